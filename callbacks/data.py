@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading real images without touching the training's own loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
+
+from genmonitor import checks
+
+ImageKey = str | int | Callable[[Any], Tensor] | None
+NAMES = ("image", "images", "pixel_values")
+READ_BATCH = 128
+
+
+class ImageSource:
+    """Images of a dataset by index, read through a loader of its own.
+
+    Args:
+        data: a Dataset with a length, a DataLoader over one (its collate function and workers are used) or a tensor.
+        image_key: where the images are in a batch, see `find_images`.
+        name: what to call it in errors.
+
+    Raises:
+        ValueError: if the data has no length or no access by index.
+    """
+
+    def __init__(self, data: Any, image_key: ImageKey, name: str) -> None:
+        if isinstance(data, Tensor):
+            data = TensorDataset(data)
+        self._loader = data if hasattr(data, "dataset") and not isinstance(data, Dataset) else None
+        dataset = data.dataset if self._loader is not None else data
+        if isinstance(dataset, IterableDataset) or not (
+            hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+        ):
+            raise ValueError(
+                f"Expected {name} to be a Dataset with a length and access by index, a DataLoader over one, or a tensor"
+                f", but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
+            )
+        self.dataset: Dataset[Any] = dataset
+        self.image_key = image_key
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def read(self, indices: Sequence[int], progress: Callable[[Any], Any] = iter) -> Tensor:
+        """Read images [len(indices), C, H, W] as float32 on the CPU; integers are scaled from 0..255 to [0, 1]."""
+        settings: dict[str, Any] = {"collate_fn": default_collate}
+        if self._loader is not None:
+            names = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
+            settings = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
+        loader: DataLoader[Any] = DataLoader(Subset(self.dataset, list(indices)), batch_size=READ_BATCH, **settings)
+        out: list[Tensor] = []
+        for batch in progress(loader):
+            images = find_images(batch, self.image_key)
+            shape = tuple(out[0].shape[1:]) if out else None
+            out.append(checks.images(f"images of {self.name}", images, shape).float())
+        return torch.cat(out)
+
+
+def find_images(batch: Any, key: ImageKey) -> Tensor:
+    """Find the images of a batch.
+
+    Args:
+        batch: what a loader yields.
+        key: None for the batch itself if it is a tensor, the first tensor of 3 or 4 dimensions of a tuple, or the entry
+            "image", "images" or "pixel_values" of a dictionary; else a key, an index or a callable.
+
+    Returns:
+        Images [N, C, H, W]; grey ones [N, H, W] get a channel.
+
+    Raises:
+        ValueError: if there are none.
+
+    Example:
+        >>> find_images((torch.tensor([7]), torch.zeros(1, 8, 8)), None).shape
+        torch.Size([1, 1, 8, 8])
+    """
+    found: Any = None
+    if callable(key):
+        found = key(batch)
+    elif key is not None:
+        try:
+            found = batch[key]
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(
+                f"Expected `image_key`={key!r} to lead to the images of a batch, but got {_described(batch)}."
+            ) from error
+    elif isinstance(batch, Tensor):
+        found = batch
+    elif isinstance(batch, Mapping):
+        found = next((batch[name] for name in NAMES if name in batch), None)
+    elif isinstance(batch, Sequence):
+        found = next((x for x in batch if isinstance(x, Tensor) and x.ndim in (3, 4)), None)
+    if not isinstance(found, Tensor) or found.ndim not in (3, 4):
+        raise ValueError(
+            f"Expected images [N, C, H, W] in a batch, but got {_described(batch if found is None else found)}. "
+            "Give `image_key=` a key, an index or a callable from the batch to its images."
+        )
+    return found[:, None] if found.ndim == 3 else found
+
+
+def first_loader(loaders: Any) -> Any:
+    """Return the first loader of whatever a Trainer holds: one, a list, a dictionary, or a CombinedLoader of them."""
+    if loaders is None:
+        return None
+    flat = getattr(loaders, "flattened", loaders)
+    if isinstance(flat, Mapping):
+        flat = list(flat.values())
+    return flat[0] if isinstance(flat, (list, tuple)) and flat else flat
+
+
+def _described(batch: Any) -> str:
+    if isinstance(batch, Tensor):
+        return f"a tensor of shape {list(batch.shape)}"
+    if isinstance(batch, Mapping):
+        return f"a dictionary with the keys {list(batch)}"
+    if isinstance(batch, Sequence) and not isinstance(batch, str):
+        return f"a {type(batch).__name__} of {', '.join(_described(x) for x in batch)}"
+    return type(batch).__name__

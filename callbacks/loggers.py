@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures, chart layout and alerts to each of a Trainer's loggers, by what its `experiment` can do.
+
+Not by its class: `lightning` and `pytorch_lightning` have unrelated logger classes. Nothing here looks at the
+rank: call it on rank zero only. A logger that raises is named in one warning and never stops the others.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# What Lightning's W&B logger logs beside every scalar. wandb's own step is never given: it must not go backwards.
+_WANDB_STEP = "trainer/global_step"
+
+_warned: WeakSet[Any] = WeakSet()
+# TensorBoard reads one layout per run: the monitors of a Trainer share it.
+_layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDictionary()
+
+
+def log_figures(
+    loggers: Iterable[Any], figures: Mapping[str, Figure], step: int, directory: Path, epoch: int | None = None
+) -> dict[str, Path]:
+    """Send figures to TensorBoard, W&B and MLflow, and always write them as PNG files too.
+
+    Call on rank zero only.
+
+    Args:
+        loggers: ``trainer.loggers``.
+        figures: tag, for example ``cms/samples``, to figure.
+        step: the trainer's step, as for the scalars of this check.
+        directory: where the PNG files go; made where it is missing.
+        epoch: None for a figure of which only the latest is kept, ``cms_samples.png``; else a file for each check,
+            ``cms_samples_epoch_0003_step_1200.png``.
+
+    Returns:
+        Tag to file.
+
+    Raises:
+        OSError: If the files cannot be written; the loggers have the figures by then.
+    """
+    suffix = "" if epoch is None else f"_epoch_{epoch:04d}_step_{step}"
+    paths = {tag: directory / f"{_file_name(tag)}{suffix}.png" for tag in figures}
+    pngs = {tag: _to_png(figure) for tag, figure in figures.items()}
+
+    def send(logger: Any, experiment: Any) -> None:
+        if hasattr(experiment, "add_figure"):
+            for tag, figure in figures.items():
+                experiment.add_figure(_prefixed(logger, tag), figure, global_step=step, close=False)
+        elif _is_wandb(experiment):
+            _log_wandb(logger, experiment, {tag: _wandb_image(png, epoch) for tag, png in pngs.items()}, step)
+        elif hasattr(experiment, "log_figure") and hasattr(logger, "run_id"):
+            for tag, figure in figures.items():
+                experiment.log_figure(logger.run_id, figure, paths[tag].name)
+
+    _for_each(loggers, send)
+    directory.mkdir(parents=True, exist_ok=True)
+    for tag, path in paths.items():
+        _write(path, pngs[tag])
+    return paths
+
+
+def cluster_charts(prefix: str, clusters: Sequence[str]) -> dict[str, list[str]]:
+    """Which of a monitor's scalars belong in one chart, by the chart's title.
+
+    >>> cluster_charts("cms", ["cluster_1", "constant"])["CMS per cluster"]
+    ['cms/cluster_1', 'cms/constant']
+    """
+    shares = [f"share_{name.removeprefix('cluster_')}" for name in clusters if name != "constant"]
+    charts = {
+        "CMS per cluster": clusters,
+        "CMS of image and product": ["image", "product"],
+        "Share of the loss": shares,
+        "Seconds per check": ["sampling_seconds", "metric_seconds"],
+    }
+    return {title: [f"{prefix}/{name}" for name in names] for title, names in charts.items()}
+
+
+def log_layout(loggers: Iterable[Any], prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
+    """Put scalars that belong together into one chart. Call once, on rank zero only, before the first scalar.
+
+    TensorBoard gets a custom-scalars layout, W&B the trainer's step as the x-axis of all keys under ``prefix``.
+
+    Args:
+        loggers: ``trainer.loggers``.
+        prefix: what the keys begin with, for example ``cms``; the heading over the charts.
+        charts: title to full keys, see `cluster_charts`.
+    """
+
+    def send(logger: Any, experiment: Any) -> None:
+        if hasattr(experiment, "add_custom_scalars"):
+            layout = _layouts.setdefault(experiment, {})
+            # TensorBoard takes them for patterns: cluster_1 would draw cluster_10 as well
+            tags = {title: [f"^{re.escape(_prefixed(logger, key))}$" for key in keys] for title, keys in charts.items()}
+            layout[prefix] = {title: ["Multiline", patterns] for title, patterns in tags.items()}
+            experiment.add_custom_scalars(layout)
+        elif _is_wandb(experiment):
+            experiment.define_metric(_WANDB_STEP)
+            experiment.define_metric(_prefixed(logger, f"{prefix}/*"), step_metric=_WANDB_STEP, step_sync=True)
+
+    _for_each(loggers, send)
+
+
+def log_series(
+    loggers: Iterable[Any],
+    tag: str,
+    title: str,
+    epochs: Sequence[float],
+    curves: Mapping[str, Sequence[float]],
+    step: int,
+) -> None:
+    """Send curves as one line-series chart to W&B; the other loggers have the layout. Call on rank zero only.
+
+    Args:
+        loggers: ``trainer.loggers``.
+        tag: the chart's key.
+        title: its heading.
+        epochs: one per check.
+        curves: name to one value per check; nan is left out.
+        step: the trainer's step.
+    """
+
+    def send(logger: Any, experiment: Any) -> None:
+        if _is_wandb(experiment):
+            import wandb
+
+            known = [
+                [(e, v) for e, v in zip(epochs, curve, strict=True) if not math.isnan(v)] for curve in curves.values()
+            ]
+            xs, ys = [[e for e, _ in points] for points in known], [[v for _, v in points] for points in known]
+            chart = wandb.plot.line_series(xs, ys, keys=list(curves), title=title, xname="epoch")
+            _log_wandb(logger, experiment, {tag: chart}, step)
+
+    _for_each(loggers, send)
+
+
+def log_alert(loggers: Iterable[Any], title: str, text: str, step: int | None = None) -> None:
+    """Raise a W&B alert and leave a text in TensorBoard; elsewhere nothing. Call on rank zero only.
+
+    Args:
+        loggers: ``trainer.loggers``.
+        title: one line; W&B takes the first 63 characters.
+        text: plain text, shown as it is: Markdown and HTML in it have no effect in TensorBoard.
+        step: the trainer's step.
+    """
+
+    def send(logger: Any, experiment: Any) -> None:
+        if hasattr(experiment, "add_text"):
+            as_code = textwrap.indent(f"{title}\n\n{text}", "    ")
+            experiment.add_text(_prefixed(logger, "alerts"), as_code, global_step=step)
+        elif hasattr(experiment, "alert"):
+            experiment.alert(title=title[:63], text=text, level="WARN")
+
+    _for_each(loggers, send)
+
+
+def _for_each(loggers: Iterable[Any], send: Callable[[Any, Any], None]) -> None:
+    for logger in loggers:
+        try:
+            send(logger, getattr(logger, "experiment", None))
+        except Exception as error:
+            if logger not in _warned:
+                _warned.add(logger)
+                warnings.warn(
+                    f"{type(logger).__name__} did not take what was logged: {type(error).__name__}: {error}. "
+                    "The other loggers and the PNG files are not affected; this is said once.",
+                    stacklevel=3,
+                )
+
+
+def _is_wandb(experiment: Any) -> bool:
+    return type(experiment).__module__.split(".")[0] == "wandb"
+
+
+def _log_wandb(logger: Any, experiment: Any, values: Mapping[str, Any], step: int) -> None:
+    experiment.log({**{_prefixed(logger, key): value for key, value in values.items()}, _WANDB_STEP: step})
+
+
+def _wandb_image(png: bytes, epoch: int | None) -> Any:
+    import wandb
+    from PIL import Image
+
+    return wandb.Image(Image.open(io.BytesIO(png)), caption=None if epoch is None else f"epoch {epoch}")
+
+
+def _prefixed(logger: Any, key: str) -> str:
+    """The key as the logger writes it: Lightning's loggers take a prefix of the user's own."""
+    prefix = getattr(logger, "_prefix", "")
+    return f"{prefix}{logger.LOGGER_JOIN_CHAR}{key}" if prefix else key
+
+
+def _file_name(tag: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]+", "_", tag).strip("_") or "figure"
+
+
+def _to_png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=figure.dpi)
+    return buffer.getvalue()
+
+
+def _write(path: Path, content: bytes) -> None:
+    # aside and then moved: whoever looks at the file meanwhile sees the old one or the new one, never half of it
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_bytes(content)
+        os.replace(aside, path)
+    finally:
+        aside.unlink(missing_ok=True)

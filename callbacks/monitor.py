@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all monitors share: when to check, how to leave the run alone, what to do about errors, state and logging."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+from tqdm import tqdm
+
+try:
+    from lightning.pytorch.callbacks import Callback
+    from lightning.pytorch.utilities import rank_zero_info as tell
+    from lightning.pytorch.utilities import rank_zero_warn as warn
+except ImportError:
+    from pytorch_lightning.callbacks import Callback
+    from pytorch_lightning.utilities import rank_zero_info as tell
+    from pytorch_lightning.utilities import rank_zero_warn as warn
+
+from genmonitor import checks
+from genmonitor.callbacks import loggers
+from genmonitor.callbacks.data import ImageKey, find_images
+from genmonitor.callbacks.guard import left_alone
+from genmonitor.callbacks.sampling import draw
+from genmonitor.callbacks.weights import check_weights, chosen_weights
+
+__all__ = ["Callback", "GenerativeMonitor", "sampler", "tell", "warn"]
+
+SampleFn = Callable[[Any, int], Tensor]
+MAX_FAILURES = 3
+PROBE = 16
+
+
+class GenerativeMonitor(Callback):
+    """Base of the monitors: a subclass says what to prepare, what to measure of the samples, and what to draw.
+
+    Args:
+        n_samples: images generated at each check.
+        every_n_epochs: check in every n-th epoch, at the end of validation if there is any, else at the end of the
+            epoch.
+        every_n_train_steps: check after every n-th training batch instead.
+        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None calls `pl_module.sample(n)`.
+        sample_batch_size: images per call of it.
+        real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
+            start, validation data to compare with.
+        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
+        seed: of the samples and of the choice of real images.
+        weights: which weights to measure where Lightning's WeightAveraging runs: "auto" for the averaged ones where
+            there are any, "raw" or "averaged".
+        on_error: "warn" skips a check that fails, and switches the monitor off after 3 in a row; "raise" lets it stop
+            the run. A wrong configuration always raises, before the first training step.
+    """
+
+    prefix = "monitor"
+    figures_to_keep: tuple[str, ...] = ("samples",)
+
+    def __init__(
+        self,
+        n_samples: int,
+        *,
+        every_n_epochs: int = 1,
+        every_n_train_steps: int | None = None,
+        sample_fn: SampleFn | None = None,
+        sample_batch_size: int = 100,
+        real_images: Any = None,
+        image_key: ImageKey = None,
+        seed: int = 0,
+        weights: str = "auto",
+        on_error: str = "warn",
+    ) -> None:
+        self.n_samples = checks.at_least("n_samples", n_samples, 2)
+        self.every_n_epochs = checks.at_least("every_n_epochs", every_n_epochs, 1)
+        if every_n_train_steps is not None:
+            checks.at_least("every_n_train_steps", every_n_train_steps, 1)
+        self.every_n_train_steps = every_n_train_steps
+        if sample_fn is not None and not callable(sample_fn):
+            raise TypeError(f"Expected `sample_fn` to be callable, but got {type(sample_fn).__name__}.")
+        self.sample_fn = sample_fn
+        self.sample_batch_size = checks.at_least("sample_batch_size", sample_batch_size, 1)
+        self.real_images = real_images
+        self.image_key = image_key
+        self.seed = checks.at_least("seed", seed, 0)
+        self.weights = checks.one_of("weights", weights, ("auto", "raw", "averaged"))
+        self.on_error = checks.one_of("on_error", on_error, ("warn", "raise"))
+        self.history: list[dict[str, float]] = []
+        self.images_seen = 0
+        self._failures = 0
+        self._last_epoch: int | None = None
+        self._folder = Path()
+
+    # what a subclass says
+
+    def prepare(self, trainer: Any, pl_module: Any) -> None:
+        """Fix whatever stays fixed for the run; raise ValueError for a wrong configuration. Every process calls it."""
+        raise NotImplementedError
+
+    def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
+        """Return the values of one check from this process's share of the samples. Every process calls it."""
+        raise NotImplementedError
+
+    def first_figures(self) -> dict[str, Figure]:
+        """Draw what is shown once. Rank zero calls it."""
+        return {}
+
+    def figures(self, samples: Tensor) -> dict[str, Figure]:
+        """Draw what is shown at each check, from `history` and rank zero's samples. Rank zero calls it."""
+        return {}
+
+    def after_check(self, trainer: Any) -> None:
+        """Say in words what a check found. Rank zero calls it."""
+
+    def summary(self) -> str:
+        """Say in words what the run found."""
+        return ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is needed to measure the same again, for the manifest."""
+        return {}
+
+    # when
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Prepare, before the first training step."""
+        sampler(self.sample_fn, pl_module)
+        check_weights(self.weights, trainer)
+        self._warn_of_rare_checks(trainer)
+        self._folder = Path(trainer.log_dir or trainer.default_root_dir) / "genmonitor"
+        with left_alone(pl_module):
+            self.prepare(trainer, pl_module)
+        if trainer.is_global_zero:
+            self._show(trainer, self.first_figures)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Count the images, and check where `every_n_train_steps` says so."""
+        with suppress(ValueError):  # no images in this batch: the count is a courtesy
+            self.images_seen += len(find_images(batch, self.image_key)) * trainer.world_size
+        n = self.every_n_train_steps
+        if n is not None and (trainer.fit_loop.total_batch_idx + 1) % n == 0:
+            self._check(trainer, pl_module)
+
+    def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Check at the end of a validation run."""
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._check_by_epoch(trainer, pl_module)
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Check at the end of an epoch where nothing is validated."""
+        if not trainer.enable_validation:
+            self._check_by_epoch(trainer, pl_module)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Print the summary."""
+        if trainer.is_global_zero and self.history:
+            print(self.summary())
+
+    def _check_by_epoch(self, trainer: Any, pl_module: Any) -> None:
+        epoch, last = trainer.current_epoch, self._last_epoch
+        if self.every_n_train_steps is None and (last in (None, epoch) or epoch - last >= self.every_n_epochs):
+            self._last_epoch = epoch
+            self._check(trainer, pl_module)
+
+    def _warn_of_rare_checks(self, trainer: Any) -> None:
+        for callback in trainer.early_stopping_callbacks:
+            rare = self.every_n_epochs > 1 or self.every_n_train_steps is not None
+            if rare and str(callback.monitor).startswith(f"{self.prefix}/"):
+                warn(
+                    f"EarlyStopping monitors {callback.monitor!r}, which {type(self).__name__} does not measure in "
+                    "every epoch. It counts the old value as no improvement: raise its `patience` or set "
+                    "every_n_epochs=1."
+                )
+
+    # one check
+
+    def _check(self, trainer: Any, pl_module: Any) -> None:
+        if self._failures >= MAX_FAILURES:
+            return
+        with left_alone(pl_module), chosen_weights(self.weights, trainer, pl_module, self) as used:
+            start = time.perf_counter()
+            samples = self._together(trainer, lambda: self.draw(trainer, pl_module, self.share(trainer)))
+            drawn = time.perf_counter()
+            values = None if samples is None else self._together(trainer, lambda: self.measure(trainer, samples))
+            measured = time.perf_counter()
+        if values is None:
+            self._failed(trainer, pl_module)
+            return
+        self._failures = 0
+        values |= {"sampling_seconds": drawn - start, "metric_seconds": measured - drawn}
+        values |= {"images_seen": self.images_seen}
+        self._log(trainer, pl_module, values)
+        self.history.append({"epoch": trainer.current_epoch, "step": trainer.fit_loop.total_batch_idx, **values})
+        if trainer.is_global_zero:
+            self._show(trainer, lambda: self.figures(samples), used)
+
+    def _together(self, trainer: Any, work: Callable[[], Any]) -> Any:
+        """Do this process's part; return None on every process if it failed on any."""
+        result, error = None, None
+        try:
+            result = work()
+        except Exception as caught:
+            if self.on_error == "raise":
+                raise
+            error = caught
+            warn(f"{type(self).__name__}: this check failed and is skipped.\n{_trace(error)}")
+        return result if trainer.strategy.reduce_boolean_decision(error is None, all=True) else None
+
+    def _failed(self, trainer: Any, pl_module: Any) -> None:
+        self._failures += 1
+        if self._failures == MAX_FAILURES:
+            warn(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
+
+    def draw(self, trainer: Any, pl_module: Any, indices: Iterable[int]) -> Tensor:
+        """Generate the samples of these indices of the one global set, [len(indices), C, H, W]."""
+        indices = list(indices)
+        sample = sampler(self.sample_fn, pl_module)
+        size = self.sample_batch_size
+        batches = [indices[i : i + size] for i in range(0, len(indices), size)]
+        with trainer.precision_plugin.forward_context():
+            return draw(lambda b: sample(len(b)), self.progress(trainer, batches, "sampling"), self.seed)
+
+    def share(self, trainer: Any, n: int | None = None) -> range:
+        """Return which indices of a global set of n are this process's: consecutive, in the order of the processes."""
+        n, rank, world = n or self.n_samples, trainer.global_rank, trainer.world_size
+        return range(n * rank // world, n * (rank + 1) // world)
+
+    def on_rank_zero(self, trainer: Any, work: Callable[[], Any]) -> Any:
+        """Do local work once and give its result, or its error, to every process."""
+        outcome: Any = None
+        if trainer.is_global_zero:
+            try:
+                outcome = work()
+            except Exception as error:
+                outcome = error
+        outcome = trainer.strategy.broadcast(outcome, src=0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def progress(self, trainer: Any, over: Iterable[Any], doing: str) -> Iterator[Any]:
+        """Show a bar that names itself while going over something, where the Trainer shows one."""
+        shown = trainer.is_global_zero and trainer.progress_bar_callback is not None
+        return iter(tqdm(over, desc=f"{type(self).__name__}: {doing}", leave=False, disable=not shown))
+
+    # where it shows
+
+    def _log(self, trainer: Any, pl_module: Any, values: dict[str, float]) -> None:
+        named = {f"{self.prefix}/{name}": torch.tensor(float(value)) for name, value in values.items()}
+        if self.every_n_train_steps is None:
+            pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
+            return
+        # pl_module.log would keep only the values that fall on a multiple of log_every_n_steps
+        pl_module.log_dict(named, on_step=True, on_epoch=False, logger=False, batch_size=1, sync_dist=True)
+        for logger in trainer.loggers:
+            logger.log_metrics({k: float(v) for k, v in named.items()}, step=trainer.fit_loop.total_batch_idx)
+
+    def _show(self, trainer: Any, draw_figures: Callable[[], dict[str, Figure]], used: str | None = None) -> None:
+        """Put figures, the manifest and words where a person looks; what fails here is told and nothing more."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            step = max(0, trainer.fit_loop.total_batch_idx)
+            for name, figure in draw_figures().items():
+                epoch = trainer.current_epoch if name in self.figures_to_keep else None
+                loggers.log_figures(trainer.loggers, {f"{self.prefix}/{name}": figure}, step, self._folder, epoch)
+            if used is not None:
+                self._write_manifest(used)
+                self.after_check(trainer)
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            warn(f"{type(self).__name__}: could not show this check.\n{_trace(error)}")
+
+    def _write_manifest(self, used: str) -> None:
+        packages = ("genmonitor", "torch", "lightning", "torchmetrics", "numpy", "scipy")
+        manifest = {
+            "monitor": type(self).__name__,
+            "check": self.history[-1],
+            "weights": used,
+            "seed": self.seed,
+            "n_samples": self.n_samples,
+            "sample_batch_size": self.sample_batch_size,
+            **self.facts(),
+            "versions": {package: version(package) for package in packages},
+        }
+        path = self._folder / f"{self.prefix}_check_{len(self.history):05d}.json"
+        aside = path.with_suffix(".part")
+        aside.write_text(json.dumps(manifest, indent=1))
+        os.replace(aside, path)
+
+    # state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python and tensors only."""
+        return {
+            "history": [dict(check) for check in self.history],
+            "images_seen": self.images_seen,
+            "failures": self._failures,
+            "last_epoch": self._last_epoch,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        self.history = [dict(check) for check in state_dict["history"]]
+        self.images_seen = state_dict["images_seen"]
+        self._failures = state_dict["failures"]
+        self._last_epoch = state_dict["last_epoch"]
+
+
+def sampler(sample_fn: SampleFn | None, pl_module: Any) -> Callable[[int], Tensor]:
+    """Return the function from n to n images that the user gave or the module has."""
+    if sample_fn is not None:
+        return lambda n: sample_fn(pl_module, n)
+    method = getattr(pl_module, "sample", None)
+    if not callable(method):
+        raise ValueError(
+            f"Expected a way to draw images, but {type(pl_module).__name__} has no method `sample(n)`. "
+            "Add one, or give `sample_fn=` a function of (pl_module, n) that returns images [n, C, H, W]."
+        )
+    return method  # type: ignore[no-any-return]
+
+
+def _trace(error: Exception) -> str:
+    return "".join(traceback.format_exception(error))

@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PixelClusterMonitor: which region of the image a generator gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from genmonitor import CosineMeanSimilarity, PixelPartition, checks, figures
+from genmonitor.callbacks import loggers
+from genmonitor.callbacks.data import ImageSource
+from genmonitor.callbacks.drops import DropWatch
+from genmonitor.callbacks.extra import extra_values
+from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, tell, warn
+from genmonitor.callbacks.ranges import check_ranges
+from genmonitor.callbacks.roles import RealImages, assign_roles
+from genmonitor.callbacks.yardstick import Band, measure_yardstick
+from genmonitor.functional import pixel_cka
+from genmonitor.functional.cka import check_arguments, check_patches
+from genmonitor.functional.cms import cms_from_means
+from genmonitor.functional.kernel_means import check_estimator
+from genmonitor.functional.mmd import mmd_from_means
+from genmonitor.kernels import GaussianKernel, Kernel
+
+
+class PixelClusterMonitor(GenerativeMonitor):
+    """Finds groups of pixels that belong together and logs, at every check, how well each group's distribution is met.
+
+    At the start it takes the kernel's width, the clusters (centred kernel alignment, average linkage) and a yardstick
+    from the training images: what n real images in place of the generated ones would get. At each check it logs, in [0,
+    1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all regions, equal to it where the
+    clusters are independent; `cms/cluster_1` …, `cms/constant` for pixels that never vary; `cms/share_1` …, which
+    region is to blame, summing to 1; `cms/violations`, a count, 0 where the clusters are independent; `cms/mmd`, lower
+    is better; `cms/yardstick_…`, the yardstick's median of each; `cms/sampling_seconds`, `cms/metric_seconds`,
+    `cms/images_seen`.
+
+    Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
+
+    Args:
+        n_clusters: None to choose by the Calinski-Harabasz score.
+        partition: your own clusters, for example `PixelPartition.from_mask(segmentation)`, instead of found ones.
+        n_cluster_images: training images for the kernel's width and the clusters.
+        n_samples: images generated at each check, and real images compared with.
+        patch_size: side of a site in pixels; use patches beyond 64×64.
+        kernel: Gaussian or Laplacian; None for a Gaussian.
+        block_size: None for all samples at once; b for the paper's estimator over pairs of blocks (150 there).
+        extra_metrics: a MetricCollection whose members take `update(images, real=...)`, fed from the same samples.
+        site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
+        on_drop: called with a line of text when a region that was inside its band is below it at two checks in a row.
+        settings: those of `GenerativeMonitor`.
+
+    Source:
+        Gruber et al. 2024.
+
+    Example:
+        >>> PixelClusterMonitor(n_clusters=5, n_samples=500).n_samples
+        500
+    """
+
+    prefix = "cms"
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        partition: PixelPartition | None = None,
+        n_cluster_images: int = 1000,
+        n_samples: int = 1200,
+        patch_size: int = 1,
+        kernel: Kernel | None = None,
+        block_size: int | None = None,
+        *,
+        extra_metrics: Any = None,
+        site_encoder: Callable[[Tensor], Tensor] | None = None,
+        on_drop: Callable[[str], Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(n_samples, **settings)
+        if n_clusters is not None:
+            checks.at_least("n_clusters", n_clusters, 1)
+        checks.at_least("n_cluster_images", n_cluster_images, 2)
+        check_arguments(kernel, patch_size, 1e-6, None)
+        check_estimator(kernel, partition, block_size)
+        checks.whole_blocks("generated", n_samples, block_size)
+        if partition is not None and n_clusters is not None:
+            raise ValueError(f"Expected `n_clusters` or `partition`, but got both, {n_clusters} and {partition}.")
+        self.n_clusters = n_clusters
+        self.partition = partition
+        self.n_cluster_images = n_cluster_images
+        self.patch_size = patch_size
+        self.kernel = kernel or GaussianKernel()
+        self.block_size = block_size
+        self.extra_metrics = extra_metrics
+        self.site_encoder = site_encoder
+        self.on_drop = on_drop
+        self.yardstick: dict[str, Band] = {}
+        self._drops = DropWatch()
+        self._cka: Tensor | None = None
+        self._average: Tensor | None = None
+        self._metric: _ImageAndClusters | None = None
+        self._range = (0.0, 1.0)
+
+    def prepare(self, trainer: Any, pl_module: Any) -> None:
+        """Fix kernel width, clusters, yardstick and the real side, or take them over from a checkpoint."""
+        roles = assign_roles(
+            trainer, self.real_images, self.image_key, self.n_cluster_images, self.n_samples, self.block_size, self.seed
+        )
+        for note in roles.notes:
+            warn(f"{type(self).__name__}: {note}.")
+        probe = self.draw(trainer, pl_module, range(min(PROBE, self.n_samples)))
+        self._check_probe(probe, roles.compared.read(roles.for_comparison[:PROBE]))
+        if not self.yardstick:
+            found = self.on_rank_zero(trainer, lambda: self._find(trainer, roles, probe.device))
+            self.partition, self.kernel, self.yardstick, self._range, self._cka, self._average = found
+        share = self.share(trainer, len(roles.for_comparison))
+        real = roles.compared.read([roles.for_comparison[i] for i in share]) if len(share) else probe[:0].cpu()
+        self._real = real.to(probe.device)
+        self._metric = self._new_metric(probe.device)
+        self._metric.update(self._sites(self._real), real=True)
+
+    def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
+        """Return CMS of image and regions, shares, violations, MMD, the extra metrics and the yardstick's medians."""
+        if len(samples) > 1 and bool((samples.amax(0) == samples.amin(0)).all()):
+            warn(f"{type(self).__name__}: all generated images are the same, so the values say little.")
+        check_ranges(self._real, samples)
+        assert self._metric is not None
+        self._metric.reset()
+        self._metric.update(self._sites(samples), real=False)
+        values = {name: float(value) for name, value in self._metric.compute().items()}
+        if self.extra_metrics is not None:
+            values |= extra_values(self.extra_metrics, samples, self._real)
+        return values | {f"yardstick_{name}": band[1] for name, band in self.yardstick.items()}
+
+    def first_figures(self) -> dict[str, Figure]:
+        """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster."""
+        labels = self._image_labels()
+        out = {"clusters": figures.cluster_map(labels)}
+        if self._average is not None:
+            out["clusters_over_average"] = figures.cluster_overlay(labels, self._average)
+        if self._cka is not None and self.partition is not None:
+            out["cka"] = figures.cka_matrix(self._cka, self.partition.labels)
+            self._cka = None
+        return out
+
+    def figures(self, samples: Tensor) -> dict[str, Figure]:
+        """Draw the curves of the clusters, of image and product, and samples with the region to blame outlined."""
+        assert self.partition is not None
+        epochs = [check["epoch"] for check in self.history]
+        curves = {
+            name: [check[name] for check in self.history] for name in ("image", "product", *self.partition.regions())
+        }
+        image, product = curves.pop("image"), curves.pop("product")
+        worst, share = self._worst()
+        labels = self._image_labels()
+        return {
+            "curves": figures.cluster_curves(epochs, curves, self.yardstick, labels),
+            "image_and_product": figures.image_and_product(epochs, image, product, self.yardstick),
+            "samples": figures.sample_grid(
+                samples[:64], labels, self.partition.regions()[worst] if share else None, self._range, share or None
+            ),
+        }
+
+    def after_check(self, trainer: Any) -> None:
+        """Say a line about the check, raise the alert for regions that dropped, and send W&B its chart."""
+        assert self.partition is not None
+        check, step = self.history[-1], trainer.fit_loop.total_batch_idx
+        worst, share = self._worst()
+        tell(
+            f"epoch {check['epoch']:g}: CMS {check['image']:.4f}, product {check['product']:.4f} "
+            f"(a perfect generator: {self.yardstick['image'][0]:.4f} or more); "
+            + (
+                f"most to blame: {worst}, {100 * share:.0f} % (CMS {check[worst]:.4f})"
+                if share
+                else "no region to blame"
+            )
+        )
+        bands = {name: self.yardstick[name] for name in self.partition.regions()}
+        for name in self._drops.update(check, bands):
+            text = (
+                f"{name} fell out of its yardstick: CMS {check[name]:.4f} at epoch {check['epoch']:g}, "
+                f"a perfect generator gets {bands[name][0]:.4f} or more."
+            )
+            warn(text)
+            loggers.log_alert(trainer.loggers, f"{self.prefix}: {name} dropped", text, step)
+            if self.on_drop is not None:
+                self.on_drop(text)
+        curves = {name: [past[name] for past in self.history] for name in bands}
+        epochs = [past["epoch"] for past in self.history]
+        loggers.log_series(trainer.loggers, f"{self.prefix}/clusters_chart", "CMS per cluster", epochs, curves, step)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Prepare, before the first training step, and lay out the loggers' charts."""
+        super().on_train_start(trainer, pl_module)
+        if trainer.is_global_zero and self.partition is not None:
+            charts = loggers.cluster_charts(self.prefix, list(self.partition.regions()))
+            loggers.log_layout(trainer.loggers, self.prefix, charts)
+            self.partition.save(self._folder / "partition.npz")
+
+    def summary(self) -> str:
+        """Return a table of the regions, the most to blame at the last check first."""
+        assert self.partition is not None
+        last, regions = self.history[-1], self.partition.regions()
+        sizes = self.partition.sizes()
+        rows = []
+        for name in sorted(regions, key=lambda name: -last[_share(name)]):
+            best = max(self.history, key=lambda check: check[name])
+            low, _, high = self.yardstick[name]
+            rows.append(
+                f"{name:<12}{sizes[regions[name]]:>6}{last[name]:>10.4f}{f'{low:.4f}..{high:.4f}':>18}"
+                f"{100 * last[_share(name)]:>8.0f} %{best[name]:>10.4f} at epoch {best['epoch']:g}"
+            )
+        head = f"{'region':<12}{'sites':>6}{'CMS':>10}{'yardstick':>18}{'share':>10}{'best':>10}"
+        return "\n".join(["", f"Where the generator is wrong, epoch {last['epoch']:g} (worst first)", head, *rows, ""])
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is needed to measure the same again."""
+        return {
+            "kernel": type(self.kernel).__name__,
+            "gamma": self.kernel.gamma,
+            "block_size": self.block_size,
+            "range": list(self._range),
+            "partition": "partition.npz",
+            "yardstick": self.yardstick,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python and tensors only."""
+        assert self.partition is not None
+        return super().state_dict() | {
+            "settings": self._settings(),
+            "labels": self.partition.labels,
+            "gamma": self.kernel.gamma,
+            "yardstick": {name: list(band) for name, band in self.yardstick.items()},
+            "range": list(self._range),
+            "drops": {"reached": dict(self._drops.reached), "below": dict(self._drops.below)},
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        super().load_state_dict(state_dict)
+        if state_dict["settings"] != self._settings():
+            warn(
+                f"{type(self).__name__} was resumed with other settings ({state_dict['settings']} before, "
+                f"{self._settings()} now): clusters and yardstick are made anew, and its curves cannot be compared "
+                "across this point."
+            )
+            return
+        self.partition = PixelPartition(state_dict["labels"], self.patch_size)
+        self.kernel = replace(self.kernel, gamma=state_dict["gamma"])
+        self.yardstick = {name: (low, median, high) for name, (low, median, high) in state_dict["yardstick"].items()}
+        self._range = (state_dict["range"][0], state_dict["range"][1])
+        self._drops.reached, self._drops.below = (dict(state_dict["drops"]["reached"]),)
+        dict(state_dict["drops"]["below"])
+
+    def _settings(self) -> dict[str, Any]:
+        names = ("n_samples", "n_cluster_images", "n_clusters", "patch_size", "block_size", "seed")
+        return {name: getattr(self, name) for name in names} | {"kernel": type(self.kernel).__name__}
+
+    def _check_probe(self, probe: Tensor, real: Tensor) -> None:
+        if probe.shape[1:] != real.shape[1:]:
+            raise ValueError(
+                f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
+                f"{list(probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's transform."
+            )
+        check_ranges(real, probe)
+        sites = self._sites(probe)
+        check_patches("images", sites, self.patch_size)
+        if self.partition is not None:
+            self.partition.check_images("images", tuple(sites.shape))
+
+    def _find(self, trainer: Any, roles: RealImages, device: torch.device) -> tuple[Any, ...]:
+        """Take kernel width, clusters and yardstick from the training images. Rank zero alone calls it."""
+
+        def read(source: ImageSource, indices: list[int]) -> Tensor:
+            return source.read(indices).to(device)
+
+        images = read(roles.training, roles.for_clusters)
+        sites = self._sites(images)
+        kernel = self.kernel.resolved(sites.flatten(1))
+        partition, cka = self.partition, None
+        if partition is None:
+            cka = pixel_cka(sites, kernel=kernel, patch_size=self.patch_size)
+            h, w = (size // self.patch_size for size in sites.shape[2:])
+            partition = PixelPartition.from_cka(cka, (h, w), self.n_clusters, self.patch_size)
+        metric = self._new_metric(device, partition, kernel, sync_on_compute=False)
+        metric.update(self._sites(read(roles.compared, roles.for_comparison)), real=True)
+
+        def measure(draw: Tensor) -> dict[str, float]:
+            metric.reset()
+            metric.update(self._sites(draw), real=False)
+            values = {name: float(value) for name, value in metric.compute().items()}
+            return {name: values[name] for name in ("image", "product", *partition.regions(), "mmd")}
+
+        yardstick = measure_yardstick(
+            measure,
+            lambda indices: read(roles.training, indices),
+            roles.for_yardstick,
+            self.n_samples,
+            self.seed,
+            lambda over: self.progress(trainer, over, "yardstick"),
+        )
+        value_range = (float(images.min()), float(images.max()))
+        return partition, kernel, yardstick, value_range, None if cka is None else cka.cpu(), images.mean(0).cpu()
+
+    def _new_metric(
+        self,
+        device: torch.device,
+        partition: PixelPartition | None = None,
+        kernel: Kernel | None = None,
+        **settings: Any,
+    ) -> _ImageAndClusters:
+        return _ImageAndClusters(
+            partition or self.partition,
+            kernel or self.kernel,
+            self.block_size,
+            reset_real_features=False,
+            **settings,
+        ).to(device)
+
+    def _sites(self, images: Tensor) -> Tensor:
+        """Return the maps whose sites are clustered: the images themselves, or what the encoder makes of them."""
+        if self.site_encoder is None or not len(images):
+            return images
+        return torch.cat([self.site_encoder(batch).float() for batch in images.split(self.sample_batch_size)])
+
+    def _worst(self) -> tuple[str, float]:
+        """Return the region most to blame at the last check and its share."""
+        assert self.partition is not None
+        worst = max(self.partition.regions(), key=lambda name: self.history[-1][_share(name)])
+        return worst, self.history[-1][_share(worst)]
+
+    def _image_labels(self) -> Tensor:
+        """Return the labels at the resolution of the images."""
+        assert self.partition is not None
+        labels = self.partition.pixel_labels()
+        size = self._real.shape[2:]
+        return interpolate(labels[None, None].double(), size=size, mode="nearest-exact")[0, 0].long()
+
+
+class _ImageAndClusters(CosineMeanSimilarity):
+    """CMS of image and regions, and the image's unbiased MMD, from one pass over the distances."""
+
+    def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
+        means = self._means(*self._sides())
+        values = cms_from_means(means, self.partition)
+        assert isinstance(values, dict)
+        return values | {"mmd": mmd_from_means(means.without_diagonal())}
+
+
+def _share(name: str) -> str:
+    return f"share_{name.removeprefix('cluster_')}"

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telling real and generated images in different value ranges apart from a generator that is merely bad."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def check_ranges(real: Tensor, fake: Tensor) -> None:
+    """Refuse generated images whose values are plainly scaled otherwise than the real ones'.
+
+    Args:
+        real: images [N, C, H, W].
+        fake: images [M, C, H, W], perhaps of an untrained generator.
+
+    Raises:
+        ValueError: if one side is in [0, 255] and the other near [-1, 1]; if real images are in [0, 1] and generated
+            ones often negative, as behind a tanh; or if real images are in [-1, 1] and generated ones never negative.
+
+    Example:
+        >>> import torch
+        >>> check_ranges(torch.rand(9, 1, 8, 8), 2 * torch.rand(9, 1, 8, 8) - 1)
+        Traceback (most recent call last):
+        ValueError: Expected real and generated images in one value range, but real images are in [0, 1] and 0.50 of ...
+    """
+    low, high = float(real.min()), float(real.max())
+    fake_low, fake_high = float(fake.min()), float(fake.max())
+    size, fake_size = max(abs(low), abs(high)), max(abs(fake_low), abs(fake_high))
+    negative = float((fake < -0.05 * size).float().mean())
+    problem = None
+    if (size > 20 and fake_size <= 2) or (fake_size > 20 and size <= 2):
+        problem = f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
+    elif low >= 0 and negative > 0.05:
+        problem = f"real images are in [{low:.3g}, {high:.3g}] and {negative:.2f} of the generated values are negative"
+    elif low < -0.25 * size and fake_low >= 0:
+        problem = f"real images are in [{low:.3g}, {high:.3g}] and no generated value is negative"
+    if problem:
+        raise ValueError(
+            f"Expected real and generated images in one value range, but {problem}. Scale one of them: in `sample_fn` "
+            "(clamp there what the model leaves unbounded), in the dataset's transform, or by a callable `image_key`."
+        )

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Centred kernel alignment between sites of an image, for all pairs of sites at once.
+
+tr(K H L H) / n² is a squared Frobenius norm of a cross-covariance of explicit features; the Gaussian kernel of one site
+has few Taylor features, because gamma is one over the distance of whole images. Where it has too many, each site's
+centred Gram matrix is a long row and all pairs are one product of that matrix with itself.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from genmonitor import checks, kernels
+from genmonitor.functional.taylor_cka import normalised, taylor_cka
+from genmonitor.kernels import GaussianKernel, Kernel, full_precision, symmetric_product
+
+
+def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:
+    """Centred kernel alignment of paired samples, HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
+
+    Args:
+        x: samples [N, D].
+        y: samples [N, E], row i belonging to row i of x.
+        kernel: None for a Gaussian; a kernel without gamma takes it from x and from y, each its own.
+
+    Returns:
+        A scalar in [0, 1], float64: 0 only for independent samples (as N grows), 1 for y = x; the plug-in estimator,
+        biased upwards by about 1/N. 0 where either is constant.
+
+    Raises:
+        ValueError: if the samples are fewer than 2 or not paired.
+
+    Source:
+        Kornblith et al. 2019; Gruber et al. 2024, Eq. 11-13.
+
+    Example:
+        >>> x = torch.tensor([[0.0], [1.0], [2.0]])
+        >>> centered_kernel_alignment(x, 5 * x)
+        tensor(1., dtype=torch.float64)
+    """
+    x, y = checks.features("x", x).double(), checks.features("y", y).double()
+    checks.enough("x", x)
+    checks.paired("x", x, "y", y)
+    kernel = kernel or GaussianKernel()
+    k = _centred_gram(kernel.resolved(x)(x, x))
+    m = _centred_gram(kernel.resolved(y)(y, y))
+    norm = (k.square().sum() * m.square().sum()).sqrt()
+    return (k * m).sum() / norm if norm > 0 else norm
+
+
+def pixel_cka(
+    images: Tensor,
+    *,
+    kernel: Kernel | None = None,
+    patch_size: int = 1,
+    tolerance: float = 1e-6,
+    batch_estimator: int | None = None,
+) -> Tensor:
+    """Centred kernel alignment between all pairs of sites of a set of images.
+
+    Args:
+        images: [N, C, H, W], N at least 2.
+        kernel: Gaussian or Laplacian; None for a Gaussian. Its gamma is the one of whole images.
+        patch_size: side of a site in pixels; it divides H and W.
+        tolerance: how far an entry may be from its exact value through truncated features; rounding adds less than that
+            again at 1e-6.
+        batch_estimator: None for all images at once. m for the paper's estimator: the mean of the values over
+            consecutive mini-batches of m images (what is left over is not used), biased upwards by about 3/m.
+
+    Returns:
+        Matrix [d, d], d = (H / patch_size) · (W / patch_size) sites in reading order, float64, entries in [0, 1]; rows
+        and columns of constant sites are zero.
+
+    Raises:
+        ValueError: if an argument is out of its range.
+
+    Source:
+        Gruber et al. 2024, Eq. 11-13.
+
+    Example:
+        >>> images = torch.tensor([[0.0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]]).reshape(4, 1, 1, 3)
+        >>> pixel_cka(images)
+        tensor([[1., 1., 0.],
+                [1., 1., 0.],
+                [0., 0., 0.]], dtype=torch.float64)
+    """
+    x = checks.images("images", images)
+    checks.enough("images", x)
+    check_arguments(kernel, patch_size, tolerance, batch_estimator)
+    check_patches("images", x, patch_size)
+    kernel = (kernel or GaussianKernel()).resolved(x.flatten(1))
+    with full_precision(), torch.no_grad():
+        values = site_values(x, patch_size)
+        varying = (values.amax(2) != values.amin(2)).any(1)
+        out = values.new_zeros(len(values), len(values), dtype=torch.float64)
+        if varying.any():
+            inside = _varying_cka(values[varying], kernel, tolerance, batch_estimator)
+            index = varying.nonzero().flatten()
+            out[index[:, None], index] = inside
+    return out
+
+
+def check_arguments(kernel: Kernel | None, patch_size: int, tolerance: float, batch_estimator: int | None) -> None:
+    """Refuse arguments that no images could make right."""
+    if kernel is not None and not (isinstance(kernel, Kernel) and kernel.sums_over_sites):
+        raise ValueError(f"Expected `kernel` to be a GaussianKernel or LaplacianKernel, but got {kernel!r}.")
+    checks.at_least("patch_size", patch_size, 1)
+    checks.positive("tolerance", tolerance)
+    if batch_estimator is not None:
+        checks.at_least("batch_estimator", batch_estimator, 2)
+
+
+def check_patches(name: str, images: Tensor, patch_size: int) -> None:
+    """Refuse images that patches of that size do not tile."""
+    h, w = images.shape[2:]
+    if h % patch_size or w % patch_size:
+        raise ValueError(f"Expected `patch_size` to divide the size {h}×{w} of `{name}`, but got {patch_size}.")
+
+
+def site_values(images: Tensor, patch_size: int) -> Tensor:
+    """Lay images [N, C, H, W] out by site: [d, C · patch_size², N]."""
+    return torch.nn.functional.pixel_unshuffle(images, patch_size).flatten(2).permute(2, 1, 0).contiguous()
+
+
+def _varying_cka(values: Tensor, kernel: Kernel, tolerance: float, batch_estimator: int | None) -> Tensor:
+    n = values.shape[2]
+    if batch_estimator is not None:
+        if n < batch_estimator:
+            raise ValueError(f"Expected at least `batch_estimator`={batch_estimator} images, but got {n}.")
+        return _batch_cka(values, kernel, batch_estimator)
+    if isinstance(kernel, GaussianKernel):
+        assert kernel.gamma is not None
+        by_features = taylor_cka(values, kernel.gamma, tolerance)
+        if by_features is not None:
+            return by_features
+    return normalised(_gram_product(values, kernel))
+
+
+def _batch_cka(values: Tensor, kernel: Kernel, m: int) -> Tensor:
+    """Average the CKA over mini-batches, each entry over those in which both sites vary."""
+    d, _, n = values.shape
+    total = values.new_zeros(d, d, dtype=torch.float64)
+    count = values.new_zeros(d, d)
+    for start in range(0, n - m + 1, m):
+        batch = values[:, :, start : start + m]
+        varying = (batch.amax(2) != batch.amin(2)).any(1)
+        index = varying.nonzero().flatten()
+        if len(index):
+            total[index[:, None], index] += normalised(_gram_product(batch[index], kernel))
+            count[index[:, None], index] += 1
+    return total / count.clamp_min(1)
+
+
+def _gram_product(values: Tensor, kernel: Kernel) -> Tensor:
+    """Return HSIC between all sites, up to one factor: centred Gram matrices as rows, times themselves.
+
+    The n² entries of each Gram matrix are taken a block of image pairs at a time, above the diagonal, less 1.
+    """
+    d, _, n = values.shape
+    out = values.new_zeros(d, d, dtype=torch.float64)
+    rows = max(1, kernels.MEMORY_BUDGET // (4 * n * d * values.element_size()))
+    by_image = values.permute(2, 0, 1).contiguous()
+    means = torch.stack([_gram_rows(by_image, i, 0, kernel).mean(0, dtype=torch.float64) for i in range(n)])
+    grand = means.mean(0)
+    half = (means - grand / 2).to(values)
+    for start in range(0, n, rows):
+        blocks = []
+        for i in range(start, min(start + rows, n)):
+            centred = _gram_rows(by_image, i, i, kernel) - half[i] - half[i:]
+            centred[1:] *= math.sqrt(2)  # stands for the entry below the diagonal too
+            blocks.append(centred)
+        out += symmetric_product(torch.cat(blocks).T)
+    return out
+
+
+def _gram_rows(by_image: Tensor, i: int, first: int, kernel: Kernel) -> Tensor:
+    """Return k(x_i, x_j) - 1 for j from `first` on at every site: [n - first, d]."""
+    assert kernel.gamma is not None
+    difference = by_image[first:] - by_image[i]
+    if isinstance(kernel, GaussianKernel):
+        distance = torch.linalg.vecdot(difference, difference)
+    else:
+        distance = difference.abs().sum(2)
+    return torch.expm1(distance.mul_(-kernel.gamma))
+
+
+def _centred_gram(k: Tensor) -> Tensor:
+    return k - k.mean(0) - k.mean(1, keepdim=True) + k.mean()

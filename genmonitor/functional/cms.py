@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cosine mean similarity: how well one distribution is met by another, region by region of an image."""
+
+from __future__ import annotations
+
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.kernel_means import KernelMeans, check_two_samples, kernel_means, region_columns
+from genmonitor.kernels import Kernel
+from genmonitor.partition import PixelPartition
+
+
+@overload
+def cosine_mean_similarity(
+    fake: Tensor,
+    real: Tensor,
+    *,
+    kernel: Kernel | None = None,
+    partition: None = None,
+    block_size: int | None = None,
+    unbiased: bool = False,
+) -> Tensor: ...
+@overload
+def cosine_mean_similarity(
+    fake: Tensor,
+    real: Tensor,
+    *,
+    kernel: Kernel | None = None,
+    partition: PixelPartition,
+    block_size: int | None = None,
+    unbiased: bool = False,
+) -> dict[str, Tensor]: ...
+def cosine_mean_similarity(
+    fake: Tensor,
+    real: Tensor,
+    *,
+    kernel: Kernel | None = None,
+    partition: PixelPartition | None = None,
+    block_size: int | None = None,
+    unbiased: bool = False,
+) -> Tensor | dict[str, Tensor]:
+    """Cosine of the angle between two mean embeddings, ⟨μ_X, μ_Y⟩ / (‖μ_X‖ ‖μ_Y‖): 1 where the distributions agree.
+
+    If the clusters of a partition are independent, the image's value is the product of the clusters' (Theorem 1), so
+    their logarithms say which region is to blame.
+
+    Args:
+        fake: images [N, C, H, W], or features [N, D] without a partition.
+        real: images [M, C, H, W] or features [M, D]; M need not be N.
+        kernel: None for a Gaussian; a kernel without gamma takes it from `real`. One gamma serves all clusters.
+        partition: which cluster each pixel belongs to.
+        block_size: None for all samples at once; b for the paper's estimator, the mean of the values over all pairs of
+            a block of b fake and a block of b real samples.
+        unbiased: leave the diagonal out of the squared norms. Default False, the paper's plug-in estimator, which stays
+            in [0, 1] and whose bias is about 1/N: values at different N, M or `block_size` must not be compared.
+
+    Returns:
+        A float64 scalar; with a partition a dictionary of them: `image`; `product` of all regions; `cluster_1`, …, and
+        `constant` for label 0; `share_1`, …, `share_constant`, each region's part of the logarithm of the product,
+        summing to 1 (all 0 where every value is 1); `violations`, how many regions lie below the image (Corollary 1:
+        none does where the clusters are independent).
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers.
+        ValueError: if shapes differ, values are not finite, samples are fewer than 2 or do not fill whole blocks, or
+            the partition is of another size.
+
+    Source:
+        Gruber et al. 2024, Eq. 3, 4, 15, 17.
+
+    Example:
+        >>> fake, real = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [1.0], [1.0]])
+        >>> cosine_mean_similarity(fake, real)
+        tensor(0.9753, dtype=torch.float64)
+    """
+    fake, real, kernel = check_two_samples(fake, real, kernel, partition, block_size)
+    regions = region_columns(partition, fake)
+    means = kernel_means(fake.flatten(1), real.flatten(1), kernel, regions=regions, block_size=block_size)
+    return cms_from_means(means.without_diagonal() if unbiased else means, partition)
+
+
+def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tensor | dict[str, Tensor]:
+    """Put the value together from the means of the kernel."""
+    norms = means.within_fake[:, :, None] * means.within_real[:, None, :]
+    cosine = means.across / norms.sqrt()
+    values = cosine.mean((1, 2))
+    if partition is None:
+        return values[0]
+    image, by_region = values[0], values[1:]
+    names = list(partition.regions())
+    blame = by_region.log().clamp_max(0).abs()
+    total = blame.sum()
+    shares = torch.where(total > 0, blame / total.where(total > 0, 1), 0)
+    out = {"image": image, "product": by_region.prod()}
+    out |= dict(zip(names, by_region, strict=True))
+    out |= {f"share_{name.removeprefix('cluster_')}": share for name, share in zip(names, shares, strict=True)}
+    rounding = 1e-7
+    return out | {"violations": (image > by_region + rounding).sum().to(image)}

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CKA between all pairs of sites through the Taylor features of the Gaussian kernel.
+
+tr(K H L H) / n² is the squared Frobenius norm of the cross-covariance of the features of two sites. Rotated onto its
+principal axes, a site has a few strong features and many weak ones; pairs too weak to show are never multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from genmonitor import kernels
+from genmonitor.features import taylor_features, taylor_size
+from genmonitor.kernels import row_blocks
+
+MAX_DEGREE = 12
+
+
+def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
+    """Return the CKA of sites, each entry within the tolerance, or None where the product of Gram matrices costs less.
+
+    Args:
+        values: [d, V, N] sites that vary, values per site, samples.
+        gamma: width of the Gaussian kernel.
+        tolerance: how far an entry may be from its exact value.
+
+    Returns:
+        [d, d], float64.
+    """
+    shifted = values.double() - values.mean(2, keepdim=True, dtype=torch.float64)
+    degree = choose_degree(shifted, gamma, tolerance / 2)
+    size = taylor_size(values.shape[1], degree)
+    if degree > MAX_DEGREE or size * shifted[:, 0].numel() * shifted.element_size() > kernels.MEMORY_BUDGET:
+        return None
+    levels, spectrum = _principal_levels(shifted, gamma, degree)
+    pairs = _level_pairs(spectrum, tolerance / 2)
+    if len(pairs) >= values.shape[2]:  # the product of Gram matrices costs as much as n pairs
+        return None
+    return _levels_cka(levels, spectrum, pairs)
+
+
+def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int) -> float:
+    """Bound the error of any CKA entry by stopping the Taylor features at a degree.
+
+    The part left out of a site's Gram matrix is at most (2γ|u||v|)^(p+1) / (p+1)! entry by entry, a matrix of rank one
+    whose Frobenius norm is n · mean |u|^(2p+2); the features of degree 1 alone bound the norm of the whole from below.
+
+    Args:
+        moment: mean of |u|^(2 · degree + 2) per site [d].
+        linear_norm: Frobenius norm of the covariance of the features of degree 1 per site [d].
+        gamma: width of the kernel.
+        degree: highest degree kept.
+    """
+    dropped = (2 * gamma) ** (degree + 1) / math.factorial(degree + 1) * moment
+    return 2 * float((dropped / linear_norm).max())
+
+
+def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
+    """Find the lowest Taylor degree whose bound is within the tolerance, or MAX_DEGREE + 1 where none is.
+
+    Args:
+        shifted: values [d, V, N] of sites that vary, less their mean.
+        gamma: width of the kernel.
+        tolerance: what `taylor_bound` may be.
+    """
+    squares = shifted.square().sum(1)
+    weighted = shifted * torch.exp(-gamma * squares)[:, None]
+    weighted = weighted - weighted.mean(2, keepdim=True)
+    covariance = weighted @ weighted.transpose(1, 2) / weighted.shape[2]
+    linear_norm = 2 * gamma * covariance.square().sum((1, 2)).double().sqrt()
+    for degree in range(1, MAX_DEGREE + 1):
+        moment = squares.double().pow(degree + 1).mean(1)
+        if taylor_bound(moment, linear_norm, gamma, degree) <= tolerance:
+            return degree
+    return MAX_DEGREE + 1
+
+
+def cka_from_covariance(covariance: Tensor, constant: Tensor, values: int) -> tuple[Tensor, Tensor]:
+    """Reduce the covariance of all sites' Taylor features to their CKA.
+
+    Args:
+        covariance: [d · R, d · R], the R features of a site next to each other.
+        constant: which sites are constant [d].
+        values: V, values per site.
+
+    Returns:
+        CKA [d, d] with zero rows for constant sites, and per site the Frobenius norm of the covariance of its features
+        of degree 1 [d], for `taylor_bound`.
+    """
+    d = len(constant)
+    blocks = covariance.unflatten(1, (d, -1)).unflatten(0, (d, -1))
+    hsic = blocks.square().sum((1, 3))
+    hsic[constant] = hsic[:, constant] = 0
+    own = blocks.diagonal(dim1=0, dim2=2)[1 : 1 + values, 1 : 1 + values]
+    return normalised(hsic), own.square().sum((0, 1)).sqrt()
+
+
+def normalised(hsic: Tensor) -> Tensor:
+    """Turn HSIC [d, d] into CKA: the diagonal is 1, or 0 where HSIC is 0."""
+    own = hsic.diagonal().clone()
+    scale = own.clamp_min(torch.finfo(hsic.dtype).tiny).rsqrt()
+    out = (hsic * scale[:, None] * scale).clamp_(0, 1)
+    out.diagonal().copy_((own > 0).to(out))
+    return out
+
+
+def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tensor, Tensor]:
+    """Rotate each site's Taylor features onto their principal axes.
+
+    Returns:
+        Levels [d, R, N], scaled so that CKA is the sum of squared products over pairs of levels, and their spectrum
+        [d, R] of norm 1, falling.
+    """
+    d, values, n = shifted.shape
+    size = taylor_size(values, degree)
+    levels, spectrum = shifted.new_empty(d, size, n), shifted.new_empty(d, size)
+    for sites in torch.arange(d, device=shifted.device).split(max(1, 2**22 // (size * n))):
+        features = taylor_features(shifted[sites], gamma, degree)
+        features -= features.mean(2, keepdim=True)
+        eigenvalues, axes = torch.linalg.eigh(features @ features.transpose(1, 2))
+        eigenvalues, axes = eigenvalues.flip(1).clamp_min(0), axes.flip(2)
+        norm = torch.linalg.vector_norm(eigenvalues, dim=1, keepdim=True)
+        spectrum[sites] = eigenvalues / norm
+        levels[sites] = (axes / norm[:, :, None].sqrt()).transpose(1, 2) @ features
+    return levels, spectrum
+
+
+def _level_pairs(spectrum: Tensor, tolerance: float) -> list[tuple[int, int]]:
+    """List the pairs of levels to multiply: those left out add up to less than the tolerance for any two sites."""
+    largest = spectrum.amax(0)
+    weight = (largest[:, None] * largest).flatten()
+    order = weight.argsort()
+    kept = order[weight[order].cumsum(0) > tolerance].tolist()
+    r = len(largest)
+    return sorted((index // r, index % r) for index in kept)
+
+
+def _levels_cka(levels: Tensor, spectrum: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
+    """Sum the squared products of levels a block of rows at a time, the upper triangle only.
+
+    A pair's precision goes by its weight, the most it can add to an entry: what rounding adds stays near 1e-7.
+    """
+    d = len(levels)
+    largest = spectrum.amax(0)
+    dtypes = {pair: _pair_dtype(float(largest[pair[0]] * largest[pair[1]]), levels) for pair in pairs}
+    copies = {dtype: levels.to(dtype) for dtype in set(dtypes.values())}
+    out = levels.new_zeros(d, d, dtype=torch.float64)
+    for start, stop in row_blocks(d, 4 * levels.element_size()):
+        total = levels.new_zeros(stop - start, d - start)
+        for (k, other), dtype in dtypes.items():
+            product = (copies[dtype][start:stop, k] @ copies[dtype][start:, other].T).to(total)
+            total.addcmul_(product, product)
+        out[start:stop, start:] = total
+        out[start:, start:stop] = total.T
+    out.diagonal().fill_(1)
+    return out.clamp_(0, 1)
+
+
+def _pair_dtype(weight: float, levels: Tensor) -> torch.dtype:
+    if weight > 0.1:
+        return torch.float64
+    # the weights of these pairs are of order gamma, and random rounding at 2⁻⁹ averages out over the images
+    return (
+        torch.bfloat16 if weight < 1e-3 and min(levels.shape[::2]) >= 256 and _fast_bfloat16(levels) else torch.float32
+    )
+
+
+def _fast_bfloat16(levels: Tensor) -> bool:
+    if levels.is_cuda:
+        return torch.cuda.is_bf16_supported()
+    return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())

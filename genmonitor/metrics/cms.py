@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cosine mean similarity as a stateful metric."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from genmonitor.functional.cms import cms_from_means
+from genmonitor.kernels import Kernel
+from genmonitor.metrics.two_sample import TwoSampleMetric
+from genmonitor.partition import PixelPartition
+
+
+class CosineMeanSimilarity(TwoSampleMetric):
+    """Cosine of the angle between two mean embeddings, of the image and of each cluster of its pixels.
+
+    Keeps every sample of both sides, since the estimator needs all their distances. What the real samples contribute by
+    themselves is computed once and reused while they stay the same.
+
+    Args:
+        partition: None for the whole sample alone; also the only choice for features [N, D].
+        kernel: None for a Gaussian. A kernel without gamma takes it at the first `compute` from the first 1000 real
+            samples of all processes, and keeps it.
+        block_size: None for all samples at once; b for the paper's block estimator (150 there).
+        unbiased: leave the diagonal out of the squared norms; the value may then exceed 1.
+        reset_real_features: whether `reset` forgets the real side too.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: if an argument is out of its range; by `update` and `compute` as
+            `functional.cosine_mean_similarity` does, which also says what is computed.
+
+    Source:
+        Gruber et al. 2024, Eq. 3, 4, 15, 17.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import CosineMeanSimilarity, PixelPartition
+        >>> real = torch.linspace(-1, 1, 4 * 2 * 2).reshape(4, 1, 2, 2)
+        >>> metric = CosineMeanSimilarity(PixelPartition.grid((2, 2), rows=1, columns=2))
+        >>> metric.update(real, real=True)
+        >>> metric.update(real * torch.tensor([1.0, -1.0]), real=False)  # the right half is mirrored
+        >>> {name: round(float(value), 3) for name, value in metric.compute().items() if "_" in name}
+        {'cluster_1': 1.0, 'cluster_2': 0.946, 'share_1': 0.0, 'share_2': 1.0}
+    """
+
+    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    plot_lower_bound: float = 0.0
+    plot_upper_bound: float = 1.0
+
+    def __init__(
+        self,
+        partition: PixelPartition | None = None,
+        kernel: Kernel | None = None,
+        block_size: int | None = None,
+        unbiased: bool = False,
+        reset_real_features: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(kernel, partition, block_size, unbiased, reset_real_features, **kwargs)
+
+    def compute(self) -> Tensor | dict[str, Tensor]:  # type: ignore[override]
+        """Return a float64 scalar, or with a partition the dictionary of `functional.cosine_mean_similarity`."""
+        return cms_from_means(self._means(*self._sides()), self.partition)

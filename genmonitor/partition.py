@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A partition of an image's sites into clusters, and the ways to get one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.kernels import symmetric_product
+
+MAX_AUTOMATIC_CLUSTERS = 12
+
+
+class PixelPartition:
+    """Which cluster each site of an image belongs to.
+
+    A site is a pixel, or a patch of `patch_size` × `patch_size` pixels; all channels of a site belong together.
+
+    Args:
+        labels: integers [h, w], one per site: 1..C for the clusters, each used, and 0 for sites that are constant.
+        patch_size: side of a site in pixels.
+
+    Attributes:
+        labels: int64 [h, w] on the CPU.
+        num_clusters: C.
+        image_size: (height, width) in pixels of the images it fits.
+
+    Raises:
+        ValueError: if the labels are not such integers.
+
+    Example:
+        >>> partition = PixelPartition(torch.tensor([[1, 1, 2], [1, 2, 0]]))
+        >>> partition.num_clusters, partition.sizes(), partition.image_size
+        (2, [1, 3, 2], (2, 3))
+    """
+
+    def __init__(self, labels: Tensor, patch_size: int = 1) -> None:
+        labels = checks.tensor("labels", labels)
+        if labels.ndim != 2 or not labels.numel() or labels.is_floating_point():
+            raise ValueError(
+                f"Expected `labels` as integers of shape [h, w], but got {labels.dtype} {list(labels.shape)}."
+            )
+        self.labels = labels.detach().cpu().long().clone()
+        self.patch_size = checks.at_least("patch_size", patch_size, 1)
+        self.num_clusters = int(self.labels.max())
+        used = self.labels.unique().tolist()
+        if used[0] < 0 or set(range(1, self.num_clusters + 1)) - set(used):
+            raise ValueError(
+                f"Expected `labels` to use each of 1..C, and 0 for constant sites, but got the values {used}. "
+                "PixelPartition.from_mask numbers any mask."
+            )
+        self.image_size = (self.labels.shape[0] * self.patch_size, self.labels.shape[1] * self.patch_size)
+
+    @classmethod
+    def from_cka(
+        cls,
+        matrix: Tensor,
+        shape: tuple[int, int],
+        n_clusters: int | None = None,
+        patch_size: int = 1,
+    ) -> PixelPartition:
+        """Cluster the rows of a CKA matrix by average linkage.
+
+        Sites whose row is zero are constant and get label 0; the others are points, their rows of the matrix, with
+        Euclidean distances (Gruber et al. 2024, section 4). Labels 1..C go by falling size.
+
+        Args:
+            matrix: CKA [d, d] of `PixelCKA` or `functional.pixel_cka`.
+            shape: (h, w) of the sites, h·w = d.
+            n_clusters: C; None takes the C of 2..12 with the largest Calinski-Harabasz score.
+            patch_size: side of a site in pixels.
+
+        Raises:
+            ValueError: if the matrix is not [h·w, h·w], or more clusters than varying sites are asked for.
+
+        Example:
+            >>> cka = torch.tensor([[1, 0.9, 0, 0], [0.9, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]])
+            >>> PixelPartition.from_cka(cka, shape=(2, 2), n_clusters=2).labels
+            tensor([[1, 1],
+                    [2, 0]])
+        """
+        matrix = checks.tensor("matrix", matrix)
+        d = shape[0] * shape[1]
+        if matrix.shape != (d, d):
+            raise ValueError(
+                f"Expected `matrix` of shape [{d}, {d}] for `shape`={tuple(shape)}, but got {list(matrix.shape)}."
+            )
+        checks.finite("matrix", matrix)
+        matrix = matrix.detach()
+        varying = (matrix.diagonal() != 0).cpu()
+        points = matrix[varying][:, varying]
+        if n_clusters is not None and checks.at_least("n_clusters", n_clusters, 1) > len(points):
+            raise ValueError(
+                f"Expected `n_clusters` of at most {len(points)}, the number of sites that vary, but got {n_clusters}."
+            )
+        if not len(points):
+            raise ValueError("Expected sites that vary, but every site is constant. Give images that differ.")
+        labels = torch.zeros(d, dtype=torch.long)
+        labels[varying] = _average_linkage(points, n_clusters)
+        return cls(_by_size(labels.reshape(shape)), patch_size)
+
+    @classmethod
+    def from_mask(cls, mask: Tensor, patch_size: int = 1) -> PixelPartition:
+        """Make each value of a mask a cluster, numbered 1..C by falling size.
+
+        Args:
+            mask: integers or booleans [h, w] of any values, for example a semantic segmentation.
+            patch_size: side of a site in pixels.
+
+        Example:
+            >>> PixelPartition.from_mask(torch.tensor([[7, 7], [7, 3]])).labels
+            tensor([[1, 1],
+                    [1, 2]])
+        """
+        if not isinstance(mask, Tensor) or mask.ndim != 2 or mask.is_floating_point():
+            raise ValueError(
+                "Expected `mask` to be a tensor of integers or booleans [h, w], but got "
+                f"{f'{mask.dtype} {list(mask.shape)}' if isinstance(mask, Tensor) else type(mask).__name__}."
+            )
+        values = mask.cpu().unique(return_inverse=True)[1]
+        return cls(_by_size(values + 1), patch_size)
+
+    @classmethod
+    def grid(cls, shape: tuple[int, int], rows: int, columns: int, patch_size: int = 1) -> PixelPartition:
+        """Cut the sites into rows × columns rectangles of sizes as equal as they can be.
+
+        Args:
+            shape: (h, w) of the sites.
+            rows: rectangles from top to bottom, at most h.
+            columns: rectangles from left to right, at most w.
+            patch_size: side of a site in pixels.
+
+        Example:
+            >>> PixelPartition.grid((2, 4), rows=1, columns=2).labels
+            tensor([[1, 1, 2, 2],
+                    [1, 1, 2, 2]])
+        """
+        for name, parts, size in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
+            if checks.at_least(name, parts, 1) > size:
+                raise ValueError(f"Expected `{name}` of at most {size} for `shape`={tuple(shape)}, but got {parts}.")
+        row = torch.arange(shape[0]) * rows // shape[0]
+        column = torch.arange(shape[1]) * columns // shape[1]
+        return cls(_by_size(1 + row[:, None] * columns + column), patch_size)
+
+    def sizes(self) -> list[int]:
+        """Count the sites of label 0, 1, …, C."""
+        return torch.bincount(self.labels.flatten(), minlength=self.num_clusters + 1).tolist()
+
+    def regions(self) -> dict[str, int]:
+        """Name the regions that have sites, clusters first: {"cluster_1": 1, …, "constant": 0}."""
+        names = {f"cluster_{c}": c for c in range(1, self.num_clusters + 1)}
+        return names | ({"constant": 0} if (self.labels == 0).any() else {})
+
+    def pixel_labels(self) -> Tensor:
+        """Return the labels at pixel resolution, int64 [H, W]."""
+        p = self.patch_size
+        return self.labels.repeat_interleave(p, 0).repeat_interleave(p, 1)
+
+    def columns(self, label: int, channels: int) -> Tensor:
+        """Return the indices that the pixels of a label have in a flattened image [channels · H · W]."""
+        inside = (self.pixel_labels() == label).flatten()
+        return inside.repeat(channels).nonzero().flatten()
+
+    def check_images(self, name: str, shape: tuple[int, ...]) -> None:
+        """Refuse images [N, C, H, W] whose size is not the partition's."""
+        if tuple(shape[-2:]) != self.image_size:
+            raise ValueError(
+                f"Expected `{name}` of size {self.image_size[0]}×{self.image_size[1]} like the partition, but got "
+                f"{shape[-2]}×{shape[-1]}. Use the images' own size, or a partition made for them."
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the partition to an .npz file, complete or not at all."""
+        import numpy as np
+
+        path = Path(path)
+        aside = path.with_name(path.name + ".part")
+        with aside.open("wb") as file:
+            np.savez_compressed(file, labels=self.labels.numpy(), patch_size=np.int64(self.patch_size))
+        os.replace(aside, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> PixelPartition:
+        """Read a partition written by `save`; nothing is unpickled."""
+        import numpy as np
+
+        with np.load(path, allow_pickle=False) as file:
+            return cls(torch.from_numpy(file["labels"]), int(file["patch_size"]))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PixelPartition)
+            and self.patch_size == other.patch_size
+            and torch.equal(self.labels, other.labels)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.patch_size, self.labels.shape, self.labels.numpy().tobytes()))
+
+    def __repr__(self) -> str:
+        h, w = self.labels.shape
+        return f"PixelPartition({h}×{w} sites, patch_size={self.patch_size}, sizes={self.sizes()})"
+
+
+def _average_linkage(points: Tensor, n_clusters: int | None) -> Tensor:
+    """Label each point 1..C; C by the Calinski-Harabasz score where it is None."""
+    if len(points) == 1:
+        return torch.ones(1, dtype=torch.long)
+    from scipy.cluster.hierarchy import cut_tree, linkage
+
+    points = points.double()
+    points = points - points.mean(0)
+    gram = symmetric_product(points)
+    distances = (gram.diagonal()[:, None] + gram.diagonal() - 2 * gram).clamp_min_(0).sqrt_().cpu()
+    upper = torch.triu_indices(len(points), len(points), offset=1)
+    tree = linkage(distances[upper[0], upper[1]].numpy(), method="average")
+
+    def cut(count: int) -> Tensor:
+        return torch.from_numpy(cut_tree(tree, count)[:, 0]).long() + 1
+
+    if n_clusters is not None:
+        return cut(n_clusters)
+    from torchmetrics.functional.clustering import calinski_harabasz_score
+
+    candidates = [cut(count) for count in range(2, min(MAX_AUTOMATIC_CLUSTERS, len(points) - 1) + 1)]
+    points = points.cpu()
+    scores = [float(calinski_harabasz_score(points, candidate)) for candidate in candidates]
+    return candidates[scores.index(max(scores))] if scores else cut(1)
+
+
+def _by_size(labels: Tensor) -> Tensor:
+    """Renumber labels 1.. by falling size, ties by the first site in reading order; 0 stays."""
+    flat = labels.flatten()
+    counts = torch.bincount(flat)
+    first = torch.full_like(counts, len(flat)).scatter_reduce(0, flat, torch.arange(len(flat)), reduce="amin")
+    order = sorted((int(v) for v in flat.unique() if v > 0), key=lambda v: (-int(counts[v]), int(first[v])))
+    new = torch.zeros_like(counts)
+    new[order] = torch.arange(1, len(order) + 1)
+    return new[flat].reshape(labels.shape)
