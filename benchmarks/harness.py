@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs benchmark cases one after the other, each in a process of its own, and prints one Markdown table."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
+    """Return the median seconds of some runs, after one that is not counted."""
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
+    """Return the median seconds of each, run in turns so that a busy moment hits them alike."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(repeats + 1):
+        for index, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            times[index].append(time.perf_counter() - start)
+    return [statistics.median(some[1:]) for some in times]
+
+
+def product_rate(dtype: torch.dtype = torch.float32, size: int = 4096) -> float:
+    """Return the floating-point operations per second of torch.mm on this machine."""
+    x = torch.randn(size, size).to(dtype)
+    return 2 * size**3 / seconds(lambda: x @ x)
+
+
+def peak_gib() -> float:
+    """Return the most memory this process has held, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def run(file: str, cases: Iterable[Callable[[], dict[str, Any]]], title: str) -> None:
+    """Run the cases, print their table and write it beside the script.
+
+    Args:
+        file: the script's `__file__`.
+        cases: functions that return the columns of one row.
+        title: the table's heading.
+    """
+    named = {case.__name__: case for case in cases}
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("--case", choices=list(named), help="run one case here and print its row as JSON")
+    only = parser.parse_args().case
+    if only is not None:
+        print(json.dumps(named[only]() | {"peak GiB": f"{peak_gib():.2f}"}))
+        return
+    rows = []
+    for name in named:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        done = subprocess.run([sys.executable, file, "--case", name], check=True, stdout=subprocess.PIPE, text=True)
+        rows.append({"case": name.replace("_", " ")} | json.loads(done.stdout.splitlines()[-1]))
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
+    lines += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in rows]
+    script = Path(file)
+    text = "\n".join([f"# {title}", "", f"`python benchmarks/{script.name}` on {machine()}", "", *lines, ""])
+    script.with_suffix(".md").write_text(text)
+    print(text)
+
+
+def machine() -> str:
+    """Name the machine and the versions."""
+    info = Path("/proc/cpuinfo")
+    model = platform.processor()
+    if info.exists():
+        model = next((line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line), "")
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scipy"))
+    return f"{torch.get_num_threads()} threads of {model or platform.machine()}, {packages}."
