@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from genmonitor import checks
+from genmonitor.callbacks.guard import random_states_kept
 
 ImageKey = str | int | Callable[[Any], Tensor] | None
 NAMES = ("image", "images", "pixel_values")
@@ -49,18 +52,48 @@ class ImageSource:
         return len(self.dataset)  # type: ignore[arg-type]
 
     def read(self, indices: Sequence[int], progress: Callable[[Any], Any] = iter) -> Tensor:
-        """Read images [len(indices), C, H, W] as float32 on the CPU; integers are scaled from 0..255 to [0, 1]."""
+        """Read images [len(indices), C, H, W] as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
+
+        Image i is the same whenever it is read, also where the dataset augments at random.
+        """
         settings: dict[str, Any] = {"collate_fn": default_collate}
         if self._loader is not None:
             names = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
             settings = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
-        loader: DataLoader[Any] = DataLoader(Subset(self.dataset, list(indices)), batch_size=READ_BATCH, **settings)
+        if len(indices) <= READ_BATCH:  # starting workers would take longer than the batch
+            settings |= {"num_workers": 0, "multiprocessing_context": None}
+        loader: DataLoader[Any] = DataLoader(_Fixed(self.dataset, indices), batch_size=READ_BATCH, **settings)
         out: list[Tensor] = []
-        for batch in progress(loader):
-            images = find_images(batch, self.image_key)
-            shape = tuple(out[0].shape[1:]) if out else None
-            out.append(checks.images(f"images of {self.name}", images, shape).float())
+        with random_states_kept():
+            for batch in progress(loader):
+                images = find_images(batch, self.image_key)
+                shape = tuple(out[0].shape[1:]) if out else None
+                out.append(checks.images(f"images of {self.name}", images, shape).float())
+        read = sum(map(len, out))
+        if read != len(indices):
+            raise ValueError(
+                f"Expected one image from each of {len(indices)} items of {self.name}, but got {read}. "
+                "Let `image_key=` lead to all images of a batch [N, C, H, W]."
+            )
         return torch.cat(out)
+
+
+class _Fixed(Dataset[Any]):
+    """Items of a dataset, each from random states of its own: what a transform draws is part of the image."""
+
+    def __init__(self, dataset: Dataset[Any], indices: Sequence[int]) -> None:
+        self.dataset = dataset
+        self.indices = indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, position: int) -> Any:
+        index = self.indices[position]
+        torch.default_generator.manual_seed(index)
+        np.random.seed(index % 2**32)  # noqa: NPY002
+        random.seed(index)
+        return self.dataset[index]
 
 
 def find_images(batch: Any, key: ImageKey) -> Tensor:
@@ -68,8 +101,8 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
 
     Args:
         batch: what a loader yields.
-        key: None for the batch itself if it is a tensor, the first tensor of 3 or 4 dimensions of a tuple, or the entry
-            "image", "images" or "pixel_values" of a dictionary; else a key, an index or a callable.
+        key: None for the batch itself if it is a tensor, the first tensor of 4 or else of 3 dimensions of a tuple, or
+            the entry "image", "images" or "pixel_values" of a dictionary; else a key, an index or a callable.
 
     Returns:
         Images [N, C, H, W]; grey ones [N, H, W] get a channel.
@@ -96,13 +129,28 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     elif isinstance(batch, Mapping):
         found = next((batch[name] for name in NAMES if name in batch), None)
     elif isinstance(batch, Sequence):
-        found = next((x for x in batch if isinstance(x, Tensor) and x.ndim in (3, 4)), None)
+        # four dimensions first: three are those of grey images, but also of a text's embedding
+        tensors = [x for x in batch if isinstance(x, Tensor)]
+        found = next((x for ndim in (4, 3) for x in tensors if x.ndim == ndim), None)
     if not isinstance(found, Tensor) or found.ndim not in (3, 4):
         raise ValueError(
             f"Expected images [N, C, H, W] in a batch, but got {_described(batch if found is None else found)}. "
-            "Give `image_key=` a key, an index or a callable from the batch to its images."
+            "Give `image_key=` a key, an index or a callable from the batch to its images, or `real_images=`."
         )
     return found[:, None] if found.ndim == 3 else found
+
+
+def batch_size(batch: Any) -> int:
+    """Return the length of the first tensor in a batch of any structure, 0 where there is none.
+
+    Example:
+        >>> batch_size({"prompt": ["a cat", "a dog"], "images": [torch.zeros(2, 3, 8, 8)]})
+        2
+    """
+    if isinstance(batch, Tensor):
+        return len(batch) if batch.ndim else 0
+    parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
+    return next(filter(None, map(batch_size, parts)), 0)
 
 
 def first_loader(loaders: Any) -> Any:

@@ -17,9 +17,10 @@ from torch import nn
 def left_alone(module: nn.Module) -> Iterator[None]:
     """Put back whatever the block changes of a training run, also when it raises.
 
-    Inside, the module is in eval mode and gradients are off. Restored are the random states of torch (CPU and every
-    CUDA device), numpy and python; each submodule's train or eval mode; every buffer, such as BatchNorm's statistics;
-    each parameter's `grad` and `requires_grad`. Parameters themselves are not copied.
+    Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
+    in Lightning's validation loop. Restored are the random states of torch (CPU and every CUDA device), numpy and
+    python; each submodule's train or eval mode; every buffer, such as BatchNorm's statistics; each parameter's `grad`
+    and `requires_grad`. Parameters themselves are not copied.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -38,9 +39,11 @@ def left_alone(module: nn.Module) -> Iterator[None]:
     ]
     parameters = [(parameter, parameter.grad, parameter.requires_grad) for parameter in module.parameters()]
     try:
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             for part, _ in modes:
                 part.training = False
+            for parameter, _, _ in parameters:
+                parameter.grad = None  # taken away, not copied: what is not there cannot be added to
             yield
     finally:
         with torch.no_grad():
@@ -54,6 +57,16 @@ def left_alone(module: nn.Module) -> Iterator[None]:
             parameter.grad = grad
             parameter.requires_grad_(requires_grad)
         _set_random_states(random_states)
+
+
+@contextmanager
+def random_states_kept() -> Iterator[None]:
+    """Put back only the random states of torch, numpy and python."""
+    states = _random_states()
+    try:
+        yield
+    finally:
+        _set_random_states(states)
 
 
 def _random_states() -> dict[str, Any]:

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +20,23 @@ try:
     from lightning.pytorch.utilities import rank_zero_info as tell
     from lightning.pytorch.utilities import rank_zero_warn as warn
 except ImportError:
-    from pytorch_lightning.callbacks import Callback
+    from pytorch_lightning.callbacks import Callback  # type: ignore[assignment]
     from pytorch_lightning.utilities import rank_zero_info as tell
     from pytorch_lightning.utilities import rank_zero_warn as warn
 
 from genmonitor import checks
 from genmonitor.callbacks import loggers
-from genmonitor.callbacks.data import ImageKey, find_images
+from genmonitor.callbacks.data import ImageKey, batch_size
 from genmonitor.callbacks.guard import left_alone
-from genmonitor.callbacks.sampling import draw
+from genmonitor.callbacks.manifest import run_folder, write_manifest
+from genmonitor.callbacks.sampling import SampleFn, draw, sampler
 from genmonitor.callbacks.weights import check_weights, chosen_weights
 
-__all__ = ["Callback", "GenerativeMonitor", "sampler", "tell", "warn"]
+__all__ = ["Callback", "GenerativeMonitor", "tell", "warn"]
 
-SampleFn = Callable[[Any, int], Tensor]
 MAX_FAILURES = 3
 PROBE = 16
+WORST = 1e9
 
 
 class GenerativeMonitor(Callback):
@@ -97,6 +95,7 @@ class GenerativeMonitor(Callback):
         self._failures = 0
         self._last_epoch: int | None = None
         self._folder = Path()
+        self._sample_shape: tuple[int, ...] = ()
 
     # what a subclass says
 
@@ -104,8 +103,17 @@ class GenerativeMonitor(Callback):
         """Fix whatever stays fixed for the run; raise ValueError for a wrong configuration. Every process calls it."""
         raise NotImplementedError
 
+    def samples_of(self, pl_module: Any) -> Callable[[list[int]], Tensor]:
+        """Return the function from indices of the global set to images; raise ValueError where there is no way."""
+        sample = sampler(self.sample_fn, pl_module)
+        return lambda indices: sample(len(indices))
+
+    def collect(self, samples: Tensor) -> bool:
+        """Take in this process's share of the samples. It may fail on one process alone, so it talks to no other."""
+        return True
+
     def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
-        """Return the values of one check from this process's share of the samples. Every process calls it."""
+        """Return the values of one check. Every process calls it, once `collect` went well on all of them."""
         raise NotImplementedError
 
     def first_figures(self) -> dict[str, Figure]:
@@ -131,19 +139,21 @@ class GenerativeMonitor(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Prepare, before the first training step."""
-        sampler(self.sample_fn, pl_module)
+        self.samples_of(pl_module)
         check_weights(self.weights, trainer)
         self._warn_of_rare_checks(trainer)
-        self._folder = Path(trainer.log_dir or trainer.default_root_dir) / "genmonitor"
+        self._folder = run_folder(trainer) / "genmonitor"
+        if self._failures >= MAX_FAILURES:  # switched off in an earlier fit: this one tries again
+            self._failures = 0
         with left_alone(pl_module):
             self.prepare(trainer, pl_module)
         if trainer.is_global_zero:
-            self._show(trainer, self.first_figures)
+            with left_alone(pl_module):
+                self._show(lambda: self._draw(trainer, self.first_figures))
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Count the images, and check where `every_n_train_steps` says so."""
-        with suppress(ValueError):  # no images in this batch: the count is a courtesy
-            self.images_seen += len(find_images(batch, self.image_key)) * trainer.world_size
+        self.images_seen += batch_size(batch) * trainer.world_size
         n = self.every_n_train_steps
         if n is not None and (trainer.fit_loop.total_batch_idx + 1) % n == 0:
             self._check(trainer, pl_module)
@@ -165,7 +175,8 @@ class GenerativeMonitor(Callback):
 
     def _check_by_epoch(self, trainer: Any, pl_module: Any) -> None:
         epoch, last = trainer.current_epoch, self._last_epoch
-        if self.every_n_train_steps is None and (last in (None, epoch) or epoch - last >= self.every_n_epochs):
+        too_soon = last is not None and 0 < epoch - last < self.every_n_epochs  # epoch < last in a fit from the start
+        if self.every_n_train_steps is None and not too_soon:
             self._last_epoch = epoch
             self._check(trainer, pl_module)
 
@@ -184,14 +195,16 @@ class GenerativeMonitor(Callback):
     def _check(self, trainer: Any, pl_module: Any) -> None:
         if self._failures >= MAX_FAILURES:
             return
-        with left_alone(pl_module), chosen_weights(self.weights, trainer, pl_module, self) as used:
+        # the other way round, what a sampler does to the averaged model's buffers would stay
+        with chosen_weights(self.weights, trainer, pl_module, self) as used, left_alone(pl_module):
             start = time.perf_counter()
             samples = self._together(trainer, lambda: self.draw(trainer, pl_module, self.share(trainer)))
             drawn = time.perf_counter()
-            values = None if samples is None else self._together(trainer, lambda: self.measure(trainer, samples))
+            collected = samples is not None and self._together(trainer, lambda: self.collect(samples))
+            values = self._together(trainer, lambda: self.measure(trainer, samples)) if collected else None
             measured = time.perf_counter()
         if values is None:
-            self._failed(trainer, pl_module)
+            self._failed(trainer)
             return
         self._failures = 0
         values |= {"sampling_seconds": drawn - start, "metric_seconds": measured - drawn}
@@ -199,7 +212,10 @@ class GenerativeMonitor(Callback):
         self._log(trainer, pl_module, values)
         self.history.append({"epoch": trainer.current_epoch, "step": trainer.fit_loop.total_batch_idx, **values})
         if trainer.is_global_zero:
-            self._show(trainer, lambda: self.figures(samples), used)
+            with left_alone(pl_module):
+                self._show(lambda: self._write(used))
+                self._show(lambda: self.after_check(trainer))
+                self._show(lambda: self._draw(trainer, lambda: self.figures(samples)))
 
     def _together(self, trainer: Any, work: Callable[[], Any]) -> Any:
         """Do this process's part; return None on every process if it failed on any."""
@@ -210,22 +226,35 @@ class GenerativeMonitor(Callback):
             if self.on_error == "raise":
                 raise
             error = caught
-            warn(f"{type(self).__name__}: this check failed and is skipped.\n{_trace(error)}")
+            where = f" on process {trainer.global_rank}" if trainer.world_size > 1 else ""
+            # not `warn`, which only process zero says
+            warnings.warn(
+                f"{type(self).__name__}: this check failed{where} and is skipped.\n{_trace(error)}", stacklevel=2
+            )
         return result if trainer.strategy.reduce_boolean_decision(error is None, all=True) else None
 
-    def _failed(self, trainer: Any, pl_module: Any) -> None:
+    def _failed(self, trainer: Any) -> None:
         self._failures += 1
+        for callback in trainer.callbacks:
+            # ModelCheckpoint and EarlyStopping raise at a key never seen, and the latter stops at what is not finite
+            key = str(getattr(callback, "monitor", None))
+            if key.startswith(f"{self.prefix}/"):
+                trainer.callback_metrics.setdefault(key, torch.tensor(-WORST if callback.mode == "max" else WORST))
         if self._failures == MAX_FAILURES:
             warn(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
 
     def draw(self, trainer: Any, pl_module: Any, indices: Iterable[int]) -> Tensor:
         """Generate the samples of these indices of the one global set, [len(indices), C, H, W]."""
         indices = list(indices)
-        sample = sampler(self.sample_fn, pl_module)
+        sample = self.samples_of(pl_module)
         size = self.sample_batch_size
         batches = [indices[i : i + size] for i in range(0, len(indices), size)]
+        if not batches:
+            return torch.empty(0, *self._sample_shape, device=pl_module.device)
         with trainer.precision_plugin.forward_context():
-            return draw(lambda b: sample(len(b)), self.progress(trainer, batches, "sampling"), self.seed)
+            samples = draw(sample, self.progress(trainer, batches, "sampling"), self.seed)
+        self._sample_shape = tuple(samples.shape[1:])
+        return samples
 
     def share(self, trainer: Any, n: int | None = None) -> range:
         """Return which indices of a global set of n are this process's: consecutive, in the order of the processes."""
@@ -253,34 +282,37 @@ class GenerativeMonitor(Callback):
     # where it shows
 
     def _log(self, trainer: Any, pl_module: Any, values: dict[str, float]) -> None:
-        named = {f"{self.prefix}/{name}": torch.tensor(float(value)) for name, value in values.items()}
+        named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
         if self.every_n_train_steps is None:
             pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
             return
         # pl_module.log would keep only the values that fall on a multiple of log_every_n_steps
         pl_module.log_dict(named, on_step=True, on_epoch=False, logger=False, batch_size=1, sync_dist=True)
         for logger in trainer.loggers:
-            logger.log_metrics({k: float(v) for k, v in named.items()}, step=trainer.fit_loop.total_batch_idx)
+            logger.log_metrics(named, step=trainer.fit_loop.total_batch_idx)
 
-    def _show(self, trainer: Any, draw_figures: Callable[[], dict[str, Figure]], used: str | None = None) -> None:
-        """Put figures, the manifest and words where a person looks; what fails here is told and nothing more."""
+    def _show(self, part: Callable[[], None]) -> None:
+        """Put figures, the manifest or words where a person looks; what fails here is told and nothing more."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            step = max(0, trainer.fit_loop.total_batch_idx)
-            for name, figure in draw_figures().items():
-                epoch = trainer.current_epoch if name in self.figures_to_keep else None
-                loggers.log_figures(trainer.loggers, {f"{self.prefix}/{name}": figure}, step, self._folder, epoch)
-            if used is not None:
-                self._write_manifest(used)
-                self.after_check(trainer)
+            part()
         except Exception as error:
             if self.on_error == "raise":
                 raise
             warn(f"{type(self).__name__}: could not show this check.\n{_trace(error)}")
 
-    def _write_manifest(self, used: str) -> None:
-        packages = ("genmonitor", "torch", "lightning", "torchmetrics", "numpy", "scipy")
-        manifest = {
+    def _draw(self, trainer: Any, draw_figures: Callable[[], dict[str, Figure]]) -> None:
+        step = max(0, trainer.fit_loop.total_batch_idx)
+        for name, figure in draw_figures().items():
+            epoch = trainer.current_epoch if name in self.figures_to_keep else None
+            loggers.log_figures(trainer.loggers, {f"{self.prefix}/{name}": figure}, step, self._folder, epoch)
+
+    def _write(self, used: str) -> None:
+        path = self._folder / f"{self.prefix}_check_{len(self.history):05d}.json"
+        write_manifest(path, self._manifest(used))
+
+    def _manifest(self, used: str) -> dict[str, Any]:
+        return {
             "monitor": type(self).__name__,
             "check": self.history[-1],
             "weights": used,
@@ -288,12 +320,7 @@ class GenerativeMonitor(Callback):
             "n_samples": self.n_samples,
             "sample_batch_size": self.sample_batch_size,
             **self.facts(),
-            "versions": {package: version(package) for package in packages},
         }
-        path = self._folder / f"{self.prefix}_check_{len(self.history):05d}.json"
-        aside = path.with_suffix(".part")
-        aside.write_text(json.dumps(manifest, indent=1))
-        os.replace(aside, path)
 
     # state
 
@@ -312,19 +339,6 @@ class GenerativeMonitor(Callback):
         self.images_seen = state_dict["images_seen"]
         self._failures = state_dict["failures"]
         self._last_epoch = state_dict["last_epoch"]
-
-
-def sampler(sample_fn: SampleFn | None, pl_module: Any) -> Callable[[int], Tensor]:
-    """Return the function from n to n images that the user gave or the module has."""
-    if sample_fn is not None:
-        return lambda n: sample_fn(pl_module, n)
-    method = getattr(pl_module, "sample", None)
-    if not callable(method):
-        raise ValueError(
-            f"Expected a way to draw images, but {type(pl_module).__name__} has no method `sample(n)`. "
-            "Add one, or give `sample_fn=` a function of (pl_module, n) that returns images [n, C, H, W]."
-        )
-    return method  # type: ignore[no-any-return]
 
 
 def _trace(error: Exception) -> str:

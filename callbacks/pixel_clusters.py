@@ -12,20 +12,17 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from genmonitor import CosineMeanSimilarity, PixelPartition, checks, figures
-from genmonitor.callbacks import loggers
-from genmonitor.callbacks.data import ImageSource
+from genmonitor import PixelPartition, checks, figures
+from genmonitor.callbacks import loggers, report
 from genmonitor.callbacks.drops import DropWatch
-from genmonitor.callbacks.extra import extra_values
+from genmonitor.callbacks.extra import computed, feed
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, tell, warn
 from genmonitor.callbacks.ranges import check_ranges
+from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
 from genmonitor.callbacks.roles import RealImages, assign_roles
-from genmonitor.callbacks.yardstick import Band, measure_yardstick
-from genmonitor.functional import pixel_cka
+from genmonitor.callbacks.yardstick import Band
 from genmonitor.functional.cka import check_arguments, check_patches
-from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.kernel_means import check_estimator
-from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import GaussianKernel, Kernel
 
 
@@ -95,6 +92,11 @@ class PixelClusterMonitor(GenerativeMonitor):
         self.patch_size = patch_size
         self.kernel = kernel or GaussianKernel()
         self.block_size = block_size
+        self._given = {  # kernel and partition are filled in later
+            "kernel": type(self.kernel).__name__,
+            "gamma": self.kernel.gamma,
+            "partition": None if partition is None else partition.labels.tolist(),
+        }
         self.extra_metrics = extra_metrics
         self.site_encoder = site_encoder
         self.on_drop = on_drop
@@ -102,7 +104,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         self._drops = DropWatch()
         self._cka: Tensor | None = None
         self._average: Tensor | None = None
-        self._metric: _ImageAndClusters | None = None
+        self._metric: RegionMetric | None = None
         self._range = (0.0, 1.0)
 
     def prepare(self, trainer: Any, pl_module: Any) -> None:
@@ -116,24 +118,35 @@ class PixelClusterMonitor(GenerativeMonitor):
         self._check_probe(probe, roles.compared.read(roles.for_comparison[:PROBE]))
         if not self.yardstick:
             found = self.on_rank_zero(trainer, lambda: self._find(trainer, roles, probe.device))
-            self.partition, self.kernel, self.yardstick, self._range, self._cka, self._average = found
+            self.partition, self.kernel, self.yardstick = found.partition, found.kernel, found.yardstick
+            self._range, self._cka, self._average = found.value_range, found.cka, found.average
         share = self.share(trainer, len(roles.for_comparison))
         real = roles.compared.read([roles.for_comparison[i] for i in share]) if len(share) else probe[:0].cpu()
         self._real = real.to(probe.device)
-        self._metric = self._new_metric(probe.device)
+        self._metric = RegionMetric(self.partition, self.kernel, self.block_size, reset_real_features=False)
+        self._metric.to(probe.device)
         self._metric.update(self._sites(self._real), real=True)
 
-    def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
-        """Return CMS of image and regions, shares, violations, MMD, the extra metrics and the yardstick's medians."""
+    def collect(self, samples: Tensor) -> bool:
+        """Give this process's samples to the metrics."""
         if len(samples) > 1 and bool((samples.amax(0) == samples.amin(0)).all()):
             warn(f"{type(self).__name__}: all generated images are the same, so the values say little.")
-        check_ranges(self._real, samples)
+        if len(samples) and len(self._real):  # a process may have no share
+            check_ranges(self._real, samples)
         assert self._metric is not None
         self._metric.reset()
         self._metric.update(self._sites(samples), real=False)
-        values = {name: float(value) for name, value in self._metric.compute().items()}
         if self.extra_metrics is not None:
-            values |= extra_values(self.extra_metrics, samples, self._real)
+            feed(self.extra_metrics, samples, self._real)
+        return True
+
+    def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
+        """Return CMS of image and regions, shares, violations, MMD, the extra metrics and the yardstick's medians."""
+        assert self._metric is not None
+        computed_now: Any = self._metric.compute()
+        values = {name: float(value) for name, value in computed_now.items()}
+        if self.extra_metrics is not None:
+            values |= computed(self.extra_metrics)
         return values | {f"yardstick_{name}": band[1] for name, band in self.yardstick.items()}
 
     def first_figures(self) -> dict[str, Figure]:
@@ -155,35 +168,25 @@ class PixelClusterMonitor(GenerativeMonitor):
             name: [check[name] for check in self.history] for name in ("image", "product", *self.partition.regions())
         }
         image, product = curves.pop("image"), curves.pop("product")
-        worst, share = self._worst()
+        worst, share = report.most_to_blame(self.history[-1], self.partition)
+        outlined = self.partition.regions()[worst] if share else None
         labels = self._image_labels()
         return {
             "curves": figures.cluster_curves(epochs, curves, self.yardstick, labels),
             "image_and_product": figures.image_and_product(epochs, image, product, self.yardstick),
-            "samples": figures.sample_grid(
-                samples[:64], labels, self.partition.regions()[worst] if share else None, self._range, share or None
-            ),
+            "samples": figures.sample_grid(samples[:64], labels, outlined, self._range, share or None),
         }
 
     def after_check(self, trainer: Any) -> None:
         """Say a line about the check, raise the alert for regions that dropped, and send W&B its chart."""
         assert self.partition is not None
         check, step = self.history[-1], trainer.fit_loop.total_batch_idx
-        worst, share = self._worst()
-        tell(
-            f"epoch {check['epoch']:g}: CMS {check['image']:.4f}, product {check['product']:.4f} "
-            f"(a perfect generator: {self.yardstick['image'][0]:.4f} or more); "
-            + (
-                f"most to blame: {worst}, {100 * share:.0f} % (CMS {check[worst]:.4f})"
-                if share
-                else "no region to blame"
-            )
-        )
+        tell(report.line(check, self.partition, self.yardstick))
         bands = {name: self.yardstick[name] for name in self.partition.regions()}
         for name in self._drops.update(check, bands):
             text = (
-                f"{name} fell out of its yardstick: CMS {check[name]:.4f} at epoch {check['epoch']:g}, "
-                f"a perfect generator gets {bands[name][0]:.4f} or more."
+                f"{name} fell out of its yardstick: CMS {check[name]:.6f} at epoch {check['epoch']:g}, "
+                f"a perfect generator gets {bands[name][0]:.6f} or more."
             )
             warn(text)
             loggers.log_alert(trainer.loggers, f"{self.prefix}: {name} dropped", text, step)
@@ -204,18 +207,7 @@ class PixelClusterMonitor(GenerativeMonitor):
     def summary(self) -> str:
         """Return a table of the regions, the most to blame at the last check first."""
         assert self.partition is not None
-        last, regions = self.history[-1], self.partition.regions()
-        sizes = self.partition.sizes()
-        rows = []
-        for name in sorted(regions, key=lambda name: -last[_share(name)]):
-            best = max(self.history, key=lambda check: check[name])
-            low, _, high = self.yardstick[name]
-            rows.append(
-                f"{name:<12}{sizes[regions[name]]:>6}{last[name]:>10.4f}{f'{low:.4f}..{high:.4f}':>18}"
-                f"{100 * last[_share(name)]:>8.0f} %{best[name]:>10.4f} at epoch {best['epoch']:g}"
-            )
-        head = f"{'region':<12}{'sites':>6}{'CMS':>10}{'yardstick':>18}{'share':>10}{'best':>10}"
-        return "\n".join(["", f"Where the generator is wrong, epoch {last['epoch']:g} (worst first)", head, *rows, ""])
+        return report.table(self.history, self.partition, self.yardstick)
 
     def facts(self) -> dict[str, Any]:
         """Return what is needed to measure the same again."""
@@ -230,10 +222,12 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python and tensors only."""
-        assert self.partition is not None
+        if self.partition is None or not self.yardstick:  # saved before training started
+            return super().state_dict()
         return super().state_dict() | {
             "settings": self._settings(),
             "labels": self.partition.labels,
+            "site_size": self.partition.patch_size,
             "gamma": self.kernel.gamma,
             "yardstick": {name: list(band) for name, band in self.yardstick.items()},
             "range": list(self._range),
@@ -243,23 +237,26 @@ class PixelClusterMonitor(GenerativeMonitor):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
         super().load_state_dict(state_dict)
-        if state_dict["settings"] != self._settings():
-            warn(
-                f"{type(self).__name__} was resumed with other settings ({state_dict['settings']} before, "
-                f"{self._settings()} now): clusters and yardstick are made anew, and its curves cannot be compared "
-                "across this point."
-            )
+        if "settings" not in state_dict:
             return
-        self.partition = PixelPartition(state_dict["labels"], self.patch_size)
+        other = [name for name, value in self._settings().items() if value != state_dict["settings"].get(name)]
+        if other:
+            warn(
+                f"{type(self).__name__} was resumed with another {', '.join(other)}: clusters and yardstick are made "
+                "anew and the curves start anew, since values before and after cannot be compared."
+            )
+            self.history = []
+            return
+        self.partition = PixelPartition(state_dict["labels"], state_dict["site_size"])
         self.kernel = replace(self.kernel, gamma=state_dict["gamma"])
-        self.yardstick = {name: (low, median, high) for name, (low, median, high) in state_dict["yardstick"].items()}
-        self._range = (state_dict["range"][0], state_dict["range"][1])
-        self._drops.reached, self._drops.below = (dict(state_dict["drops"]["reached"]),)
-        dict(state_dict["drops"]["below"])
+        self.yardstick = {name: (band[0], band[1], band[2]) for name, band in state_dict["yardstick"].items()}
+        self._range = (float(state_dict["range"][0]), float(state_dict["range"][1]))
+        self._drops.reached = dict(state_dict["drops"]["reached"])
+        self._drops.below = dict(state_dict["drops"]["below"])
 
     def _settings(self) -> dict[str, Any]:
         names = ("n_samples", "n_cluster_images", "n_clusters", "patch_size", "block_size", "seed")
-        return {name: getattr(self, name) for name in names} | {"kernel": type(self.kernel).__name__}
+        return {name: getattr(self, name) for name in names} | self._given
 
     def _check_probe(self, probe: Tensor, real: Tensor) -> None:
         if probe.shape[1:] != real.shape[1:]:
@@ -273,54 +270,19 @@ class PixelClusterMonitor(GenerativeMonitor):
         if self.partition is not None:
             self.partition.check_images("images", tuple(sites.shape))
 
-    def _find(self, trainer: Any, roles: RealImages, device: torch.device) -> tuple[Any, ...]:
-        """Take kernel width, clusters and yardstick from the training images. Rank zero alone calls it."""
-
-        def read(source: ImageSource, indices: list[int]) -> Tensor:
-            return source.read(indices).to(device)
-
-        images = read(roles.training, roles.for_clusters)
-        sites = self._sites(images)
-        kernel = self.kernel.resolved(sites.flatten(1))
-        partition, cka = self.partition, None
-        if partition is None:
-            cka = pixel_cka(sites, kernel=kernel, patch_size=self.patch_size)
-            h, w = (size // self.patch_size for size in sites.shape[2:])
-            partition = PixelPartition.from_cka(cka, (h, w), self.n_clusters, self.patch_size)
-        metric = self._new_metric(device, partition, kernel, sync_on_compute=False)
-        metric.update(self._sites(read(roles.compared, roles.for_comparison)), real=True)
-
-        def measure(draw: Tensor) -> dict[str, float]:
-            metric.reset()
-            metric.update(self._sites(draw), real=False)
-            values = {name: float(value) for name, value in metric.compute().items()}
-            return {name: values[name] for name in ("image", "product", *partition.regions(), "mmd")}
-
-        yardstick = measure_yardstick(
-            measure,
-            lambda indices: read(roles.training, indices),
-            roles.for_yardstick,
+    def _find(self, trainer: Any, roles: RealImages, device: torch.device) -> Found:
+        return find_regions(
+            roles,
+            lambda images: self._sites(images.to(device)),
+            self.kernel,
+            self.partition,
+            self.n_clusters,
+            self.patch_size,
+            self.block_size,
             self.n_samples,
             self.seed,
             lambda over: self.progress(trainer, over, "yardstick"),
         )
-        value_range = (float(images.min()), float(images.max()))
-        return partition, kernel, yardstick, value_range, None if cka is None else cka.cpu(), images.mean(0).cpu()
-
-    def _new_metric(
-        self,
-        device: torch.device,
-        partition: PixelPartition | None = None,
-        kernel: Kernel | None = None,
-        **settings: Any,
-    ) -> _ImageAndClusters:
-        return _ImageAndClusters(
-            partition or self.partition,
-            kernel or self.kernel,
-            self.block_size,
-            reset_real_features=False,
-            **settings,
-        ).to(device)
 
     def _sites(self, images: Tensor) -> Tensor:
         """Return the maps whose sites are clustered: the images themselves, or what the encoder makes of them."""
@@ -328,29 +290,9 @@ class PixelClusterMonitor(GenerativeMonitor):
             return images
         return torch.cat([self.site_encoder(batch).float() for batch in images.split(self.sample_batch_size)])
 
-    def _worst(self) -> tuple[str, float]:
-        """Return the region most to blame at the last check and its share."""
-        assert self.partition is not None
-        worst = max(self.partition.regions(), key=lambda name: self.history[-1][_share(name)])
-        return worst, self.history[-1][_share(worst)]
-
     def _image_labels(self) -> Tensor:
         """Return the labels at the resolution of the images."""
         assert self.partition is not None
         labels = self.partition.pixel_labels()
         size = self._real.shape[2:]
         return interpolate(labels[None, None].double(), size=size, mode="nearest-exact")[0, 0].long()
-
-
-class _ImageAndClusters(CosineMeanSimilarity):
-    """CMS of image and regions, and the image's unbiased MMD, from one pass over the distances."""
-
-    def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
-        means = self._means(*self._sides())
-        values = cms_from_means(means, self.partition)
-        assert isinstance(values, dict)
-        return values | {"mmd": mmd_from_means(means.without_diagonal())}
-
-
-def _share(name: str) -> str:
-    return f"share_{name.removeprefix('cluster_')}"

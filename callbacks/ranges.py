@@ -15,7 +15,8 @@ def check_ranges(real: Tensor, fake: Tensor) -> None:
 
     Raises:
         ValueError: if one side is in [0, 255] and the other near [-1, 1]; if real images are in [0, 1] and generated
-            ones often negative, as behind a tanh; or if real images are in [-1, 1] and generated ones never negative.
+            ones often negative, as behind a tanh; or if real images are in [-1, 1] and generated ones never negative
+            but for an output layer that is still zero.
 
     Example:
         >>> import torch
@@ -32,7 +33,7 @@ def check_ranges(real: Tensor, fake: Tensor) -> None:
         problem = f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
     elif low >= 0 and negative > 0.05:
         problem = f"real images are in [{low:.3g}, {high:.3g}] and {negative:.2f} of the generated values are negative"
-    elif low < -0.25 * size and fake_low >= 0:
+    elif low < -0.25 * size and fake_low >= 0 and fake_high > 0.25 * size:
         problem = f"real images are in [{low:.3g}, {high:.3g}] and no generated value is negative"
     if problem:
         raise ValueError(

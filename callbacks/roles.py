@@ -48,7 +48,7 @@ def assign_roles(
         ValueError: if there are no images, or fewer than 4 (2 for clusters, 2 to compare with).
     """
     training = real_images if real_images is not None else first_loader(trainer.train_dataloader)
-    validation = None if real_images is not None else first_loader(trainer.val_dataloaders)
+    validation = None if real_images is not None else validation_data(trainer)
     if training is None:
         raise ValueError("Expected real images, but the Trainer has no training data. Give `real_images=`.")
     source = ImageSource(training, image_key, "the training data" if real_images is None else "`real_images`")
@@ -71,8 +71,26 @@ def assign_roles(
             f"Expected at least 2 real images (a whole block with `block_size`) on each side, but {source.name} holds "
             f"{len(source)} and {compared.name} {len(compared)}. Give more images with `real_images=`."
         )
+    shapes = [list(x.read(i[:1].tolist()).shape[1:]) for x, i in ((source, rest), (compared, chosen))]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"Expected real images of one shape, but {source.name} holds {shapes[0]} and {compared.name} {shapes[1]}. "
+            "Resize or convert them in the dataset's transform, or give other images with `real_images=`."
+        )
     if len(chosen) < n_samples:
         notes.append(f"only {len(chosen)} real images are there to compare {n_samples} generated ones with")
-    if len(rest) < n_samples:
-        notes.append(f"the yardstick's draws of {n_samples} overlap: only {len(rest)} training images are left")
+    if len(rest) < 2 * n_samples:
+        notes.append(
+            f"the yardstick's draws of {n_samples} overlap much, so its band is too narrow: only {len(rest)} training "
+            "images are there to draw from"
+        )
     return RealImages(source, rest[:n_clusters].tolist(), rest, compared, chosen.tolist(), notes)
+
+
+def validation_data(trainer: Any) -> Any:
+    """Return the Trainer's first validation loader, or None."""
+    loaders = trainer.val_dataloaders
+    if loaders is None and trainer.enable_validation:
+        # Lightning asks for them before an epoch that validates, which the first need not be
+        loaders = trainer.fit_loop.epoch_loop.val_loop._data_source.dataloader()
+    return first_loader(loaders)

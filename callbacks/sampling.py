@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,16 @@ from torch.overrides import TorchFunctionMode
 
 from genmonitor import checks
 
+SampleFn = Callable[[Any, int], Tensor]
 Fill = Callable[[Tensor, torch.Generator], Any]
 
 
 class SeededRows(TorchFunctionMode):
     """Let row i of every random tensor of n rows come from generator i, inside a `with` block.
 
-    A model that draws its noise with n rows for n samples, as nearly all do, then gives the same sample i in any batch.
-    The rows are drawn on the CPU, so they do not depend on the device either. Draws of another shape, or with a
-    generator of the model's own, are left as they are.
+    A model that draws its noise with n rows for n samples, or with the same number of consecutive rows for each, as
+    nearly all do, then gives the same sample i in any batch. The rows are drawn on the CPU, so they do not depend on
+    the device either. Draws of another shape, or with a generator of the model's own, are left as they are.
 
     Args:
         seeds: one per row.
@@ -45,29 +47,40 @@ class SeededRows(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        if func not in _FILLS or kwargs.get("generator") is not None or not isinstance(out, Tensor):
+        if kwargs.get("generator") is not None or not isinstance(out, Tensor):
             return out
-        if out.ndim == 0 or len(out) != len(self._generators):
+        if func in _CHOICES:
+            return self._choose(out, *args, **kwargs)
+        if func not in _FILLS or out.ndim == 0 or not out.numel() or len(out) % len(self._generators):
             return out
-        if func is torch.multinomial:
-            probabilities = args[0].detach().cpu()
-            rows = [
-                torch.multinomial(p, *args[1:], **kwargs, generator=g)
-                for p, g in zip(probabilities, self._generators, strict=True)
-            ]
-            return torch.stack(rows).to(out.device)
         fill = _FILLS[func](*args, **kwargs)
-        rows = torch.empty(out.shape, dtype=torch.float32 if out.is_floating_point() else out.dtype)
-        for row, generator in zip(rows.unsqueeze(-1), self._generators, strict=True):
+        coins = func in _COINS
+        rows = torch.empty(out.shape, dtype=torch.float32 if coins else out.dtype)
+        for row, generator in zip(rows.view(len(self._generators), -1), self._generators, strict=True):
             fill(row, generator)
         drawn = rows.to(out.device)
         if func is torch.normal:
-            mean, std = (*args, kwargs.get("std", 1.0))[:2] if args else (kwargs["mean"], kwargs["std"])
+            mean, std = _mean_and_std(*args, **kwargs)
             drawn = mean + std * drawn
-        elif func in (torch.bernoulli, Tensor.bernoulli_):
-            p = args[0] if func is torch.bernoulli else kwargs.get("p", args[1] if len(args) > 1 else 0.5)
-            drawn = drawn < p
-        return out.copy_(drawn)
+        elif coins:
+            drawn = drawn < _COINS[func](*args, **kwargs)
+        out.detach().copy_(drawn)  # detached: it may be a leaf that requires grad
+        return out
+
+    def _choose(self, out: Tensor, input: Tensor, num_samples: int, replacement: bool = False, **kwargs: Any) -> Tensor:
+        n = len(self._generators)
+        probabilities = input.detach().cpu()
+        if replacement and num_samples == n and probabilities.numel() == probabilities.shape[-1]:
+            # one distribution and a draw from it for each sample
+            rows = [torch.multinomial(probabilities.flatten(), 1, generator=g) for g in self._generators]
+        elif probabilities.ndim == 2 and len(probabilities) % n == 0:
+            rows = [
+                torch.multinomial(part, num_samples, replacement, generator=g)
+                for part, g in zip(probabilities.chunk(n), self._generators, strict=True)
+            ]
+        else:
+            return out
+        return out.copy_(torch.cat(rows).reshape(out.shape))
 
 
 def _standard_normal(*args: Any, **kwargs: Any) -> Fill:
@@ -86,29 +99,50 @@ def _in_place(name: str) -> Callable[..., Fill]:
     return fill
 
 
-def _integers(*args: Any, **kwargs: Any) -> Fill:
-    bounds = [a for a in args if isinstance(a, int)]
-    bounds = [kwargs[name] for name in ("low", "high") if name in kwargs] or bounds
-    low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    return lambda row, g: row.random_(low, high, generator=g)
+def _integers(*args: Any, low: Any = 0, high: Any = None, **kwargs: Any) -> Fill:
+    bounds = [int(a) for a in args if isinstance(a, Integral) or (isinstance(a, Tensor) and a.ndim == 0)]
+    bounds += [] if high is None else [int(high)]
+    start, stop = bounds if len(bounds) == 2 else (int(low), bounds[0])
+    return lambda row, g: row.random_(start, stop, generator=g)
 
 
+def _mean_and_std(mean: Any, std: Any = 1.0, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    return mean, std
+
+
+_COINS: dict[Any, Callable[..., Any]] = {
+    torch.bernoulli: lambda input, p=None, **_: input if p is None else p,
+    Tensor.bernoulli: lambda input, p=None, **_: input if p is None else p,
+    Tensor.bernoulli_: lambda input, p=0.5, **_: p,
+}
+_CHOICES = (torch.multinomial, Tensor.multinomial)
 _FILLS: dict[Any, Callable[..., Fill]] = {
     torch.randn: _standard_normal,
     torch.randn_like: _standard_normal,
     torch.normal: _standard_normal,
     torch.rand: _standard_uniform,
     torch.rand_like: _standard_uniform,
-    torch.bernoulli: _standard_uniform,
-    Tensor.bernoulli_: _standard_uniform,
+    **dict.fromkeys(_COINS, _standard_uniform),
     torch.randint: _integers,
     torch.randint_like: _integers,
     Tensor.random_: _in_place("random_"),
     Tensor.normal_: _in_place("normal_"),
     Tensor.uniform_: _in_place("uniform_"),
     Tensor.exponential_: _in_place("exponential_"),
-    torch.multinomial: _standard_uniform,
 }
+
+
+def sampler(sample_fn: SampleFn | None, pl_module: Any) -> Callable[[int], Tensor]:
+    """Return the function from n to n images that the user gave or the module has."""
+    if sample_fn is not None:
+        return lambda n: sample_fn(pl_module, n)
+    method = getattr(pl_module, "sample", None)
+    if not callable(method):
+        raise ValueError(
+            f"Expected a way to draw images, but {type(pl_module).__name__} has no method `sample(n)`. "
+            "Add one, or give `sample_fn=` a function of (pl_module, n) that returns images [n, C, H, W]."
+        )
+    return method  # type: ignore[no-any-return]
 
 
 def draw(sample: Callable[[list[int]], Any], indices: Iterable[list[int]], seed: int) -> Tensor:

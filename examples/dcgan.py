@@ -132,10 +132,13 @@ class DCGAN(LightningModule):
 
     def training_step(self, images: Tensor, batch_index: int) -> None:
         """Take one step of the discriminator and one of the generator, on the same fake images."""
-        optimizer_g, optimizer_d = self.optimizers()  # type: ignore[attr-defined]
-        fake = self.sample(len(images))
+        self.take_step(images, self.sample(len(images)))
 
-        real_logits, fake_logits = self.discriminator(images), self.discriminator(fake.detach())
+    def take_step(self, real: Tensor, fake: Tensor) -> None:
+        """Take one step of both networks; real and fake are what the discriminator judges."""
+        optimizer_g, optimizer_d = self.optimizers()  # type: ignore[attr-defined]
+
+        real_logits, fake_logits = self.discriminator(real), self.discriminator(fake.detach())
         loss_d = binary_cross_entropy_with_logits(real_logits, torch.ones_like(real_logits))
         loss_d = loss_d + binary_cross_entropy_with_logits(fake_logits, torch.zeros_like(fake_logits))
         optimizer_d.zero_grad()

@@ -2,10 +2,21 @@
 """Says where an image generator is wrong and what it fails to vary."""
 
 from genmonitor.kernels import CosineKernel, GaussianKernel, LaplacianKernel
-from genmonitor.metrics import CosineMeanSimilarity, MaximumMeanDiscrepancy, PixelCKA
+from genmonitor.metrics import (
+    PRDC,
+    CosineMeanSimilarity,
+    MaximumMeanDiscrepancy,
+    PixelCKA,
+    PromptSplit,
+    RKEScore,
+    ScendiScore,
+    VendiScore,
+    W1KPScore,
+)
 from genmonitor.partition import PixelPartition
 
 __all__ = [
+    "PRDC",
     "CosineKernel",
     "CosineMeanSimilarity",
     "GaussianKernel",
@@ -13,4 +24,9 @@ __all__ = [
     "MaximumMeanDiscrepancy",
     "PixelCKA",
     "PixelPartition",
+    "PromptSplit",
+    "RKEScore",
+    "ScendiScore",
+    "VendiScore",
+    "W1KPScore",
 ]

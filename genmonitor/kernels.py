@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,23 +34,29 @@ def full_precision() -> Iterator[None]:
     with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
         before = _float32_precision()
         try:
-            _set_float32_precision(("ieee", "ieee") if len(before) == 2 else ("highest",))
+            _set_float32_precision(["ieee"] * len(before) if _backends() else ["highest"])
             yield
         finally:
             _set_float32_precision(before)
 
 
-def _float32_precision() -> tuple[str, ...]:
-    # torch 2.9 gave each backend its own setting, and its old getter raises once a user has set one of them
-    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
-        return torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision
-    return (torch.get_float32_matmul_precision(),)
+def _backends() -> list[Any]:
+    """Return where torch 2.9 and later keep the precision of each backend; none before."""
+    # the getter of before raises once a user has set one of these
+    found = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
+    return [backend for backend in found if hasattr(backend, "fp32_precision")]
 
 
-def _set_float32_precision(precision: tuple[str, ...]) -> None:
-    if len(precision) == 2:
-        torch.backends.cuda.matmul.fp32_precision, torch.backends.mkldnn.matmul.fp32_precision = precision
-    else:
+def _float32_precision() -> list[str]:
+    return [backend.fp32_precision for backend in _backends()] or [torch.get_float32_matmul_precision()]
+
+
+def _set_float32_precision(precision: list[str]) -> None:
+    for backend, value in zip(_backends(), precision, strict=False):
+        backend.fp32_precision = "none"  # what torch.backends.fp32_precision says, now and after a change of it
+        if backend.fp32_precision != value:
+            backend.fp32_precision = value
+    if not _backends():
         torch.set_float32_matmul_precision(precision[0])
 
 
@@ -142,15 +148,20 @@ class Kernel:
         if self.gamma is not None:
             checks.positive("gamma", self.gamma)
 
+    @property
+    def width(self) -> float:
+        """Return gamma, which must be set."""
+        if self.gamma is None:
+            raise ValueError("Expected `gamma` to be set, but got None. Give a number or call `resolved` with data.")
+        return self.gamma
+
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the distances [N, M] that the kernel decays with, of data near zero (`centred`)."""
         raise NotImplementedError(f"{type(self).__name__} is not a function of a distance.")
 
     def decay(self, distances: Tensor) -> Tensor:
         """Return exp(-gamma · distances)."""
-        if self.gamma is None:
-            raise ValueError("Expected `gamma` to be set, but got None. Give a number or call `resolved` with data.")
-        return torch.exp(-self.gamma * distances)
+        return torch.exp(-self.width * distances)
 
     def resolved(self, x: Tensor) -> Kernel:
         """Return the kernel with its gamma set: one over the median distance between the first 1000 samples of x.

@@ -3,6 +3,38 @@
 
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
+from genmonitor.functional.conditional_vendi import conditional_vendi_score
 from genmonitor.functional.mmd import maximum_mean_discrepancy
+from genmonitor.functional.prdc import precision_recall_density_coverage
+from genmonitor.functional.promptsplit import prompt_split, rank_prompts
+from genmonitor.functional.promptsplit_energy import joint_diversity, prompt_split_energy
+from genmonitor.functional.scendi import scendi_score
+from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
+from genmonitor.functional.w1kp import similarity_level, w1kp_by_prompt, w1kp_score
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, calibrate
+from genmonitor.functional.w1kp_subsets import expected_closest_pairs, prompt_reusability
 
-__all__ = ["centered_kernel_alignment", "cosine_mean_similarity", "maximum_mean_discrepancy", "pixel_cka"]
+__all__ = [
+    "W1KPCalibration",
+    "calibrate",
+    "centered_kernel_alignment",
+    "conditional_vendi_score",
+    "cosine_mean_similarity",
+    "expected_closest_pairs",
+    "joint_diversity",
+    "maximum_mean_discrepancy",
+    "pixel_cka",
+    "precision_recall_density_coverage",
+    "prompt_reusability",
+    "prompt_split",
+    "prompt_split_energy",
+    "rank_prompts",
+    "rke_score",
+    "scendi_score",
+    "similarity_level",
+    "vendi_from_covariance",
+    "vendi_from_gram",
+    "vendi_score",
+    "w1kp_by_prompt",
+    "w1kp_score",
+]

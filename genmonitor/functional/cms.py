@@ -8,6 +8,7 @@ from typing import overload
 import torch
 from torch import Tensor
 
+from genmonitor import checks
 from genmonitor.functional.kernel_means import KernelMeans, check_two_samples, kernel_means, region_columns
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
@@ -84,6 +85,7 @@ def cosine_mean_similarity(
 
 def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tensor | dict[str, Tensor]:
     """Put the value together from the means of the kernel."""
+    checks.positive_norms(torch.cat([means.within_fake, means.within_real], 1))
     norms = means.within_fake[:, :, None] * means.within_real[:, None, :]
     cosine = means.across / norms.sqrt()
     values = cosine.mean((1, 2))
@@ -91,7 +93,8 @@ def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tens
         return values[0]
     image, by_region = values[0], values[1:]
     names = list(partition.regions())
-    blame = by_region.log().clamp_max(0).abs()
+    # a value that underflowed to 0 takes a finite blame, so that shares stay shares
+    blame = by_region.clamp_min(torch.finfo(by_region.dtype).tiny).log().clamp_max(0).abs()
     total = blame.sum()
     shares = torch.where(total > 0, blame / total.where(total > 0, 1), 0)
     out = {"image": image, "product": by_region.prod()}

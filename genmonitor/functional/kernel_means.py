@@ -65,9 +65,9 @@ def kernel_means(
     with full_precision():
         x, y = centred(fake, real) if kernel.sums_over_sites else (fake, real)
         across = _sums_across(x, y, kernel, regions, fake_block, real_block) / (fake_block * real_block)
-        within_fake = _means_within(x, kernel, regions, fake_block)
+        within_fake = means_within(x, kernel, regions, fake_block)
         if within_real is None:
-            within_real = _means_within(y, kernel, regions, real_block)
+            within_real = means_within(y, kernel, regions, real_block)
     return KernelMeans(across, within_fake, within_real, fake_block, real_block)
 
 
@@ -124,7 +124,7 @@ def _sums_across(x: Tensor, y: Tensor, kernel: Kernel, regions: list[Tensor] | N
     return torch.cat(by_row, 1).unflatten(1, (-1, rows)).sum(2)
 
 
-def _means_within(x: Tensor, kernel: Kernel, regions: list[Tensor] | None, size: int) -> Tensor:
+def means_within(x: Tensor, kernel: Kernel, regions: list[Tensor] | None, size: int) -> Tensor:
     """Average the kernel within each block, computing the pairs above the diagonal: [1 + regions, A]."""
     blocks = []
     for block in x.split(size):

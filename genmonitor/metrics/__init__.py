@@ -4,5 +4,20 @@
 from genmonitor.metrics.cka import PixelCKA
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
+from genmonitor.metrics.prdc import PRDC
+from genmonitor.metrics.promptsplit import PromptSplit
+from genmonitor.metrics.scendi import ScendiScore
+from genmonitor.metrics.vendi import RKEScore, VendiScore
+from genmonitor.metrics.w1kp import W1KPScore
 
-__all__ = ["CosineMeanSimilarity", "MaximumMeanDiscrepancy", "PixelCKA"]
+__all__ = [
+    "PRDC",
+    "CosineMeanSimilarity",
+    "MaximumMeanDiscrepancy",
+    "PixelCKA",
+    "PromptSplit",
+    "RKEScore",
+    "ScendiScore",
+    "VendiScore",
+    "W1KPScore",
+]

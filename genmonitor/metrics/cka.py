@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor import checks, kernels
@@ -17,9 +16,10 @@ from genmonitor.features import taylor_features, taylor_size
 from genmonitor.functional.cka import check_arguments, check_patches, pixel_cka, site_values
 from genmonitor.functional.taylor_cka import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
 from genmonitor.kernels import GaussianKernel, Kernel, full_precision, row_blocks
+from genmonitor.metrics.base import GenerativeMetric, from_rank_zero
 
 
-class PixelCKA(Metric):
+class PixelCKA(GenerativeMetric):
     """Centred kernel alignment between all pairs of sites (pixels or patches) of the images seen.
 
     The default streams: the Gaussian kernel of a site has few Taylor features, and their covariance is the whole state,
@@ -27,7 +27,8 @@ class PixelCKA(Metric):
     colour images), for other kernels and for the mini-batch estimator, the images themselves are kept.
 
     When it streams, the first `update` fixes gamma, the degree and what is subtracted from the pixels. Under
-    torch.distributed rank zero's choice holds for all, so the first `update` must be made by every process.
+    torch.distributed rank zero's choice holds for all, so the first `update` must be made by every process, if
+    only with no images [0, C, H, W].
 
     Args:
         kernel: Gaussian or Laplacian; None for a Gaussian. A kernel without gamma takes it from whole images: the first
@@ -104,17 +105,17 @@ class PixelCKA(Metric):
             ValueError: if they are not finite, differ in shape from those before, or are fewer than 2 in the first
                 `update` of a streaming metric.
         """
-        x = checks.images("images", images, self._plan and self._plan["shape"])
+        x = checks.images("images", images, None if self._plan is None else self._plan["shape"])
         check_patches("images", x, self.patch_size)
         values = site_values(x, self.patch_size)
         if self._plan is None:
-            self._plan = _from_rank_zero(self._choose_plan(x, values))
+            self._plan = from_rank_zero(lambda: self._choose_plan(x, values))
             if self._plan["degree"]:
                 self.gamma.fill_(self._plan["gamma"])
         if not self._plan["degree"]:
-            self.images.append(x)
+            self.images = [*self.images, x.detach()]  # a new list, since a compute group shares the old one
             return
-        per_image = 8 * values[..., 0].shape[0] * taylor_size(values.shape[1], self._plan["degree"])
+        per_image = 8 * len(values) * taylor_size(values.shape[1], self._plan["degree"])
         for some in values.split(max(1, kernels.MEMORY_BUDGET // (4 * per_image)), dim=2):
             self._add(some)
 
@@ -123,7 +124,7 @@ class PixelCKA(Metric):
         if len(self.images):
             images = dim_zero_cat(self.images)
             if self.gamma.isnan():
-                self.gamma.fill_(self._kernel.resolved(images.flatten(1)).gamma)
+                self.gamma.fill_(self._kernel.resolved(images.flatten(1)).width)
             kernel = type(self._kernel)(gamma=float(self.gamma))
             return pixel_cka(
                 images,
@@ -155,6 +156,39 @@ class PixelCKA(Metric):
                 )
         return out
 
+    def forward(self, images: Tensor) -> Tensor:  # type: ignore[override]
+        """Add images and return the matrix of these alone; a gamma that `compute` has yet to take stays open."""
+        self.product_sum = self.product_sum.clone()  # a compute group shares it, and `update` adds in place
+        self.update(images)
+        kernel = self._kernel if self.gamma.isnan() else type(self._kernel)(gamma=float(self.gamma))
+        value = pixel_cka(
+            images,
+            kernel=kernel,
+            patch_size=self.patch_size,
+            tolerance=self.tolerance,
+            batch_estimator=self.batch_estimator,
+        )
+        self._forward_cache = value  # type: ignore[assignment]
+        return value
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draw the matrix, sites in reading order, constant ones left out.
+
+        Args:
+            val: what `compute` returned; None for `compute()`.
+            ax: not taken: the figure has its own axes.
+
+        Returns:
+            A matplotlib Figure and its main axis.
+        """
+        if ax is not None:
+            raise ValueError("Expected no `ax` for PixelCKA, but got one. Take the figure that it returns.")
+        from genmonitor.figures import cka_matrix
+
+        matrix = self.compute() if val is None else val
+        figure = cka_matrix(matrix, (matrix.diagonal() != 0).long())
+        return figure, figure.axes[0]
+
     def get_extra_state(self) -> dict[str, Any]:
         """Return what the first `update` fixed."""
         return self._plan or {}
@@ -172,8 +206,7 @@ class PixelCKA(Metric):
         if not gaussian or self.batch_estimator is not None or smallest > kernels.MEMORY_BUDGET:
             return plan
         checks.enough("images", x)
-        gamma = self._kernel.resolved(x.flatten(1)).gamma if self.gamma.isnan() else float(self.gamma)
-        assert gamma is not None
+        gamma = self._kernel.resolved(x.flatten(1)).width if self.gamma.isnan() else float(self.gamma)
         shift = values.mean(2, dtype=torch.float64)
         shifted = values.double() - shift[:, :, None]
         varying = (values.amax(2) != values.amin(2)).any(1)
@@ -182,7 +215,8 @@ class PixelCKA(Metric):
         if degree > MAX_DEGREE or 8 * (d * taylor_size(per_site, degree)) ** 2 > kernels.MEMORY_BUDGET:
             return plan
         feature_shift = taylor_features(shifted, gamma, degree).mean(2).flatten()
-        return plan | {"degree": degree, "gamma": gamma, "site_shift": shift, "feature_shift": feature_shift}
+        shifts = {"site_shift": shift.cpu(), "feature_shift": feature_shift.cpu()}
+        return plan | {"degree": degree, "gamma": gamma} | shifts
 
     def _add(self, values: Tensor) -> None:
         """Add the moments of site values [d, V, N] about the fixed point to the state, the upper triangle only."""
@@ -199,14 +233,8 @@ class PixelCKA(Metric):
         self.feature_sum = self.feature_sum + features.sum(1)
         self.moment_sum = self.moment_sum + shifted.square().sum(1).pow(degree + 1).sum(1)
         self.count = self.count + values.shape[2]
-        self.site_minimum = torch.minimum(self.site_minimum, values.amin(2).double())
-        self.site_maximum = torch.maximum(self.site_maximum, values.amax(2).double())
-
-
-def _from_rank_zero(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return rank zero's plan on every process."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return plan
-    box = [plan]
-    torch.distributed.broadcast_object_list(box, src=0)
-    return box[0]
+        # one more column, so that a process without images has states of the same shape
+        values = torch.nn.functional.pad(values.double(), (0, 1), value=math.inf)
+        self.site_minimum = torch.minimum(self.site_minimum, values.amin(2))
+        values[:, :, -1] = -math.inf
+        self.site_maximum = torch.maximum(self.site_maximum, values.amax(2))

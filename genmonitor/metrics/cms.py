@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from genmonitor.functional.cms import cms_from_means
+from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.kernels import Kernel
 from genmonitor.metrics.two_sample import TwoSampleMetric
 from genmonitor.partition import PixelPartition
@@ -63,4 +64,7 @@ class CosineMeanSimilarity(TwoSampleMetric):
 
     def compute(self) -> Tensor | dict[str, Tensor]:  # type: ignore[override]
         """Return a float64 scalar, or with a partition the dictionary of `functional.cosine_mean_similarity`."""
-        return cms_from_means(self._means(*self._sides()), self.partition)
+        return super().compute()
+
+    def _value(self, means: KernelMeans) -> Tensor | dict[str, Tensor]:
+        return cms_from_means(means, self.partition)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import Kernel
 from genmonitor.metrics.two_sample import TwoSampleMetric
@@ -57,4 +58,7 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
 
     def compute(self) -> Tensor:  # type: ignore[override]
         """Return a float64 scalar."""
-        return mmd_from_means(self._means(*self._sides()))
+        return super().compute()
+
+    def _value(self, means: KernelMeans) -> Tensor:
+        return mmd_from_means(means)

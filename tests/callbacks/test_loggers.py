@@ -10,11 +10,11 @@ import lightning.pytorch.loggers
 import matplotlib.figure
 import pytest
 import pytorch_lightning.loggers
-from genmonitor.callbacks.loggers import cluster_charts, log_alert, log_figures, log_layout, log_series
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
+from genmonitor.callbacks.loggers import cluster_charts, log_alert, log_figures, log_layout, log_series
 from genmonitor.figures import cluster_map
 
 BOTH = [lightning.pytorch.loggers, pytorch_lightning.loggers]

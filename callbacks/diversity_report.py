@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check of the diversity says in words, and which of its values share a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+NAMES = {
+    "vendi": "modes (Vendi)",
+    "rke": "modes (RKE)",
+    "scendi": "the model's own (Scendi)",
+    "scendi_prompt": "from the prompts (Scendi)",
+    "prompt_share": "share of the prompts",
+    "precision": "precision",
+    "recall": "recall",
+    "density": "density",
+    "coverage": "coverage",
+}
+
+
+def charts(n: int) -> dict[str, list[str]]:
+    """Return which values belong in one chart, by a title that says of how many samples they are."""
+    return {
+        f"Modes of {n} images (Vendi grows with n)": ["vendi", "real_vendi", "rke", "real_rke"],
+        f"Variety of {n} images by its source": ["scendi", "scendi_prompt"],
+        "Share of the variety that prompts explain": ["prompt_share"],
+        "Likeness to real images": ["precision", "recall", "density", "coverage"],
+        "Seconds per check": ["sampling_seconds", "metric_seconds"],
+    }
+
+
+def line(check: Mapping[str, float], n: int) -> str:
+    """Say one check in a line."""
+    real = f" (real images: {check['real_vendi']:.3g})" if "real_vendi" in check else ""
+    return (
+        f"epoch {check['epoch']:g}: {check['vendi']:.3g} modes in {n} images{real}; the prompts explain "
+        f"{100 * check['prompt_share']:.0f} % of the variety; the model's own: Scendi {check['scendi']:.3g}"
+    )
+
+
+def table(history: Sequence[Mapping[str, float]], n: int) -> str:
+    """Say the last check value by value, what it was at most and when, and what real images get."""
+    last, rows = history[-1], []
+    for name, title in NAMES.items():
+        if name in last:
+            most = max(history, key=lambda check: check[name])
+            real = f"{last[f'real_{name}']:.3f}" if f"real_{name}" in last else ""
+            rows.append(f"{title:<28}{last[name]:>9.3f}{most[name]:>12.3f} at epoch {most['epoch']:<6g}{real:>12}")
+    head = f"{'':<28}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
+    return "\n".join(["", f"What the generator varies, epoch {last['epoch']:g}, {n} images", head, *rows, ""])

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What DiversityMonitor measures of one check: every score from one covariance, and the samples that show a mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+from genmonitor import ScendiScore
+from genmonitor.functional.scendi import least_squares_map, scendi_from_covariances
+from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance
+
+
+class DiversityMetric(ScendiScore):
+    """Scendi, and Vendi and RKE of the outputs, all from the joint covariance.
+
+    Attributes:
+        parts: C_II and the part Λ_T of it that the prompts explain, each [P, P], of the last `compute`.
+    """
+
+    parts: tuple[Tensor, Tensor]
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the dictionary of ScendiScore, `vendi` and `rke`."""
+        joint = self._joint()
+        self.parts = joint.outputs, least_squares_map(joint, rcond=self.rcond) @ joint.cross.T
+        return scendi_from_covariances(joint, rcond=self.rcond) | {
+            "vendi": vendi_from_covariance(joint.outputs, rounding=joint.rounding),
+            "rke": rke_from_covariance(joint.outputs),
+        }
+
+
+@dataclass(frozen=True)
+class ModeEnds:
+    """The samples at both ends of each mode: `images` [modes, 2k, C, H, W] and their `indices` [modes, 2k].
+
+    The first k of a row have the highest scores, the highest first; the last k the lowest, the lowest last.
+    """
+
+    images: Tensor
+    indices: Tensor
+
+
+def mode_ends(scores: Tensor, images: Tensor, indices: Tensor, k: int) -> ModeEnds:
+    """Find the samples at both ends of each mode over all processes; every process must call it.
+
+    Args:
+        scores: of this process's samples on each mode [n, modes].
+        images: this process's samples [n, C, H, W].
+        indices: which of the global set they are [n].
+        k: samples per end; fewer where there are fewer than 2k samples.
+    """
+    near = _ends(scores, k).unique()
+    parts = [scores[near], images[near], indices[near]]
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        parts = [torch.cat(gather_all_tensors(part.contiguous())) for part in parts]
+    scores, images, indices = parts
+    ends = _ends(scores, k)
+    return ModeEnds(images[ends].cpu(), indices[ends].cpu())
+
+
+def _ends(scores: Tensor, k: int) -> Tensor:
+    """Return the rows of the highest and of the lowest scores [modes, 2k]."""
+    order = scores.argsort(dim=0, descending=True, stable=True).T
+    k = min(k, order.shape[1] // 2)
+    return torch.cat([order[:, :k], order[:, order.shape[1] - k :]], dim=1)

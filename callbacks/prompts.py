@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The prompts of a conditional monitor, and which of them belongs to which sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PromptedSampleFn = Callable[[Any, Any], Tensor]
+
+
+class Prompts:
+    """Prompts that are repeated in their order: sample i of the global set has prompt i modulo their number.
+
+    Args:
+        prompts: strings; or class labels as integers, in a list, an array or a 1-D tensor.
+
+    Raises:
+        ValueError: if there are none, or they are neither all strings nor all integers.
+
+    Example:
+        >>> Prompts(["a cat", "a dog"]).of([1, 2])
+        ['a dog', 'a cat']
+        >>> Prompts(range(3)).of([2, 3, 4])
+        tensor([2, 0, 1])
+    """
+
+    def __init__(self, prompts: Sequence[str] | Sequence[int] | Tensor) -> None:
+        given = prompts.tolist() if hasattr(prompts, "tolist") else prompts
+        values = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+        self.are_labels = all(isinstance(x, int) and not isinstance(x, bool) for x in values)
+        if not values or not (self.are_labels or all(isinstance(x, str) for x in values)):
+            kinds = ", ".join(sorted({type(x).__name__ for x in values})) or "nothing"
+            raise ValueError(
+                "Expected `prompts` as a list of strings or of integer class labels, one per sample or fewer that are "
+                f"then repeated, but got {type(prompts).__name__} of {kinds}. For 10 classes give list(range(10))."
+            )
+        self.values: list[Any] = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def of(self, indices: Iterable[int], device: Any = None) -> Any:
+        """Return the prompts of these samples: a list of strings, or labels as int64 [n] on the device."""
+        chosen = [self.values[i % len(self.values)] for i in indices]
+        return torch.tensor(chosen, device=device) if self.are_labels else chosen
+
+    def text(self, index: int) -> str:
+        """Return a sample's prompt as people read it."""
+        return str(self.values[index % len(self.values)])
+
+
+def prompted_sampler(sample_fn: PromptedSampleFn | None, pl_module: Any) -> Callable[[Any], Tensor]:
+    """Return the function from n prompts to n images that the user gave or the module has."""
+    if sample_fn is not None:
+        return lambda prompts: sample_fn(pl_module, prompts)
+    method = getattr(pl_module, "sample_prompts", None)
+    if not callable(method):
+        raise ValueError(
+            f"Expected a way to draw images of prompts, but {type(pl_module).__name__} has no method "
+            "`sample_prompts(prompts)`. Add one, or give `sample_fn=` a function of (pl_module, prompts) that returns "
+            "one image per prompt [n, C, H, W]; prompts are a list of strings, or labels as an int64 tensor [n]."
+        )
+    return method  # type: ignore[no-any-return]

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check of the regions says in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from genmonitor import PixelPartition
+from genmonitor.callbacks.yardstick import Band
+
+
+def share_name(region: str) -> str:
+    """Name the share of a region: "share_1" for "cluster_1"."""
+    return f"share_{region.removeprefix('cluster_')}"
+
+
+def most_to_blame(check: Mapping[str, float], partition: PixelPartition) -> tuple[str, float]:
+    """Return the region with the largest share, and that share."""
+    worst = max(partition.regions(), key=lambda region: check[share_name(region)])
+    return worst, check[share_name(worst)]
+
+
+def line(check: Mapping[str, float], partition: PixelPartition, yardstick: Mapping[str, Band]) -> str:
+    """Say one check in a line."""
+    worst, share = most_to_blame(check, partition)
+    blame = f"most to blame: {worst}, {100 * share:.0f} % (CMS {check[worst]:.4f})" if share else "no region to blame"
+    return (
+        f"epoch {check['epoch']:g}: CMS {check['image']:.4f}, product {check['product']:.4f} "
+        f"(a perfect generator: {yardstick['image'][0]:.4f} or more); {blame}"
+    )
+
+
+def table(history: Sequence[Mapping[str, float]], partition: PixelPartition, yardstick: Mapping[str, Band]) -> str:
+    """Say the last check region by region, the most to blame first, and when each was best."""
+    last, regions, sizes = history[-1], partition.regions(), partition.sizes()
+    rows = []
+    for region in sorted(regions, key=lambda region: -last[share_name(region)]):
+        best = max(history, key=lambda check: check[region])
+        low, _, high = yardstick[region]
+        rows.append(
+            f"{region:<12}{sizes[regions[region]]:>6}{last[region]:>10.4f}{f'{low:.4f}..{high:.4f}':>18}"
+            f"{100 * last[share_name(region)]:>8.0f} %{best[region]:>10.4f} at epoch {best['epoch']:g}"
+        )
+    head = f"{'region':<12}{'sites':>6}{'CMS':>10}{'yardstick':>18}{'share':>10}{'best':>10}"
+    return "\n".join(["", f"Where the generator is wrong, epoch {last['epoch']:g} (worst first)", head, *rows, ""])

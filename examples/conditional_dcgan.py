@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train a DCGAN on digits by class, and watch where its images go wrong and what it fails to vary.
+
+python examples/conditional_dcgan.py                                       # about two minutes
+python examples/conditional_dcgan.py --collapse 3 --collapse-from 40       # from then on, every 3 is the same image
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from dcgan import DCGAN, make_discriminator, make_generator
+from lightning import LightningModule, Trainer, seed_everything
+from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor
+from torch.nn.functional import one_hot
+from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
+
+from genmonitor import GaussianKernel
+from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+
+CLASSES = 10
+
+
+def labelled_digits() -> tuple[Dataset[Any], Dataset[Any]]:
+    """Return scikit-learn's digits as pairs of image [1, 8, 8] in [-1, 1] and class: 1297 to train on, 500 held out."""
+    from sklearn.datasets import load_digits
+
+    known = load_digits()
+    images = torch.from_numpy(known.images).float()[:, None] / 8 - 1
+    pairs = TensorDataset(images, torch.from_numpy(known.target))
+    train, held_out = random_split(pairs, [len(images) - 500, 500], torch.Generator().manual_seed(0))
+    return train, held_out
+
+
+class ConditionalDCGAN(DCGAN):
+    """A DCGAN of digits by class: the generator sees z and the class, the discriminator the image and the class.
+
+    Args:
+        collapsed: a class whose samples all come from one z, planted for the monitor to find; training is not touched.
+        collapsed_from: the first epoch of it, counted from 0.
+        features: unit of both networks' widths.
+        lr: learning rate of both networks.
+
+    Raises:
+        ValueError: if there is no such class.
+    """
+
+    def __init__(
+        self, collapsed: int | None = None, collapsed_from: int = 0, features: int = 64, lr: float = 1e-3
+    ) -> None:
+        if collapsed is not None and collapsed not in range(CLASSES):
+            raise ValueError(f"Expected `collapsed` to be a class in 0..{CLASSES - 1} or None, but got {collapsed!r}.")
+        super().__init__((1, 8, 8), generator_features=features, discriminator_features=features, lr=lr)
+        self.generator = make_generator(1, 8, self.latent_dim + CLASSES, features)
+        self.discriminator = make_discriminator(1 + CLASSES, 8, features)
+        self.collapsed, self.collapsed_from = collapsed, collapsed_from
+
+    def sample_prompts(self, classes: Tensor) -> Tensor:
+        """Draw an image of each class [n]."""
+        z = torch.randn(len(classes), self.latent_dim, device=self.device)
+        if self.collapsed is not None and self.current_epoch >= self.collapsed_from:
+            z[classes == self.collapsed] = 0
+        return self.generate(z, classes)
+
+    def sample(self, n: int) -> Tensor:
+        """Draw n images of random classes."""
+        return self.sample_prompts(torch.randint(CLASSES, (n,), device=self.device))
+
+    def generate(self, z: Tensor, classes: Tensor) -> Tensor:
+        """Return the image of each z [n, latent_dim] and class [n]."""
+        images: Tensor = self.generator(torch.cat([z, one_hot(classes, CLASSES)], dim=1)[:, :, None, None])
+        return images
+
+    def training_step(self, batch: list[Tensor], batch_index: int) -> None:  # type: ignore[override]
+        """Take one step of both networks, real and fake images having the same classes."""
+        images, classes = batch
+        z = torch.randn(len(images), self.latent_dim, device=self.device)
+        fake = self.generate(z, classes)
+        self.take_step(_with_class(images, classes), _with_class(fake, classes))
+
+
+def _with_class(images: Tensor, classes: Tensor) -> Tensor:
+    """Add a channel for each class, 1 everywhere in the image's own: [n, 1 + classes, h, w]."""
+    channels = one_hot(classes, CLASSES)[:, :, None, None].expand(-1, -1, *images.shape[2:])
+    return torch.cat([images, channels], dim=1)
+
+
+def make_monitors(n_samples: int, every_n_epochs: int) -> list[Any]:
+    """Return both monitors: which region is wrong, and what does not vary."""
+    diversity = DiversityMonitor(
+        range(CLASSES),
+        n_samples=n_samples,
+        kernel=GaussianKernel(),  # counts modes finer than the default, the cosine
+        num_features=250,
+        every_n_epochs=every_n_epochs,
+    )
+    return [PixelClusterMonitor(n_clusters=5, n_samples=n_samples, every_n_epochs=every_n_epochs), diversity]
+
+
+def arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=81)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--n-samples", type=int, default=500, help="images generated at each check")
+    parser.add_argument("--collapse", type=int, help="a class, 0-9: all its samples come from one z")
+    parser.add_argument("--collapse-from", type=int, default=40, help="the first epoch of it, from 0")
+    parser.add_argument("--out", type=Path, default=Path("runs/conditional-dcgan"), help="where runs are written")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train, and say where to look."""
+    args = arguments()
+    seed_everything(0, verbose=False)
+    train, held_out = labelled_digits()
+    model: LightningModule = ConditionalDCGAN(args.collapse, args.collapse_from)
+    logger = TensorBoardLogger(args.out.parent, name=args.out.name)
+    trainer = Trainer(
+        max_epochs=args.epochs,
+        logger=logger,
+        callbacks=make_monitors(args.n_samples, max(1, args.epochs // 16)),
+        enable_checkpointing=False,
+        log_every_n_steps=1,
+        enable_model_summary=False,
+    )
+    trainer.fit(
+        model,
+        DataLoader(train, args.batch_size, shuffle=True, drop_last=True),
+        DataLoader(held_out, args.batch_size),
+    )
+    print(f"Figures: {Path(logger.log_dir) / 'genmonitor'}")
+    print(f"Curves:  tensorboard --logdir {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PromptSplit: the modes of outputs and prompts together that one model has and another lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from genmonitor import checks
+from genmonitor.functional.joint_spectrum import JointSpectrum, by_features, by_gram
+from genmonitor.functional.krylov import GRAM_BUDGET, outermost
+from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs, feature_size
+from genmonitor.kernels import Kernel, full_precision
+
+SIMILAR = 0.1
+"""A direction counts as similar on both sides up to this part of the largest eigenvalue."""
+
+
+@dataclass(frozen=True, eq=False)
+class PromptSplitModes:
+    """The directions in which the joint features of two sets of outputs and prompts differ most, by falling eigenvalue.
+
+    A positive eigenvalue is a mode that the test side has and the reference lacks; a negative one is the reverse.
+
+    Attributes:
+        eigenvalues: [M], float64: the M furthest from zero; zeros at the end of the list where there are fewer.
+        residuals: [M], float64: how far each may be from an eigenvalue at most.
+        scores: [N, M], float64: of every test sample on each mode, its mean over the side that has the mode positive.
+            No rows where samples were not kept.
+        reference_scores: [N', M]: the same of the reference samples.
+        total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum: how much the test side has that is new.
+        similar: one mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
+            samples share most. None for this mode itself.
+        score: gives the scores [N, M] of other outputs [N, D] and prompts [N, E].
+        eta: weight of the reference side.
+    """
+
+    eigenvalues: Tensor
+    residuals: Tensor
+    scores: Tensor
+    reference_scores: Tensor
+    total: Tensor
+    similar: PromptSplitModes | None
+    score: Callable[[Tensor, Tensor], Tensor]
+    eta: float
+
+    def parts(self, prompts: Sequence[Hashable], reference_prompts: Sequence[Hashable]) -> dict[Hashable, Tensor]:
+        """Split every eigenvalue into what each prompt contributes: λ = Σ s² / N - eta Σ s'² / N', s the scores.
+
+        Args:
+            prompts: the prompt of each test sample, N names.
+            reference_prompts: the prompt of each reference sample, N' names.
+
+        Returns:
+            Prompt to its part of each eigenvalue [M]; they sum to the eigenvalues.
+
+        Raises:
+            ValueError: if there are not as many prompts as samples.
+        """
+        out: dict[Hashable, Tensor] = {}
+        sides = ((self.scores, prompts, 1.0), (self.reference_scores, reference_prompts, -self.eta))
+        for scores, names, weight in sides:
+            prompt_names, sums, _ = _by_prompt(scores.square() * (weight / len(scores)), names)
+            for prompt, part in zip(prompt_names, sums, strict=True):
+                out[prompt] = out.get(prompt, 0) + part
+        return out
+
+
+def prompt_split(
+    outputs: Tensor,
+    prompts: Tensor,
+    reference_outputs: Tensor,
+    reference_prompts: Tensor,
+    *,
+    output_kernel: Kernel | None = None,
+    prompt_kernel: Kernel | None = None,
+    eta: float = 1.0,
+    num_modes: int = 10,
+    num_features: int | None = None,
+    seed: int = 0,
+) -> PromptSplitModes:
+    """Split two models by what they answer to which prompts: the outer eigenpairs of a difference of covariances.
+
+    Λ = (1/N) Σ φ φᵀ over the test samples less (eta/N') Σ φ φᵀ over the reference samples, φ the joint features of an
+    output and its prompt, whose kernel is the product of both kernels.
+
+    Up to 2048 samples the eigenvalues are exact. Beyond that a block Krylov method finds the wanted ones, each with its
+    residual, and `total` is an estimate good to about a tenth; the Gram matrix of all samples is computed in the
+    samples' precision and kept while its upper triangle fits in 4 GiB (46,000 samples in float32).
+
+    Args:
+        outputs: of the test side [N, D], N at least 2; several may share a prompt.
+        prompts: embedded, row i belonging to output i [N, E].
+        reference_outputs: [N', D], N' at least 2; N' need not be N.
+        reference_prompts: [N', E].
+        output_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_outputs`.
+        prompt_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_prompts`.
+        eta: weight of the reference side, positive.
+        num_modes: M, how many eigenpairs are wanted, from either end.
+        num_features: R for random features of two Gaussian or two cosine kernels in place of their exact values: the
+            cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R) (Theorem 1).
+        seed: of the random features.
+
+    Returns:
+        The modes.
+
+    Raises:
+        TypeError: if an input is no tensor of real numbers.
+        ValueError: if lengths or dimensions do not match, values are not finite, a side has fewer than 2 samples, an
+            argument is out of its range, or the random features would not fit in memory.
+
+    Source:
+        Lotfian et al. 2026, Eq. 2-4, Proposition 1, Algorithm 2.
+
+    Example:
+        >>> prompts = torch.eye(3).repeat(4, 1)
+        >>> outputs = torch.linspace(0, 1, 12)[:, None]
+        >>> reference = outputs + 5 * prompts[:, :1]  # another answer to the first prompt
+        >>> modes = prompt_split(outputs, prompts, reference, prompts, num_modes=2)
+        >>> modes.eigenvalues
+        tensor([ 0.2711, -0.2711], dtype=torch.float64)
+        >>> modes.scores[:3, 0].abs().argmax()
+        tensor(0)
+    """
+    check_arguments(output_kernel, prompt_kernel, eta, num_modes, num_features)
+    x, t = check_pairs("outputs", outputs, "prompts", prompts)
+    dims = (x.shape[1], t.shape[1])
+    y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
+    checks.enough("outputs", x)
+    checks.enough("reference_outputs", y)
+    dtype = torch.promote_types(x.dtype, y.dtype)
+    kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
+    rows = torch.cat([kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)]).detach()
+    with full_precision():
+        if num_features is None:
+            spectrum = by_gram(rows, len(x), eta, kernel.gram, num_modes)
+            return split_modes(spectrum, len(x), eta, num_modes, kernel.rows)
+        features = kernel.features(num_features, seed)
+        if len(rows) <= features.size:
+            spectrum = by_gram(features(rows), len(x), eta, lambda a, b: a @ b.T, num_modes)
+            return split_modes(spectrum, len(x), eta, num_modes, lambda x, t: features(kernel.rows(x, t)))
+        spectrum = by_features(rows, len(x), eta, features, num_modes)
+        return split_modes(spectrum, len(x), eta, num_modes, kernel.rows)
+
+
+def split_modes(
+    spectrum: JointSpectrum, n: int, eta: float, num_modes: int, to_rows: Callable[[Tensor, Tensor], Tensor]
+) -> PromptSplitModes:
+    """Read the modes off a spectrum.
+
+    Args:
+        spectrum: the difference of two covariances, in any form.
+        n: N, how many of the rows at hand are of the test side.
+        eta: weight of the reference side.
+        num_modes: M.
+        to_rows: from outputs and prompts to what `spectrum.score_rows` takes.
+    """
+    total = spectrum.total()
+    values, coefficients = spectrum.space.ritz()
+    near_zero = values.abs() <= max(SIMILAR * values.abs().max(), values.abs().min())
+    shared = spectrum.most_shared(coefficients[:, near_zero])
+    wanted = outermost(values, num_modes)
+    score_rows = spectrum.score_rows
+
+    def read(vectors: Tensor, count: int, similar: PromptSplitModes | None) -> PromptSplitModes:
+        eigenvalues, residuals = spectrum.space.quotients(vectors)
+        eigenvalues = eigenvalues.cummin(0).values  # falling, in spite of rounding
+        # there are infinitely many directions that no sample has
+        missing = (0, count - len(eigenvalues))
+        eigenvalues, residuals, vectors = pad(eigenvalues, missing), pad(residuals, missing), pad(vectors, missing)
+        scores, directions = spectrum.scores(vectors), spectrum.space.vectors @ vectors
+        test, reference = spectrum.means @ directions if spectrum.means is not None else _means(scores, n)
+        sign = torch.where(torch.where(eigenvalues < 0, reference, test) < 0, -1, 1)
+        scores, directions = scores * sign, directions * sign
+
+        def score(outputs: Tensor, prompts: Tensor) -> Tensor:
+            x, t = check_pairs("outputs", outputs, "prompts", prompts)
+            with full_precision():
+                return score_rows(to_rows(x, t), directions)
+
+        return PromptSplitModes(eigenvalues, residuals, scores[:n], scores[n:], total, similar, score, eta)
+
+    return read(coefficients[:, wanted], num_modes, read(shared, 1, None))
+
+
+def rank_prompts(scores: Tensor, prompts: Sequence[Hashable]) -> list[tuple[Hashable, float]]:
+    """Rank prompts by the mean score of their samples on one mode.
+
+    Args:
+        scores: of N samples on the mode [N]: test scores for a positive eigenvalue, reference scores for a negative.
+        prompts: the prompt of each sample, N names.
+
+    Returns:
+        Prompts and mean scores, falling.
+
+    Raises:
+        ValueError: if there are not as many prompts as scores.
+
+    Example:
+        >>> rank_prompts(torch.tensor([0.1, 0.5, 0.7]), ["a cat", "a dog", "a dog"])[0]
+        ('a dog', 0.6...)
+    """
+    names, sums, counts = _by_prompt(scores[:, None], prompts)
+    means = (sums[:, 0] / counts).tolist()
+    return sorted(zip(names, means, strict=True), key=lambda pair: pair[1], reverse=True)
+
+
+def _means(scores: Tensor, n: int) -> Tensor:
+    return torch.stack([scores[:n].mean(0), scores[n:].mean(0)])
+
+
+def check_arguments(
+    output_kernel: Kernel | None, prompt_kernel: Kernel | None, eta: float, num_modes: int, num_features: int | None
+) -> None:
+    """Refuse arguments that no samples could make right."""
+    check_kernels(output_kernel, prompt_kernel, num_features)
+    checks.positive("eta", eta)
+    checks.at_least("num_modes", num_modes, 1)
+    if num_features is not None:
+        # two covariances in float64
+        largest = int((GRAM_BUDGET / 16) ** 0.5) // feature_size(output_kernel, 1)
+        checks.at_most("num_features", num_features, largest, f"{GRAM_BUDGET / 2**30:.3g} GiB")
+
+
+def _by_prompt(values: Tensor, prompts: Sequence[Hashable]) -> tuple[list[Hashable], Tensor, Tensor]:
+    """Return the prompts in order of appearance, the sums of the values [N, M] of each [P, M], and its samples [P]."""
+    if len(prompts) != len(values):
+        raise ValueError(
+            f"Expected `prompts` to name the prompt of each of {len(values)} samples, but got {len(prompts)}. "
+            "Where the samples were not kept, take the scores of your own from `modes.score(outputs, prompts)`."
+        )
+    index: dict[Hashable, int] = {}
+    of_sample = torch.tensor([index.setdefault(prompt, len(index)) for prompt in prompts], device=values.device)
+    sums = values.new_zeros(len(index), values.shape[1]).index_add_(0, of_sample, values)
+    return list(index), sums, of_sample.bincount(minlength=len(index))

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far two models answer prompts differently as one number with a gradient, to steer a sampler by."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from genmonitor import checks
+from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs
+from genmonitor.kernels import Kernel, full_precision, row_blocks
+
+
+def prompt_split_energy(
+    outputs: Tensor,
+    prompts: Tensor,
+    reference_outputs: Tensor,
+    reference_prompts: Tensor,
+    *,
+    output_kernel: Kernel | None = None,
+    prompt_kernel: Kernel | None = None,
+    eta: float = 1.0,
+) -> Tensor:
+    """Squared Frobenius norm of the difference of joint covariances, the sum of all squared eigenvalues.
+
+    ‖Λ‖² = mean k(i, i')² - 2 eta mean k(i, j)² + eta² mean k(j, j')² over test pairs i and reference pairs j, k the
+    product of both kernels. Differentiable in all four inputs. Gram matrices are computed, and computed again for the
+    gradient, a block of rows at a time.
+
+    Args:
+        outputs: of the test side [N, D], N at least 2.
+        prompts: embedded, row i belonging to output i [N, E].
+        reference_outputs: [N', D], N' at least 2.
+        reference_prompts: [N', E].
+        output_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_outputs`; in a loop give it
+            one.
+        prompt_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_prompts`.
+        eta: weight of the reference side, positive.
+
+    Returns:
+        A float64 scalar, never negative but for rounding; 0 for the same sets at eta = 1.
+
+    Raises:
+        TypeError: if an input is no tensor of real numbers.
+        ValueError: if lengths or dimensions do not match, values are not finite, a side has fewer than 2 samples or
+            `eta` is not positive.
+
+    Source:
+        Lotfian et al. 2026, Section 5 and Eq. 5.
+
+    Example:
+        >>> x, t = torch.tensor([[0.0], [1.0]]), torch.eye(2)
+        >>> prompt_split_energy(x, t, x, t)
+        tensor(0., dtype=torch.float64)
+        >>> prompt_split_energy(x.flip(0), t, x, t)
+        tensor(0.7476, dtype=torch.float64)
+    """
+    check_kernels(output_kernel, prompt_kernel, None)
+    checks.positive("eta", eta)
+    x, t = check_pairs("outputs", outputs, "prompts", prompts)
+    dims = (x.shape[1], t.shape[1])
+    y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
+    checks.enough("outputs", x)
+    checks.enough("reference_outputs", y)
+    dtype = torch.promote_types(x.dtype, y.dtype)
+    kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
+    test, reference = kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)
+    across = _mean_square(kernel, test, reference)
+    return _mean_square(kernel, test, test) - 2 * eta * across + eta**2 * _mean_square(kernel, reference, reference)
+
+
+def joint_diversity(
+    outputs: Tensor,
+    prompts: Tensor,
+    *,
+    output_kernel: Kernel | None = None,
+    prompt_kernel: Kernel | None = None,
+) -> Tensor:
+    """Mean squared joint kernel mean k(i, i')² of outputs and prompts: one over the number of different pairs (RKE).
+
+    Small where outputs are varied: minimise it together with `prompt_split_energy` to keep a steered sampler from
+    giving the same output again and again. Differentiable in both inputs.
+
+    Args:
+        outputs: [N, D], N at least 2.
+        prompts: embedded, row i belonging to output i [N, E].
+        output_kernel: None for a Gaussian. A kernel without gamma takes it from `outputs`; in a loop give it one.
+        prompt_kernel: None for a Gaussian. A kernel without gamma takes it from `prompts`.
+
+    Returns:
+        A float64 scalar from 1/N, all pairs orthogonal, to 1, all alike.
+
+    Raises:
+        TypeError: if an input is no tensor of real numbers.
+        ValueError: if lengths do not match, values are not finite or samples are fewer than 2.
+
+    Source:
+        Lotfian et al. 2026, Section 5.
+
+    Example:
+        >>> from genmonitor import GaussianKernel
+        >>> joint_diversity(torch.zeros(2, 1), torch.eye(2), output_kernel=GaussianKernel(gamma=1.0))
+        tensor(0.5677, dtype=torch.float64)
+    """
+    check_kernels(output_kernel, prompt_kernel, None)
+    x, t = check_pairs("outputs", outputs, "prompts", prompts)
+    checks.enough("outputs", x)
+    kernel = PairKernel.of(x, t, output_kernel, prompt_kernel)
+    rows = kernel.rows(x, t)
+    return _mean_square(kernel, rows, rows)
+
+
+def _mean_square(kernel: PairKernel, a: Tensor, b: Tensor) -> Tensor:
+    """Average the squared kernel over all pairs of rows, above the diagonal only where both sides are the same."""
+    same = a is b
+
+    def block_sum(rows: Tensor, columns: Tensor) -> Tensor:
+        with full_precision():
+            squares = kernel.gram(rows, columns).square()
+        total = squares.sum(dtype=torch.float64)
+        return 2 * total - squares[:, : len(rows)].sum(dtype=torch.float64) if same else total
+
+    total = a.new_zeros((), dtype=torch.float64)
+    for start, stop in row_blocks(len(a), 8 * a.element_size(), columns=None if same else len(b)):
+        columns = b[start:] if same else b
+        total = total + checkpoint(block_sum, a[start:stop], columns, use_reentrant=False, preserve_rng_state=False)
+    return total / (len(a) * len(b))

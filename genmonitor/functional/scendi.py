@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How varied outputs are beyond what their prompts explain: Scendi, by the Schur complement of the joint covariance."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.functional.kernel_matrices import (
+    check_kernels,
+    check_side,
+    covariance,
+    feature_map,
+    gram_matrix,
+    rounding_of,
+)
+from genmonitor.kernels import Kernel, symmetric_product
+from genmonitor.spectrum import inverse_root, psd_eigenvalues, unnormalised_entropy
+
+
+@dataclass(frozen=True, eq=False)
+class JointCovariance:
+    """Second moments of the features φ_I of outputs and φ_T of their prompts.
+
+    Attributes:
+        outputs: C_II [P, P], float64.
+        cross: C_IT [P, Q].
+        prompts: C_TT [Q, Q].
+        count: N, samples that they are means over.
+        rounding: relative precision of the products that went in.
+    """
+
+    outputs: Tensor
+    cross: Tensor
+    prompts: Tensor
+    count: int
+    rounding: float
+
+    @classmethod
+    def of(cls, joint: Tensor, size: int, count: int, rounding: float) -> JointCovariance:
+        """Cut a joint covariance [P + Q, P + Q] with P = `size`."""
+        return cls(joint[:size, :size], joint[:size, size:], joint[size:, size:], count, rounding)
+
+    def swapped(self) -> JointCovariance:
+        """Exchange outputs and prompts: what outputs explain of prompts."""
+        return replace(self, outputs=self.prompts, cross=self.cross.T, prompts=self.outputs)
+
+
+def scendi_score(
+    outputs: Tensor,
+    prompts: Tensor,
+    *,
+    kernel: Kernel | None = None,
+    prompt_kernel: Kernel | None = None,
+    num_features: int | None = None,
+    rcond: float | None = None,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Scendi: the variety of outputs that is left when what a linear map of the prompts explains is taken off.
+
+    C_II = Λ_T + Λ_I with Λ_T = C_IT C_TT⁺ C_TI, driven by prompts, and Λ_I, driven by the model. Row i of `prompts`
+    belongs to row i of `outputs`; dimensions may differ.
+
+    Args:
+        outputs: [N, D], N at least 2.
+        prompts: [N, E].
+        kernel: of outputs, None for the cosine. A kernel without gamma takes it from the first 1000 samples.
+        prompt_kernel: of prompts, None for the cosine.
+        num_features: R random Fourier features for each Gaussian kernel: covariances in place of the [N, N] Gram
+            matrices, for many samples. None is exact.
+        rcond: eigenvalues of C_TT up to rcond times the largest one count as zero. None: their number (N without
+            explicit features) times the float32 precision, as in the paper's code.
+        seed: of the random Fourier features.
+
+    Returns:
+        float64 scalars: `scendi` = exp(Σ λ log(Tr Λ_I / λ)) over the eigenvalues of Λ_I, at least 1; `scendi_prompt`,
+        the same with Λ_T; `prompt_share` = Tr Λ_T in [0, 1].
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers.
+        ValueError: if an argument is out of its range, values are not finite, sides differ in length, samples are fewer
+            than 2, or one is the zero vector under the cosine kernel.
+
+    Warns:
+        UserWarning: if the rank of C_TT is within 90 % of N, where prompts explain anything: `scendi` is then near 1
+            whatever the model does.
+
+    Source:
+        Ospanov, Jalali and Farnia 2025, Eq. 6, Definition 1.
+
+    Example:
+        >>> prompts = torch.eye(2).repeat_interleave(8, dim=0)  # 2 classes, each with 2 kinds of outputs of its own
+        >>> score = scendi_score(torch.eye(4).repeat_interleave(4, dim=0), prompts)
+        >>> {name: round(float(value), 3) for name, value in score.items()}
+        {'scendi': 1.414, 'scendi_prompt': 1.414, 'prompt_share': 0.5}
+    """
+    x, t = check_pairs(outputs, prompts)
+    kernel, prompt_kernel = check_kernels(num_features, kernel=kernel, prompt_kernel=prompt_kernel)
+    kernel, prompt_kernel = check_side("outputs", x, kernel), check_side("prompts", t, prompt_kernel)
+    features = feature_map(kernel, x.shape[1], num_features, seed)
+    prompt_features = feature_map(prompt_kernel, t.shape[1], num_features, seed)
+    if features and prompt_features and len(x) >= max(features.size, prompt_features.size):
+        whole = covariance([x, t], [features, prompt_features])
+        joint = JointCovariance.of(whole, features.size, len(x), rounding_of([x, t], len(whole)))
+        return scendi_from_covariances(joint, rcond=rcond)
+    return scendi_from_grams(
+        gram_matrix(x, kernel, features),
+        gram_matrix(t, prompt_kernel, prompt_features),
+        rcond=cutoff(rcond, prompt_features.size if prompt_features else len(t)),
+    )
+
+
+def scendi_from_covariances(joint: JointCovariance, *, rcond: float | None = None) -> dict[str, Tensor]:
+    """Scendi of samples whose features' covariances are at hand; otherwise as `scendi_score`."""
+    root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))
+    _warn_if_degenerate(root.shape[1], joint.count)
+    factor = joint.cross @ root
+    explained = symmetric_product(factor)
+    # Λ_T = F Fᵀ has the eigenvalues of the smaller Fᵀ F
+    small = explained if len(factor) <= factor.shape[1] else symmetric_product(factor.T)
+    return _scores(joint.outputs, joint.outputs - explained, small, joint.rounding)
+
+
+def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None = None) -> dict[str, Tensor]:
+    """Scendi of samples whose Gram matrices are at hand, for kernels without explicit features.
+
+    Args:
+        gram: of outputs [N, N], symmetric, 1 on its diagonal.
+        prompt_gram: of prompts [N, N], the same.
+        rcond: as for `scendi_score`, relative to the largest eigenvalue of K_T / n, which is that of C_TT.
+
+    Returns:
+        As `scendi_score`.
+
+    Raises:
+        ValueError: if they are no such matrices or differ in size.
+    """
+    outputs = checks.normalised("gram", gram, diagonal=True)
+    prompts = checks.normalised("prompt_gram", prompt_gram, diagonal=True)
+    checks.paired("gram", outputs, "prompt_gram", prompts)
+    checks.enough("gram", outputs)
+    n, rounding = len(outputs), max(torch.finfo(x.dtype).eps for x in (outputs, prompts))
+    outputs, prompts = outputs.double() / n, prompts.double() / n
+    root = inverse_root(prompts, cutoff(rcond, n))
+    _warn_if_degenerate(root.shape[1], n)
+    # the columns span what the prompts explain of the samples; Λ_I has the eigenvalues of (1 - B Bᵀ) K_I / n (1 - B Bᵀ)
+    basis = torch.linalg.qr(root).Q
+    across = outputs @ basis
+    small = basis.T @ across
+    mixed = across @ basis.T
+    return _scores(outputs, outputs - mixed - mixed.T + basis @ small @ basis.T, small, rounding)
+
+
+def least_squares_map(joint: JointCovariance, *, rcond: float | None = None) -> Tensor:
+    """Γ* = C_IT C_TT⁺ [P, Q], which predicts the features of outputs from those of prompts (Proposition 1).
+
+    Args:
+        joint: covariances; `joint.swapped()` for the map from outputs to prompts.
+        rcond: as for `scendi_score`.
+    """
+    root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))
+    return (joint.cross @ root) @ root.T
+
+
+def check_pairs(outputs: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    """Check outputs and the prompts that belong to them row by row."""
+    x, t = checks.features("outputs", outputs), checks.features("prompts", prompts)
+    checks.paired("outputs", x, "prompts", t)
+    checks.enough("outputs", x)
+    return x, t
+
+
+def cutoff(rcond: float | None, size: int) -> float:
+    """Return rcond, or its default for C_TT [size, size]."""
+    if rcond is None:
+        return size * torch.finfo(torch.float32).eps
+    return checks.relative_cutoff("rcond", rcond)
+
+
+def _scores(whole: Tensor, model_driven: Tensor, prompt_driven: Tensor, rounding: float) -> dict[str, Tensor]:
+    """Put the scores together from C_II and matrices that have the non-zero eigenvalues of Λ_I and Λ_T."""
+    model, prompt = (psd_eigenvalues(part, rounding, whole) for part in (model_driven, prompt_driven))
+    return {
+        "scendi": unnormalised_entropy(model).exp(),
+        "scendi_prompt": unnormalised_entropy(prompt).exp(),
+        "prompt_share": prompt_driven.trace().clamp(0, 1),
+    }
+
+
+def _warn_if_degenerate(rank: int, count: int) -> None:
+    if rank >= 0.9 * count:
+        warnings.warn(
+            f"The prompts' features have rank {rank} for {count} samples: a linear map of them explains nearly any "
+            "outputs, and `scendi` is near 1 whatever the model does. Use more samples per prompt, fewer "
+            "`num_features` or a larger `rcond`.",
+            stacklevel=3,
+        )

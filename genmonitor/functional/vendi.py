@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many modes a set of samples has: the Vendi score of any order, and RKE, the one of order 2."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.functional.kernel_matrices import (
+    check_kernels,
+    check_side,
+    covariance,
+    feature_map,
+    gram_matrix,
+    has_features,
+    rounding_of,
+)
+from genmonitor.functional.kernel_means import means_within
+from genmonitor.kernels import Kernel, centred, full_precision
+from genmonitor.spectrum import entropy, psd_eigenvalues
+
+
+def vendi_score(
+    features: Tensor,
+    *,
+    kernel: Kernel | None = None,
+    order: float = 1.0,
+    num_features: int | None = None,
+    truncation: int | None = None,
+    seed: int = 0,
+) -> Tensor:
+    """Vendi score exp(H_q(λ)), λ the eigenvalues of K / n: how many equally common modes would be as varied.
+
+    H_1 = -Σ λ log λ, H_q = log(Σ λ^q) / (1 - q), H_∞ = -log max λ. Values at different n must not be compared: rare
+    modes show only in many samples.
+
+    Args:
+        features: [N, D], N at least 2.
+        kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
+        order: q, positive; small orders count rare modes, math.inf only the most common one.
+        num_features: R random Fourier features of a Gaussian kernel: a [2R, 2R] covariance in place of the [N, N] Gram
+            matrix, for many samples. None is exact.
+        truncation: t keeps the t largest eigenvalues and shares the missing mass equally among them, which converges
+            at far fewer samples. None keeps all.
+        seed: of the random Fourier features.
+
+    Returns:
+        A float64 scalar from 1 (all samples alike) to N (all orthogonal); with `truncation` at most t.
+
+    Raises:
+        TypeError: if `features` is no tensor of real numbers.
+        ValueError: if an argument is out of its range, values are not finite, samples are fewer than 2, or one is the
+            zero vector under the cosine kernel.
+
+    Source:
+        Friedman and Dieng 2023; Ospanov et al. 2024 (random Fourier features); Ospanov and Farnia 2025 (truncation).
+
+    Example:
+        >>> import torch
+        >>> vendi_score(torch.eye(4).repeat(5, 1))  # 4 modes, 5 samples of each
+        tensor(4., dtype=torch.float64)
+    """
+    checks.order("order", order)
+    x, kernel = _check(features, kernel, num_features)
+    matrix, rounding = _spectral_matrix(x, kernel, num_features, seed)
+    return _vendi(matrix, order, truncation, rounding)
+
+
+def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None = None) -> Tensor:
+    """Vendi score of samples whose Gram matrix is at hand.
+
+    Args:
+        gram: [N, N], symmetric, 1 on its diagonal, N at least 2.
+        order: as for `vendi_score`.
+        truncation: as for `vendi_score`.
+
+    Returns:
+        A float64 scalar, as for `vendi_score`.
+
+    Raises:
+        ValueError: if it is no such matrix or an argument is out of its range.
+
+    Example:
+        >>> import torch
+        >>> vendi_from_gram(torch.eye(3), order=2)
+        tensor(3.0000, dtype=torch.float64)
+    """
+    gram = checks.normalised("gram", gram, diagonal=True)
+    checks.enough("gram", gram)
+    return _vendi(gram / len(gram), order, truncation, None)
+
+
+def vendi_from_covariance(
+    covariance: Tensor, *, order: float = 1.0, truncation: int | None = None, rounding: float | None = None
+) -> Tensor:
+    """Vendi score of samples whose features' covariance (1/N) Σ φ φᵀ is at hand, features of norm 1.
+
+    Args:
+        covariance: [P, P], symmetric, of trace 1.
+        order: as for `vendi_score`.
+        truncation: as for `vendi_score`.
+        rounding: relative precision of the products that went into it; None: that of its dtype.
+
+    Returns:
+        A float64 scalar from 1 to P, as for `vendi_score`.
+
+    Raises:
+        ValueError: if it is no such matrix or an argument is out of its range.
+
+    Example:
+        >>> import torch
+        >>> vendi_from_covariance(torch.eye(2) / 2)
+        tensor(2., dtype=torch.float64)
+    """
+    return _vendi(checks.normalised("covariance", covariance, diagonal=False), order, truncation, rounding)
+
+
+def rke_score(
+    features: Tensor, *, kernel: Kernel | None = None, num_features: int | None = None, seed: int = 0
+) -> Tensor:
+    """RKE, the Vendi score of order 2: 1 / Σλ² = 1 / ‖C‖_F² = 1 / mean k(x_i, x_j)², without eigenvalues.
+
+    It hardly moves with n, where the Vendi score of order 1 grows. Exact at any n, a block of pairs at a time.
+
+    Args:
+        features: [N, D], N at least 2.
+        kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
+        num_features: as for `vendi_score`; seldom needed here.
+        seed: of the random Fourier features.
+
+    Returns:
+        A float64 scalar from 1 (all samples alike) to N (all orthogonal).
+
+    Raises:
+        TypeError: if `features` is no tensor of real numbers.
+        ValueError: as `vendi_score` does.
+
+    Source:
+        Jalali, Li and Farnia 2023.
+
+    Example:
+        >>> import torch
+        >>> rke_score(torch.eye(4).repeat(5, 1))
+        tensor(4., dtype=torch.float64)
+    """
+    x, kernel = _check(features, kernel, num_features)
+    if has_features(kernel, num_features):
+        return rke_from_covariance(_spectral_matrix(x, kernel, num_features, seed)[0])
+    return rke_from_samples(x, kernel)
+
+
+def rke_from_covariance(matrix: Tensor) -> Tensor:
+    """1 / ‖C‖_F² of a covariance [P, P], or of K / n."""
+    return 1 / matrix.double().square().sum()
+
+
+def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
+    """1 / mean k², a block of the pairs at a time; k² is the same kernel at twice its gamma, which must be set."""
+    with full_precision():
+        return 1 / means_within(centred(x, x)[0], replace(kernel, gamma=2 * kernel.width), None, len(x))[0, 0]
+
+
+def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) -> tuple[Tensor, Kernel]:
+    """Check the samples and give them the kernel that they are compared by."""
+    x = checks.features("features", features)
+    checks.enough("features", x)
+    (kernel,) = check_kernels(num_features, kernel=kernel)
+    return x, check_side("features", x, kernel)
+
+
+def _spectral_matrix(x: Tensor, kernel: Kernel, num_features: int | None, seed: int) -> tuple[Tensor, float | None]:
+    """Return the smaller matrix with the eigenvalues wanted, covariance or K / n, and its rounding."""
+    features = feature_map(kernel, x.shape[1], num_features, seed)
+    if features is not None and len(x) >= features.size:
+        return covariance([x], [features]), rounding_of([x], features.size)
+    return gram_matrix(x, kernel, features) / len(x), None
+
+
+def _vendi(matrix: Tensor, order: float, truncation: int | None, rounding: float | None) -> Tensor:
+    """Compute the score of a matrix of trace 1."""
+    eigenvalues = psd_eigenvalues(matrix, rounding)
+    if truncation is not None:
+        largest = eigenvalues[-checks.at_least("truncation", truncation, 1) :]
+        eigenvalues = largest + (eigenvalues.sum() - largest.sum()) / len(largest)
+    return entropy(eigenvalues, order).exp()

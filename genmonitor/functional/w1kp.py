@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W1KP: how alike the outputs of one prompt are, on a scale that is calibrated for their embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs, similarities
+from genmonitor.functional.w1kp_subsets import HIGH, closest_pairs, pair_mean, reusability
+
+LEVELS = {"none": 0.2, "low": 0.4, "medium": HIGH}
+"""Human-calibrated levels of similarity and where each ends."""
+
+
+@dataclass(frozen=True)
+class PromptVariability:
+    """How alike the outputs of one prompt are.
+
+    Attributes:
+        prompt: its name, or its index where no names were given.
+        outputs: how many there are.
+        w1kp: mean similarity of all pairs in [0, 1]: high is similar, low is varied.
+        level: "none", "low", "medium" or "high" similarity.
+        reusability: how many outputs the prompt is good for, at least 1, see `prompt_reusability`.
+        w1kp_k: expected similarity of the closest pair among k outputs; None where no k was given or outputs are fewer.
+        w1kp_k_error: its standard error.
+    """
+
+    prompt: str | int
+    outputs: int
+    w1kp: float
+    level: str
+    reusability: int
+    w1kp_k: float | None = None
+    w1kp_k_error: float | None = None
+
+
+def w1kp_score(
+    features: Tensor,
+    prompt_index: Tensor | None = None,
+    *,
+    calibration: W1KPCalibration | None = None,
+    k: int | None = None,
+) -> dict[str, Tensor]:
+    """Mean similarity 1 - F(‖f_a - f_b‖²) of the outputs of each prompt, averaged over the prompts.
+
+    F is the distribution of such distances in a calibration set. Every pair of outputs of a prompt counts once: the
+    estimate is unbiased and does not depend on how many outputs there are.
+
+    Args:
+        features: embedded outputs [N, D].
+        prompt_index: which prompt each belongs to, whole numbers [N]; None for one prompt.
+        calibration: F, from `calibrate` or `W1KPCalibration.load`.
+        k: also the expected similarity of the closest pair among k outputs, at least 2.
+
+    Returns:
+        `w1kp` in [0, 1], high for similar outputs, low for varied ones; `prompts`, how many have a score; `skipped`,
+        how many have none, having a single output. With k also `w1kp_k`, the mean over the prompts with at least k
+        outputs; `w1kp_k_error`, its standard error from drawing subsets; `skipped_k`, the prompts with fewer.
+
+    Raises:
+        TypeError: if an input is no tensor of numbers of the right kind.
+        ValueError: if there is no calibration or it is of another embedding, values are not finite, lengths do not
+            match, k is below 2, or no prompt has as many outputs as are needed.
+
+    Source:
+        Tang et al. 2024, Eq. 1.
+
+    Example:
+        >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
+        >>> w1kp_score(torch.tensor([[0.0], [1.0], [2.0]]), calibration=calibration)["w1kp"]
+        tensor(0.5000, dtype=torch.float64)
+    """
+    calibration = check_arguments(calibration, k)
+    x, index = check_outputs(features, prompt_index, calibration)
+    by_prompt = similarities(x, index, calibration)
+    scored = [similarity for similarity in by_prompt.values() if len(similarity) > 1]
+    checks.some_prompts(len(scored), 2)
+    skipped = len(by_prompt) - len(scored)
+    out = {
+        "w1kp": torch.stack([pair_mean(similarity) for similarity in scored]).mean(),
+        "prompts": torch.tensor(len(scored), device=x.device),
+        "skipped": torch.tensor(skipped, device=x.device),
+    }
+    if k is None:
+        return out
+    large = [similarity for similarity in scored if len(similarity) >= k]
+    checks.some_prompts(len(large), k)
+    generator = torch.Generator().manual_seed(0)
+    values, errors = torch.stack([closest_pairs(some, generator, k)[:, -1] for some in large]).unbind(1)
+    return out | {
+        "w1kp_k": values.mean(),
+        "w1kp_k_error": errors.norm() / len(large),
+        "skipped_k": torch.tensor(len(by_prompt) - len(large), device=x.device),
+    }
+
+
+def w1kp_by_prompt(
+    features: Tensor,
+    prompt_index: Tensor,
+    *,
+    calibration: W1KPCalibration | None = None,
+    k: int | None = None,
+    names: list[str] | None = None,
+) -> list[PromptVariability]:
+    """List how alike the outputs of each prompt are, the least varied first. Prompts with one output are left out.
+
+    Args:
+        features: as for `w1kp_score`.
+        prompt_index: as for `w1kp_score`.
+        calibration: as for `w1kp_score`.
+        k: as for `w1kp_score`.
+        names: the prompts, by their index.
+
+    Raises:
+        TypeError: as for `w1kp_score`.
+        ValueError: as for `w1kp_score`, or if a prompt has no name.
+
+    Example:
+        >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
+        >>> x, index = torch.tensor([[0.0], [2.0], [1.0], [1.5]]), torch.tensor([0, 0, 1, 1])
+        >>> [(row.prompt, row.level) for row in w1kp_by_prompt(x, index, calibration=calibration, names=["cat", "dog"])]
+        [('dog', 'high'), ('cat', 'none')]
+    """
+    calibration = check_arguments(calibration, k)
+    x, index = check_outputs(features, prompt_index, calibration)
+    if names is not None:
+        checks.named(index, len(names))
+    rows = []
+    for prompt, similarity in similarities(x, index, calibration).items():
+        n = len(similarity)
+        if n < 2:
+            continue
+        values, errors = closest_pairs(similarity, None)
+        mean = float(values[0])
+        name = prompt if names is None else names[prompt]
+        row = PromptVariability(name, n, mean, similarity_level(mean), reusability(values, HIGH))
+        if k is not None and k <= n:
+            row = replace(row, w1kp_k=float(values[k - 2]), w1kp_k_error=float(errors[k - 2]))
+        rows.append(row)
+    checks.some_prompts(len(rows), 2)
+    return sorted(rows, key=lambda row: row.w1kp, reverse=True)
+
+
+def similarity_level(value: float) -> str:
+    """Say how people would call a similarity: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
+
+    Example:
+        >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]
+        ['none', 'low', 'medium', 'high']
+    """
+    return next((level for level, end in LEVELS.items() if value < end), "high")

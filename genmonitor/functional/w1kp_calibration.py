@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The calibration that W1KP needs: how far apart the outputs of a prompt are in an embedding."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.kernels import centred, full_precision, squared_distances
+
+
+@dataclass(frozen=True, eq=False)
+class W1KPCalibration:
+    """A piecewise linear distribution function F of squared distances in one embedding: F(d) is uniform on [0, 1].
+
+    Attributes:
+        distances: knots [K], float64, rising.
+        heights: F at the knots [K], float64, rising within [0, 1].
+        dim: values of the embedding.
+
+    Example:
+        >>> calibration = calibrate(torch.tensor([[0.0], [1.0], [2.0]]))
+        >>> calibration(torch.tensor([0.0, 1.0, 100.0]))
+        tensor([0.0000, 0.4000, 0.8000], dtype=torch.float64)
+    """
+
+    distances: Tensor
+    heights: Tensor
+    dim: int
+
+    @classmethod
+    def of(cls, distances: Tensor, heights: Tensor, dim: int) -> W1KPCalibration:
+        """Make a calibration of knots and heights, having checked them.
+
+        Args:
+            distances: [K], rising, K at least 2.
+            heights: [K], rising within [0, 1].
+            dim: values of the embedding that they belong to.
+
+        Raises:
+            TypeError: if they are no tensors of real numbers.
+            ValueError: if they are no distribution function.
+        """
+        checks.at_least("dim", dim, 1)
+        x, y = checks.rising("distances", distances), checks.rising("heights", heights, low=0.0, high=1.0)
+        checks.paired("distances", x, "heights", y)
+        return cls(x, y, dim)
+
+    @classmethod
+    def load(cls, path: str | Path, dim: int | None = None) -> W1KPCalibration:
+        """Load a calibration that `save` wrote, or a file of two arrays saved by torch, as the authors publish it.
+
+        Args:
+            path: the file; nothing in it is executed.
+            dim: values of the embedding that it was made with. A file of two arrays does not say.
+
+        Raises:
+            ValueError: if the file holds something else, or `dim` is missing or another than the file's.
+        """
+        # torch 2.4 has no such context: there only tensors load
+        allow = getattr(torch.serialization, "safe_globals", nullcontext)
+        with allow(_numpy_globals()):
+            try:
+                found = torch.load(path, map_location="cpu", weights_only=True)
+            except pickle.UnpicklingError as error:
+                raise ValueError(f"Expected {str(path)!r} to hold two arrays, but it does not load safely.") from error
+        if isinstance(found, dict) and set(found) == {"distances", "heights", "dim"}:
+            if dim is not None and dim != found["dim"]:
+                raise ValueError(
+                    f"Expected a calibration of an embedding of {dim} values, but {str(path)!r} is of {found['dim']}."
+                )
+            return cls.of(found["distances"], found["heights"], found["dim"])
+        if not isinstance(found, Sequence) or len(found) != 2:
+            raise ValueError(f"Expected {str(path)!r} to hold two arrays, but got {type(found).__name__}.")
+        if dim is None:
+            raise ValueError(
+                f"Expected `dim` for {str(path)!r}, which does not say what embedding it is of. Give the number of "
+                "values of the embedding that it was made with."
+            )
+        distances, heights = (torch.as_tensor(np.asarray(array)) for array in found)
+        return cls.of(distances, heights, dim)
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration to a file for `load`."""
+        torch.save({"distances": self.distances, "heights": self.heights, "dim": self.dim}, path)
+
+    def check(self, name: str, features: Tensor) -> None:
+        """Refuse features of another embedding."""
+        if features.shape[1] != self.dim:
+            raise ValueError(
+                f"Expected `{name}` of the embedding that the calibration is of, with {self.dim} values, but got "
+                f"{list(features.shape)}. Use that embedding or calibrate this one: calibrate(features, prompt_index)."
+            )
+
+    def __call__(self, distances: Tensor) -> Tensor:
+        """Return F of squared distances of any shape, float64, as numpy.interp gives it."""
+        x, y = self.distances.to(distances.device), self.heights.to(distances.device)
+        d = distances.double()
+        left = (torch.searchsorted(x, d, right=True) - 1).clamp(0, len(x) - 2)
+        step = x[left + 1] - x[left]
+        part = torch.where(step > 0, (d - x[left]) / step.where(step > 0, 1), 1).clamp(0, 1)
+        return y[left] + part * (y[left + 1] - y[left])
+
+
+def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalibration:
+    """Fit a calibration to the squared distances between outputs of the same prompt.
+
+    The knots are 0, the sorted distances, and four times the largest squared norm, the most that two vectors of such
+    norms can be apart; knot i of N has height i / N.
+
+    Args:
+        features: embedded outputs of many prompts [N, D].
+        prompt_index: which prompt each belongs to, whole numbers [N]; None for one.
+
+    Raises:
+        TypeError: if an input is no tensor of numbers of the right kind.
+        ValueError: if lengths do not match, values are not finite, or no prompt has two outputs.
+
+    Source:
+        Tang et al. 2024, Eq. 1.
+
+    Example:
+        >>> calibrate(torch.tensor([[0.0], [1.0], [2.0]])).distances
+        tensor([ 0.,  1.,  1.,  4., 16.], dtype=torch.float64)
+    """
+    x = checks.features("features", features).detach()
+    groups = [x]
+    if prompt_index is not None:
+        index = checks.whole_numbers("prompt_index", prompt_index)
+        checks.paired("features", x, "prompt_index", index)
+        groups = [x[index == prompt] for prompt in index.unique()]
+    found = []
+    for group in groups:
+        rows, columns = torch.triu_indices(len(group), len(group), offset=1, device=x.device)
+        found.append(pair_distances(group)[rows, columns])
+    distances = torch.cat(found).sort().values.cpu()
+    checks.some_prompts(len(distances), 2)
+    largest = 4 * x.double().square().sum(1).max().cpu()
+    knots = torch.cat([distances.new_zeros(1), distances, largest[None]])
+    return W1KPCalibration.of(knots, torch.arange(len(knots)).double() / len(knots), x.shape[1])
+
+
+def pair_distances(x: Tensor) -> Tensor:
+    """Return the squared distances [n, n], float64, between outputs [n, D]."""
+    double = x.double()
+    with full_precision():
+        return squared_distances(*centred(double, double)).fill_diagonal_(0)
+
+
+def similarities(x: Tensor, index: Tensor, calibration: W1KPCalibration) -> dict[int, Tensor]:
+    """Return prompt to the similarities [n, n] of its outputs."""
+    return {int(prompt): 1 - calibration(pair_distances(x[index == prompt])) for prompt in index.unique(sorted=True)}
+
+
+def check_arguments(calibration: W1KPCalibration | None, k: int | None) -> W1KPCalibration:
+    """Refuse to go without a calibration, and subsets that have no pair."""
+    if not isinstance(calibration, W1KPCalibration):
+        raise ValueError(
+            f"Expected `calibration` to be a W1KPCalibration, but got {calibration!r}: distances of one embedding mean "
+            "nothing in another. Fit one with calibrate(features, prompt_index) on outputs of many prompts, or load "
+            "one with W1KPCalibration.load(path, dim=...)."
+        )
+    if k is not None:
+        checks.at_least("k", k, 2)
+    return calibration
+
+
+def check_outputs(features: object, prompt_index: object, calibration: W1KPCalibration) -> tuple[Tensor, Tensor]:
+    """Return outputs [N, D] of the calibrated embedding and the prompt of each, 0 where none are given."""
+    x = checks.features("features", features)
+    calibration.check("features", x)
+    if prompt_index is None:
+        return x, torch.zeros(len(x), dtype=torch.long, device=x.device)
+    index = checks.whole_numbers("prompt_index", prompt_index)
+    checks.paired("features", x, "prompt_index", index)
+    return x, index
+
+
+def _numpy_globals() -> list[Any]:
+    """List what a saved numpy array needs to be rebuilt, which is nothing that runs code of the file."""
+    rebuild = np.zeros(0).__reduce__()[0]
+    dtypes = {type(np.dtype(kind)) for kind in (np.float16, np.float32, np.float64, np.int32, np.int64)}
+    return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *dtypes]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many outputs one prompt is good for: the closest pair to be expected among k of them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from genmonitor import checks, kernels
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs, similarities
+
+SUBSETS = 1000
+"""Random subsets that an expected maximum is estimated from."""
+
+HIGH = 0.85
+"""Where people call the similarity of two outputs high."""
+
+
+def expected_closest_pairs(
+    features: Tensor,
+    *,
+    calibration: W1KPCalibration | None = None,
+    k: int | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Expected similarity of the closest pair among 2, 3, …, k outputs of one prompt drawn at random.
+
+    All k come from the same random orders of the outputs, so that the values rise with k. Those for 2, which is the
+    mean over all pairs, and for all N are exact.
+
+    Args:
+        features: embedded outputs of one prompt [N, D], N at least 2.
+        calibration: as for `w1kp_score`.
+        k: the largest subset; None for N.
+        generator: of the random orders, on the CPU; None for one with seed 0.
+
+    Returns:
+        Values [k - 1] and their standard errors [k - 1], float64.
+
+    Raises:
+        ValueError: as for `w1kp_score`, or if k exceeds N.
+
+    Example:
+        >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
+        >>> expected_closest_pairs(torch.tensor([[0.0], [1.0], [2.0]]), calibration=calibration)[0]
+        tensor([0.5000, 0.7500], dtype=torch.float64)
+    """
+    calibration = check_arguments(calibration, k)
+    x, index = check_outputs(features, None, calibration)
+    checks.enough("features", x, k or 2)
+    values, errors = closest_pairs(similarities(x, index, calibration)[0], generator, k)
+    return values, errors
+
+
+def prompt_reusability(features: Tensor, *, calibration: W1KPCalibration | None = None, cutoff: float = HIGH) -> int:
+    """How many outputs one prompt is good for: the largest k of which no two are expected to be of high similarity.
+
+    Args:
+        features: embedded outputs of the prompt [N, D], N at least 2.
+        calibration: as for `w1kp_score`.
+        cutoff: where high similarity begins.
+
+    Returns:
+        k from 1 to N. N says that more outputs are needed to find the limit.
+
+    Raises:
+        ValueError: as for `w1kp_score`.
+
+    Source:
+        Tang et al. 2024: about 50 for Imagen, 200 and more for SDXL and DALL-E 3.
+
+    Example:
+        >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
+        >>> prompt_reusability(torch.tensor([[0.0], [0.1], [1.5], [3.0]]), calibration=calibration)
+        3
+    """
+    values, _ = expected_closest_pairs(features, calibration=calibration)
+    return reusability(values, cutoff)
+
+
+def closest_pairs(similarity: Tensor, generator: torch.Generator | None, k: int | None = None) -> Tensor:
+    """Return the expected largest similarity among 2, …, k outputs, and its standard error: [2, k - 1]."""
+    n = len(similarity)
+    k = k or n
+    generator = generator or torch.Generator().manual_seed(0)
+    orders = torch.rand(SUBSETS, n, generator=generator).argsort(1)[:, :k].to(similarity.device)
+    closest = []
+    for some in orders.split(max(1, kernels.MEMORY_BUDGET // (4 * 8 * k * k))):
+        # each output's closest one among those before it in the order
+        earlier = similarity[some[:, :, None], some[:, None, :]].tril(-1).amax(2)
+        closest.append(earlier.cummax(1).values[:, 1:])
+    maxima = torch.cat(closest)
+    values, errors = maxima.mean(0), maxima.std(0) / len(maxima) ** 0.5
+    values[0], errors[0] = pair_mean(similarity), 0
+    if k == n:
+        values[-1], errors[-1] = similarity.tril(-1).amax(), 0
+    return torch.stack([values, errors])
+
+
+def pair_mean(similarity: Tensor) -> Tensor:
+    """Return the mean similarity of all pairs of outputs, of their similarities [n, n]."""
+    n = len(similarity)
+    return (similarity.sum() - similarity.trace()) / (n * (n - 1))
+
+
+def reusability(values: Tensor, cutoff: float) -> int:
+    """Return the largest k from 1 on whose value, of those for 2, 3, …, is below the cut-off."""
+    return 1 + int((values < cutoff).sum())

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every metric here owes torchmetrics: to keep its precision, to be drawn, and to sync a process without data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+_T = TypeVar("_T")
+
+
+class GenerativeMetric(Metric):
+    """A torchmetrics.Metric whose states keep their dtype and sync where a process has none.
+
+    Args:
+        kwargs: those of torchmetrics.Metric.
+    """
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draw one value, or several in their order.
+
+        Args:
+            val: what `compute` or `forward` returned, or a list of that; None for `compute()`.
+            ax: a matplotlib axis; None for a new figure.
+
+        Returns:
+            The figure and its axis.
+        """
+        return self._plot(val, ax)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
+        """Follow a module to its device but not to its dtype: in bfloat16 a gamma is another gamma, a sum is lost."""
+        return super()._apply(lambda tensor: tensor.to(fn(tensor).device), exclude_state)
+
+    def _sync_dist(self, dist_sync_fn: Any = gather_all_tensors, process_group: Any = None) -> None:
+        """Gather the states; a process without samples takes part with none of the others' shape and dtype."""
+        group = process_group or self.process_group
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            own = {name: _kind(getattr(self, name)) for name in self._defaults}
+            kinds: list[Any] = [None] * torch.distributed.get_world_size(group)
+            torch.distributed.all_gather_object(kinds, own, group)
+            for name, kind in own.items():
+                known = next((other[name] for other in kinds if other[name] is not None), None)
+                if kind is None and known is not None:
+                    setattr(self, name, self._nothing_of(name, *known))
+        super()._sync_dist(dist_sync_fn, process_group)
+
+    def _nothing_of(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor | list[Tensor]:
+        """Return a state without samples: no rows, or a scalar in the shape that the first samples give it."""
+        state = getattr(self, name)
+        if isinstance(state, Tensor):
+            return state.expand(shape).clone()
+        return [torch.empty(0, *shape, dtype=dtype, device=self.device)]
+
+
+def _kind(state: Tensor | list[Tensor]) -> tuple[tuple[int, ...], torch.dtype] | None:
+    """Return the shape and dtype of a state, of one row where it is a list; None where it has no samples."""
+    if isinstance(state, Tensor):
+        return (tuple(state.shape), state.dtype) if state.ndim else None
+    return (tuple(state[0].shape[1:]), state[0].dtype) if len(state) else None
+
+
+def from_rank_zero(choose: Callable[[], _T]) -> _T:
+    """Return rank zero's choice on every process, or raise its error on every process, so that none waits for it."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return choose()
+    box: list[Any] = [None]
+    if torch.distributed.get_rank() == 0:
+        try:
+            box[0] = choose()
+        except ValueError as error:
+            box[0] = error
+    torch.distributed.broadcast_object_list(box, src=0)
+    if isinstance(box[0], ValueError):
+        raise box[0]
+    chosen: _T = box[0]
+    return chosen

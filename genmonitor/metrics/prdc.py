@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Precision, recall, density and coverage as a stateful metric."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.functional.prdc import check_neighbours, neighbour_radii, prdc_from_radii
+from genmonitor.metrics.two_sided import TwoSidedMetric
+
+
+class PRDC(TwoSidedMetric):
+    """Precision, recall, density and coverage of generated samples among real ones, by k nearest neighbours.
+
+    Keeps every sample of both sides. How far the real samples are from one another is computed once and reused while
+    they stay the same.
+
+    Args:
+        k: neighbours.
+        reset_real_features: whether `reset` forgets the real side too.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: if an argument is out of its range; by `update` and `compute` as
+            `functional.precision_recall_density_coverage` does, which also says what is computed.
+
+    Source:
+        Kynkäänniemi et al. 2019; Naeem et al. 2020.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import PRDC
+        >>> metric, real = PRDC(k=2), torch.arange(8.0)[:, None]
+        >>> metric.update(real, real=True)
+        >>> metric.update(real[:4] + 0.5, real=False)  # half of what there is
+        >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
+        {'precision': 1.0, 'recall': 0.75, 'density': 1.125, 'coverage': 0.625}
+    """
+
+    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
+    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    plot_lower_bound: float = 0.0
+
+    def __init__(self, k: int = 5, reset_real_features: bool = True, **kwargs: Any) -> None:
+        super().__init__(reset_real_features, **kwargs)
+        self.k = checks.at_least("k", k, 1)
+        self._real_radii: tuple[Tensor, Tensor] | None = None
+
+    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
+        return checks.features(name, samples, shape[0] if shape else None)
+
+    def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
+        check_neighbours(self.k, fake, real)
+        known = self._real_radii
+        if known is None or known[0].device != real.device or not torch.equal(known[0], real):
+            self._real_radii = known = (real, neighbour_radii(real, self.k))
+        return prdc_from_radii(fake, real, neighbour_radii(fake, self.k), known[1], self.k)

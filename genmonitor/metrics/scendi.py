@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scendi as a stateful metric."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.functional.kernel_matrices import check_kernels, gram_matrix
+from genmonitor.functional.scendi import (
+    JointCovariance,
+    least_squares_map,
+    scendi_from_covariances,
+    scendi_from_grams,
+)
+from genmonitor.functional.scendi_modes import ScendiModes, scendi_modes
+from genmonitor.kernels import Kernel
+from genmonitor.metrics.spectral import SpectralMetric
+
+
+class ScendiScore(SpectralMetric):
+    """How varied outputs are beyond what their prompts explain.
+
+    The joint covariance of the features of outputs and prompts is the state, of a size that does not grow with the
+    samples, if both kernels have explicit features: the cosine, or a Gaussian with `num_features`. Otherwise samples
+    are kept; the scores are then exact, for some thousands of them, and `correct` and `modes` are not to be had.
+
+    Args:
+        kernel: of outputs, None for the cosine. A kernel without gamma takes it, for good, from the first 1000 samples:
+            of all processes at the first `compute` where samples are kept, else of rank zero's first `update`, which
+            every process must then make.
+        prompt_kernel: of prompts, the same.
+        num_features: random Fourier features of each Gaussian kernel; None is exact.
+        rcond: eigenvalues of the prompts' covariance up to rcond times the largest one count as zero; None: their
+            number times the float32 precision.
+        seed: of the random Fourier features.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.scendi_score` does,
+            which also says what is computed and when it warns.
+
+    Source:
+        Ospanov, Jalali and Farnia 2025.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import ScendiScore
+        >>> metric = ScendiScore()
+        >>> outputs, prompts = torch.eye(4).repeat_interleave(4, dim=0), torch.eye(2).repeat_interleave(8, dim=0)
+        >>> metric.update(outputs, prompts)  # each prompt has two kinds of outputs of its own
+        >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
+        {'scendi': 1.414, 'scendi_prompt': 1.414, 'prompt_share': 0.5}
+        >>> metric.correct(outputs[[0, 4]], prompts[[0, 4]])
+        tensor([[ 0.5000, -0.5000,  0.0000,  0.0000],
+                [-0.5000,  0.5000,  0.0000,  0.0000]])
+    """
+
+    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
+    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    gammas: ClassVar[dict[str, str]] = {"outputs": "gamma", "prompts": "prompt_gamma"}
+    plot_lower_bound: float = 0.0
+
+    outputs: list[Tensor]
+    prompts: list[Tensor]
+    gamma: Tensor
+    prompt_gamma: Tensor
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        prompt_kernel: Kernel | None = None,
+        num_features: int | None = None,
+        rcond: float | None = None,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        kernels = check_kernels(num_features, kernel=kernel, prompt_kernel=prompt_kernel)
+        super().__init__(kernels, num_features, seed, **kwargs)
+        self.rcond = None if rcond is None else checks.relative_cutoff("rcond", rcond)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of outputs, with its gamma once samples have set it."""
+        return self._kernel_of("outputs")
+
+    @property
+    def prompt_kernel(self) -> Kernel:
+        """The kernel of prompts, with its gamma once samples have set it."""
+        return self._kernel_of("prompts")
+
+    def update(self, outputs: Tensor, prompts: Tensor) -> None:
+        """Add outputs and their prompts, row by row.
+
+        Args:
+            outputs: features [N, D].
+            prompts: features [N, E].
+
+        Raises:
+            TypeError: if they are no tensors of real numbers.
+            ValueError: if they differ in length or, as `VendiScore.update` says, cannot be taken.
+        """
+        self._add(self._checked_pairs(outputs, prompts))
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return float64 scalars `scendi`, `scendi_prompt` and `prompt_share`."""
+        if self.streams:
+            return scendi_from_covariances(self._joint(), rcond=self.rcond)
+        grams = [gram_matrix(x, kernel) for x, kernel in self._kept()]
+        return scendi_from_grams(*grams, rcond=self.rcond)
+
+    def correct(self, outputs: Tensor, prompts: Tensor) -> Tensor:
+        """Take off outputs what their prompts explain: φ_I - Γ* φ_T, by the samples seen before; these may be new.
+
+        Under torch.distributed every process must call it, as `compute`.
+
+        Args:
+            outputs: features [N, D].
+            prompts: features [N, E].
+
+        Returns:
+            Corrected features [N, P] of the kernel of outputs; with the cosine these are D, of x / ‖x‖.
+        """
+        return self._corrected(outputs, prompts, swapped=False)
+
+    def correct_prompts(self, outputs: Tensor, prompts: Tensor) -> Tensor:
+        """Take off prompts what their outputs explain, as `correct` does the other way round: [N, Q]."""
+        return self._corrected(outputs, prompts, swapped=True)
+
+    def modes(self, num_modes: int) -> ScendiModes:
+        """Return the directions in which outputs vary most beyond their prompts; every process must call it.
+
+        Args:
+            num_modes: K, at most the features of outputs.
+
+        Returns:
+            Eigenvalues and vectors. Samples' scores on them are `mode_scores`; the highest show what the mode is.
+        """
+        with self._synced():
+            return scendi_modes(self._joint(), self.feature_sum, num_modes, rcond=self.rcond)
+
+    def mode_scores(self, outputs: Tensor, prompts: Tensor, modes: ScendiModes) -> Tensor:
+        """Score samples, which may be new, on modes: ⟨v, φ_I - Γ* φ_T⟩.
+
+        Args:
+            outputs: features [N, D].
+            prompts: features [N, E].
+            modes: what `modes` returned, of this metric.
+
+        Returns:
+            [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
+        """
+        x, t = self._features(outputs, prompts)
+        return x @ modes.vectors.to(x) - t @ modes.prompt_vectors.to(t)
+
+    def _checked_pairs(self, outputs: Tensor, prompts: Tensor) -> dict[str, Tensor]:
+        samples = {"outputs": self._checked("outputs", outputs), "prompts": self._checked("prompts", prompts)}
+        checks.paired("outputs", samples["outputs"], "prompts", samples["prompts"])
+        return samples
+
+    def _features(self, outputs: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return explicit features of outputs and prompts."""
+        self._need_features()
+        samples = self._checked_pairs(outputs, prompts)
+        x, t = (self._features_of(side)(x) for side, x in samples.items())
+        return x, t
+
+    def _corrected(self, outputs: Tensor, prompts: Tensor, swapped: bool) -> Tensor:
+        pair = self._features(outputs, prompts)
+        with self._synced():
+            joint = self._joint()
+            gamma = least_squares_map(joint.swapped() if swapped else joint, rcond=self.rcond)
+        kept, given = reversed(pair) if swapped else pair
+        return kept - given @ gamma.T.to(given)
+
+    def _joint(self) -> JointCovariance:
+        self._need_features()
+        covariance = self._covariance()
+        size = self._features_of("outputs").size
+        return JointCovariance.of(covariance, size, int(self.count), float(self.rounding))
+
+    def _need_features(self) -> None:
+        if not self.streams:
+            raise ValueError(
+                f"Expected kernels with explicit features, but got {self.kernel!r} and {self.prompt_kernel!r} with "
+                "`num_features`=None, which give the scores alone. Set `num_features`, or use the cosine kernel."
+            )
+        if not self.dims.all():
+            raise ValueError("Expected samples before this, but got none. Call `update(outputs, prompts)`.")

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Vendi score and RKE as stateful metrics."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from genmonitor import checks
+from genmonitor.functional.kernel_matrices import check_kernels, gram_matrix
+from genmonitor.functional.vendi import (
+    rke_from_covariance,
+    rke_from_samples,
+    vendi_from_covariance,
+    vendi_from_gram,
+)
+from genmonitor.kernels import Kernel
+from genmonitor.metrics.spectral import SpectralMetric
+
+
+class _ModeCount(SpectralMetric):
+    """What VendiScore and RKEScore share: one set of samples, and a value that grows with its modes."""
+
+    is_differentiable: ClassVar[bool] = True  # type: ignore[misc]
+    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    gammas: ClassVar[dict[str, str]] = {"features": "gamma"}
+    plot_lower_bound: float = 1.0
+
+    features: list[Tensor]
+    gamma: Tensor
+
+    def __init__(self, kernel: Kernel | None, num_features: int | None, seed: int, **kwargs: Any) -> None:
+        super().__init__(check_kernels(num_features, kernel=kernel), num_features, seed, **kwargs)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its gamma once samples have set it."""
+        return self._kernel_of("features")
+
+    def update(self, features: Tensor) -> None:
+        """Add samples.
+
+        Args:
+            features: [N, D].
+
+        Raises:
+            TypeError: if they are no tensor of real numbers.
+            ValueError: if they are not finite, differ in D from those before, one is the zero vector under the cosine
+                kernel, or the first `update` of a streaming metric cannot set an open gamma.
+        """
+        self._add({"features": self._checked("features", features)})
+
+
+class VendiScore(_ModeCount):
+    """Vendi score of the samples seen: how many equally common modes would be as varied.
+
+    The cosine kernel, and a Gaussian with `num_features`, stream: the covariance of their features is the state, of a
+    size that does not grow with the samples. Other kernels keep the samples and are exact, for some thousands of them.
+
+    Args:
+        kernel: None for the cosine. A kernel without gamma takes it, for good, from the first 1000 samples: of all
+            processes at the first `compute` where samples are kept, else of rank zero's first `update`, which every
+            process must then make.
+        order: q of the entropy, positive; math.inf too.
+        num_features: random Fourier features of a Gaussian kernel; None is exact.
+        truncation: t keeps the t largest eigenvalues and shares the missing mass equally among them; None keeps all.
+        seed: of the random Fourier features.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.vendi_score` does,
+            which also says what is computed.
+
+    Source:
+        Friedman and Dieng 2023; Ospanov et al. 2024; Ospanov and Farnia 2025.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import VendiScore
+        >>> metric = VendiScore()
+        >>> metric.update(torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
+        >>> metric.update(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))
+        >>> metric.compute()
+        tensor(2., dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        order: float = 1.0,
+        num_features: int | None = None,
+        truncation: int | None = None,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(kernel, num_features, seed, **kwargs)
+        self.order = checks.order("order", order)
+        self.truncation = None if truncation is None else checks.at_least("truncation", truncation, 1)
+
+    def compute(self) -> Tensor:
+        """Return a float64 scalar, at least 1."""
+        if self.streams:
+            covariance, rounding = self._covariance(), float(self.rounding)
+            return vendi_from_covariance(covariance, order=self.order, truncation=self.truncation, rounding=rounding)
+        ((x, kernel),) = self._kept()
+        return vendi_from_gram(gram_matrix(x, kernel), order=self.order, truncation=self.truncation)
+
+
+class RKEScore(_ModeCount):
+    """RKE of the samples seen, the Vendi score of order 2, without eigenvalues: it hardly moves with their number.
+
+    State as in `VendiScore`; kernels that keep the samples are exact for any number of them, a block of pairs at a
+    time.
+
+    Args:
+        kernel: as for `VendiScore`.
+        num_features: as for `VendiScore`.
+        seed: of the random Fourier features.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: as `VendiScore` does.
+
+    Source:
+        Jalali, Li and Farnia 2023.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import RKEScore
+        >>> metric = RKEScore()
+        >>> metric.update(torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
+        >>> metric.update(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))
+        >>> metric.compute()
+        tensor(2., dtype=torch.float64)
+    """
+
+    def __init__(
+        self, kernel: Kernel | None = None, num_features: int | None = None, seed: int = 0, **kwargs: Any
+    ) -> None:
+        super().__init__(kernel, num_features, seed, **kwargs)
+
+    def compute(self) -> Tensor:
+        """Return a float64 scalar, at least 1."""
+        if self.streams:
+            return rke_from_covariance(self._covariance())
+        ((x, kernel),) = self._kept()
+        return rke_from_samples(x, kernel)

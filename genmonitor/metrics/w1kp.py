@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W1KP as a stateful metric."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor
+from torchmetrics.utilities import dim_zero_cat
+
+from genmonitor import checks
+from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt, w1kp_score
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs
+from genmonitor.metrics.base import GenerativeMetric
+
+
+class W1KPScore(GenerativeMetric):
+    """How alike the outputs of each prompt are, averaged over the prompts: high is similar, low is varied.
+
+    Keeps every sample.
+
+    Args:
+        calibration: of the outputs' embedding, from `functional.calibrate` or `functional.W1KPCalibration.load`.
+        k: also the expected similarity of the closest pair among k outputs, at least 2.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: if there is no calibration or k is below 2; by `update` and `compute` as `functional.w1kp_score`
+            does, which also says what is computed.
+
+    Source:
+        Tang et al. 2024, Eq. 1.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import W1KPScore
+        >>> from genmonitor.functional import calibrate
+        >>> features, prompts = torch.linspace(0, 1, 8)[:, None], torch.tensor([0, 0, 0, 0, 1, 1, 1, 2])
+        >>> metric = W1KPScore(calibrate(features))
+        >>> metric.update(features, prompts)
+        >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
+        {'w1kp': 0.717, 'prompts': 2.0, 'skipped': 1.0}
+    """
+
+    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
+    higher_is_better: ClassVar[None] = None  # type: ignore[misc]
+    full_state_update: ClassVar[bool] = False  # type: ignore[misc]
+    plot_lower_bound: float = 0.0
+
+    features: list[Tensor]
+    prompt_index: list[Tensor]
+
+    def __init__(self, calibration: W1KPCalibration | None, k: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.calibration = check_arguments(calibration, k)
+        self.k = k
+        self.add_state("features", default=[], dist_reduce_fx="cat")
+        self.add_state("prompt_index", default=[], dist_reduce_fx="cat")
+
+    def update(self, features: Tensor, prompt_index: Tensor) -> None:
+        """Add outputs.
+
+        Args:
+            features: embedded outputs [N, D].
+            prompt_index: which prompt each belongs to, whole numbers [N].
+
+        Raises:
+            TypeError: if an input is no tensor of numbers of the right kind.
+            ValueError: if lengths do not match, values are not finite, or they are of another embedding than the
+                calibration.
+        """
+        x, index = check_outputs(features, checks.whole_numbers("prompt_index", prompt_index), self.calibration)
+        # new lists, since a compute group shares the old ones
+        self.features = [*self.features, x.detach()]
+        self.prompt_index = [*self.prompt_index, index]
+
+    def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
+        """Return the dictionary of `functional.w1kp_score`."""
+        return w1kp_score(*self._kept(), calibration=self.calibration, k=self.k)
+
+    def per_prompt(self, names: list[str] | None = None) -> list[PromptVariability]:
+        """List how alike the outputs of each prompt are over all processes, the least varied first.
+
+        Args:
+            names: the prompts, by their index.
+
+        Raises:
+            ValueError: if a prompt has no name, or none has two outputs.
+        """
+        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
+            return w1kp_by_prompt(*self._kept(), calibration=self.calibration, k=self.k, names=names)
+
+    def forward(self, features: Tensor, prompt_index: Tensor) -> None:  # type: ignore[override]
+        """Add a batch as `update` does. It has no value by itself: a prompt's outputs may be in several."""
+        self.update(features, prompt_index)
+
+    def _kept(self) -> tuple[Tensor, Tensor]:
+        count = sum(len(x) for x in self.features)
+        checks.counted("outputs", count, "update(features, prompt_index)")
+        return dim_zero_cat(self.features), dim_zero_cat(self.prompt_index)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_several_processes.py, once in every process: several fits, each one's outcome into a file."""
+
+import json
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "examples")]
+
+from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
+from modules import Linear, MeanGap, digits, fit, loader, measured, plain  # noqa: E402
+
+
+def fails(module):
+    """Whether this is the last process, in the second epoch."""
+    return module.current_epoch == 1 and module.global_rank == module.trainer.world_size - 1
+
+
+def one_cannot_sample(module, n):
+    if fails(module):
+        raise RuntimeError("no samples today")
+    return module.sample(n)
+
+
+def one_cannot_encode(module, images):
+    if fails(module):
+        raise RuntimeError("no maps today")
+    return images
+
+
+def outcomes(folder, processes):
+    """Return what each kind of run measured; the weights do not change, so that one process must agree with several."""
+    out = {}
+    for name, n in (
+        ("well", 301),
+        ("one fails to sample", 301),
+        ("one fails to collect", 301),
+        ("no share for one", 2),
+    ):
+        torch.manual_seed(0)
+        module = Linear(lr=0.0)
+        parts = {"extra_metrics": {"gap": MeanGap(reset_real_features=False)}}
+        if name == "one fails to sample":
+            parts["sample_fn"] = one_cannot_sample
+        if name == "one fails to collect":
+            parts["site_encoder"] = partial(one_cannot_encode, module)
+        monitor = plain(n_samples=n, on_error="warn", sample_batch_size=64, **parts)
+        best = ModelCheckpoint(folder / f"{name} {processes}", monitor="cms/image", mode="max")
+        strategy = {"strategy": "ddp", "devices": processes} if processes > 1 else {}
+        train, val = loader(digits(0, 600), 50), loader(digits(600, 1200), 50)
+        trainer, _ = fit(folder, monitor, best, module=module, train=train, val=val, max_epochs=3, **strategy)
+        out[name] = {"history": measured(monitor), "image": float(trainer.callback_metrics["cms/image"])}
+    return out
+
+
+def main(folder):
+    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
+    out = outcomes(folder, processes=3)
+    (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

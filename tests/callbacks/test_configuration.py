@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A wrong configuration raises before the first training step, whatever `on_error` says, and says what to change."""
+
+import re
+
+import pytest
+import torch
+from modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
+from torch.utils.data import IterableDataset
+
+from genmonitor import CosineKernel, PixelPartition
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+
+IMAGES = digits(0, 300)
+
+
+class Counting(Linear):
+    """Counts its training steps."""
+
+    def __init__(self, change=lambda images: images):
+        super().__init__()
+        self.change, self.steps = change, 0
+
+    def sample(self, n):
+        return self.change(super().sample(n))
+
+    def training_step(self, batch, index):
+        self.steps += 1
+        return self.net.weight.square().sum()
+
+
+class NoSampler(Counting):
+    sample = None
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"n_samples": 1}, "`n_samples` to be a whole number >= 2, but got 1"),
+        ({"n_samples": 60.0}, "`n_samples` to be a whole number >= 2, but got 60.0"),
+        ({"n_clusters": 0}, "`n_clusters` to be a whole number >= 1, but got 0"),
+        ({"n_cluster_images": 1}, "`n_cluster_images` to be a whole number >= 2, but got 1"),
+        ({"patch_size": 0}, "`patch_size`"),
+        ({"block_size": 1}, "`block_size` to be a whole number >= 2, but got 1"),
+        ({"block_size": 25}, r"multiple of `block_size`=25, but got 60. Use 50 samples or another block size"),
+        (
+            {"partition": PixelPartition.grid((8, 8), 1, 2), "n_clusters": 2},
+            "`n_clusters` or `partition`, but got both",
+        ),
+        ({"partition": torch.ones(8, 8)}, "`partition` to be a PixelPartition, but got Tensor"),
+        ({"kernel": CosineKernel()}, "but got CosineKernel"),
+        ({"on_error": "ignore"}, "`on_error` to be one of 'warn', 'raise', but got 'ignore'"),
+        ({"weights": "ema"}, "`weights` to be one of 'auto', 'raw', 'averaged', but got 'ema'"),
+        ({"every_n_epochs": 0}, "`every_n_epochs` to be a whole number >= 1, but got 0"),
+        ({"every_n_train_steps": 0}, "`every_n_train_steps` to be a whole number >= 1, but got 0"),
+        ({"sample_batch_size": 0}, "`sample_batch_size` to be a whole number >= 1, but got 0"),
+        ({"seed": -1}, "`seed` to be a whole number >= 0, but got -1"),
+    ],
+)
+def test_an_argument_out_of_its_range_is_refused_on_construction(settings, said):
+    with pytest.raises(ValueError, match=said):
+        Plain(**({"n_samples": 60} | settings))
+
+
+def test_a_sample_fn_that_cannot_be_called_is_refused_on_construction():
+    with pytest.raises(TypeError, match="`sample_fn` to be callable, but got Tensor"):
+        Plain(sample_fn=torch.zeros(3))
+
+
+def scaled(low, high):
+    return lambda images: low + (high - low) * (images + 1) / 2
+
+
+def refused(folder, said, remedy, monitor=None, module=None, train=IMAGES, val=None):
+    module = module or Counting()
+    train, val = (loader(x) if isinstance(x, torch.Tensor) else x for x in (train, val))
+    with pytest.raises((ValueError, TypeError), match=said) as error:
+        fit(folder, monitor or plain(on_error="warn"), module=module, train=train, val=val)
+    assert re.search(remedy, str(error.value)), str(error.value)
+    assert module.steps == 0
+
+
+BROKEN = IMAGES.where(IMAGES < 0.9, float("nan"))
+WRONG = {
+    "no way to sample": (
+        {"module": NoSampler()},
+        r"NoSampler has no method `sample\(n\)`",
+        r"`sample_fn=` a function of \(pl_module, n\)",
+    ),
+    "data without images": ({"train": torch.zeros(300, 5)}, r"a tensor of shape \[[0-9]+, 5\]", "`image_key=`"),
+    "a key that leads nowhere": (
+        {"monitor": plain(image_key="picture")},
+        "`image_key`='picture' to lead to the images of a batch, but got a list of a tensor",
+        "image_key",
+    ),
+    "a stream": ({"train": loader(IMAGES[:0]).__class__(Stream())}, "access by index.*but got Stream", "`real_images="),
+    "no pixel": ({"train": torch.zeros(300, 1, 0, 8)}, "`images of the training data` with at least one pixel", ""),
+    "NaN in the training data": ({"train": BROKEN}, "`images of the training data` to be finite", "where they come"),
+    "NaN in the validation data": ({"val": BROKEN}, "`images of the validation data` to be finite", "where they come"),
+    "generated NaN": (
+        {"module": Counting(lambda images: images / 0)},
+        "`generated images` to be finite",
+        "where they come from",
+    ),
+    "integers beyond 255": (
+        {"train": (IMAGES * 1000).int()},
+        r"integer `images of the training data` within 0\.\.255",
+        "floating point",
+    ),
+    "channels last": (
+        {"train": IMAGES.permute(0, 2, 3, 1)},
+        r"8, 8, 1\], which looks like \[N, H, W, C\]",
+        "permute",
+    ),
+    "other range [0, 1]": ({"module": Counting(scaled(0.2, 0.9))}, "no generated value is negative", "`sample_fn`"),
+    "other range [-1, 1]": ({"train": IMAGES / 2 + 0.5}, "of the generated values are negative", "`sample_fn`"),
+    "other range 0..255": (
+        {"train": IMAGES * 127 + 128, "module": Counting(scaled(0, 1))},
+        "real images reach 255",
+        "`image_key`",
+    ),
+    "other height and width": (
+        {"module": Counting(lambda images: images[:, :, :6])},
+        r"generated images of shape \[1, 8, 8\] like the real ones, but got \[1, 6, 8\]",
+        "Resize",
+    ),
+    "other channels": (
+        {"module": Counting(lambda images: images.expand(-1, 3, 8, 8))},
+        r"generated images of shape \[1, 8, 8\] like the real ones, but got \[3, 8, 8\]",
+        "convert",
+    ),
+    "no images from the sampler": ({"module": Counting(lambda images: images.flatten(1))}, r"but got \[16, 64\]", ""),
+    "too few images from the sampler": (
+        {"module": Counting(lambda images: images[1:])},
+        "Expected 16 generated images, but got 15",
+        "as many as asked",
+    ),
+    "training images of another size than those of validation": (
+        {"train": IMAGES[:, :, 1:, :], "val": IMAGES},
+        r"the training data holds \[1, 7, 8\] and the validation data \[1, 8, 8\]",
+        "Resize",
+    ),
+    "more clusters than sites": (
+        {"monitor": plain(n_clusters=65)},
+        "`n_clusters` of at most 5[0-9], the number of sites that vary, but got 65",
+        "",
+    ),
+    "nothing that varies": ({"train": IMAGES[:1].expand(300, -1, -1, -1)}, "more than half of the distances are 0", ""),
+    "patches that do not fit": ({"monitor": plain(patch_size=3)}, "`patch_size`", "8"),
+    "a partition of another size": (
+        {"monitor": plain(partition=PixelPartition.grid((6, 8), 2, 2))},
+        "of size 6×8 like the partition, but got 8×8",
+        "Use the images' own size, or a partition made for them",
+    ),
+    "too few real images": ({"train": IMAGES[:3]}, "holds 3", "Give more images with `real_images=`"),
+    "fewer real images than a block": (
+        {"monitor": plain(block_size=30), "val": IMAGES[:20]},
+        "a whole block",
+        "`real_images=`",
+    ),
+    "no averaged weights": ({"monitor": plain(weights="averaged")}, "the Trainer has none", "weights='auto'"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Plain. (only|the yardstick)", "ignore:Your `IterableDataset`")
+@pytest.mark.parametrize("name", WRONG)
+def test_what_only_the_run_shows_is_refused_before_its_first_step(tmp_path, name):
+    settings, said, remedy = WRONG[name]
+    refused(tmp_path, said, remedy, **settings)
+
+
+def test_a_stream_trains_once_real_images_are_given(tmp_path):
+    monitor = plain(real_images=IMAGES)
+    stream = torch.utils.data.DataLoader(Stream(), 100)
+    fit(tmp_path, monitor, module=Counting(), train=stream)
+    assert len(monitor.history) == 2
+
+
+def test_an_untrained_generator_that_gives_one_image_only_is_measured_with_a_warning(tmp_path):
+    for level in (0.0, -1.0, 0.2):
+        monitor = plain()
+        with pytest.warns(UserWarning, match="Plain: all generated images are the same, so the values say little"):
+            fit(tmp_path, monitor, module=Counting(lambda images, x=level: torch.full_like(images, x)))
+        assert all(torch.tensor(list(check.values())).isfinite().all() for check in monitor.history)
+        assert monitor.history[0]["image"] < monitor.yardstick["image"][0]

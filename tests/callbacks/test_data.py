@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+import random
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.utilities import CombinedLoader
+from modules import LIGHTNING_SAYS, digits, loader
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
+
+from genmonitor.callbacks.data import ImageSource, find_images, first_loader
+
+pytestmark = LIGHTNING_SAYS
+IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(6)
+
+
+@pytest.mark.parametrize(
+    ("batch", "key"),
+    [
+        (IMAGES, None),
+        ((IMAGES, LABELS), None),
+        ([LABELS, IMAGES], None),
+        ((torch.zeros(6, 20, 16), IMAGES), None),  # a text's embedding before the image
+        ({"image": IMAGES, "label": LABELS}, None),
+        ({"images": IMAGES}, None),
+        ({"label": LABELS, "pixel_values": IMAGES}, None),
+        ({"x": IMAGES, "image": LABELS}, "x"),
+        ((LABELS, torch.zeros(6, 1, 4, 4), IMAGES), 2),
+        ((LABELS, IMAGES), -1),
+        ({"nested": {"pictures": [IMAGES]}}, lambda batch: batch["nested"]["pictures"][0]),
+    ],
+)
+def test_images_are_found_in_every_common_kind_of_batch(batch, key):
+    assert find_images(batch, key) is IMAGES
+
+
+def test_grey_images_get_a_channel():
+    grey = IMAGES[:, 0]
+    assert find_images(grey, None).shape == (6, 1, 8, 8)
+    assert find_images((grey, LABELS), None).shape == (6, 1, 8, 8)
+    assert torch.equal(find_images({"image": grey}, None)[:, 0], grey)
+
+
+@pytest.mark.parametrize(
+    ("batch", "key", "said"),
+    [
+        ({"x": IMAGES}, None, r"a dictionary with the keys \['x'\]"),
+        ({"x": IMAGES}, "y", r"`image_key`='y'.*a dictionary with the keys \['x'\]"),
+        ((IMAGES,), 4, r"`image_key`=4.*a tuple of a tensor of shape \[6, 3, 8, 8\]"),
+        ((IMAGES,), "image", "`image_key`='image'.*a tuple"),
+        ((LABELS, LABELS), None, r"a tuple of a tensor of shape \[6\], a tensor of shape \[6\]"),
+        ({"image": "cat.png"}, None, "but got str"),
+        (LABELS, None, r"a tensor of shape \[6\]"),
+        (IMAGES[None], None, r"a tensor of shape \[1, 6, 3, 8, 8\]"),
+        (None, None, "but got NoneType"),
+        (IMAGES, lambda batch: batch.tolist(), "`image_key=`"),
+    ],
+)
+def test_a_batch_without_images_is_described_together_with_the_remedy(batch, key, said):
+    with pytest.raises(ValueError, match=said) as error:
+        find_images(batch, key)
+    assert "image_key" in str(error.value)
+
+
+def test_loaders_collections_of_them_and_lightnings_own_give_their_first():
+    first, second = loader(IMAGES), loader(IMAGES)
+    for loaders in (first, [first, second], {"a": first, "b": second}, CombinedLoader({"a": first, "b": second})):
+        assert first_loader(loaders) is first
+    assert first_loader(None) is None
+
+
+def collate(items):
+    return {"image": torch.stack([image for image, _ in items]) + 1}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        IMAGES,
+        TensorDataset(IMAGES, LABELS),
+        Subset(TensorDataset(IMAGES, LABELS), range(6)),
+        [{"image": image, "label": 0} for image in IMAGES],
+        loader(IMAGES, 2, shuffle=True, drop_last=True),
+        DataLoader([image.numpy() for image in IMAGES], 4, sampler=[0, 1]),
+    ],
+)
+def test_images_are_read_by_index_from_data_of_any_kind(data):
+    source = ImageSource(data, None, "the training data")
+    assert len(source) == 6
+    assert torch.equal(source.read([4, 0, 0, 5]), IMAGES[[4, 0, 0, 5]])
+
+
+def test_a_loaders_own_collate_function_is_used_in_batches():
+    source = ImageSource(DataLoader(TensorDataset(IMAGES, LABELS), 2, collate_fn=collate), None, "the training data")
+    assert torch.equal(source.read(range(6)), IMAGES + 1)
+
+
+def test_more_images_than_a_batch_come_in_order():
+    images = digits(0, 300)
+    order = torch.randperm(300)
+    assert torch.equal(ImageSource(images, None, "x").read(order.tolist()), images[order])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_integers_are_read_as_0_to_255(dtype):
+    pixels = (IMAGES * 255).round().to(dtype)
+    read = ImageSource(pixels, None, "x").read([0, 1])
+    assert read.dtype == torch.float32
+    torch.testing.assert_close(read, pixels[:2] / 255)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_floats_of_any_width_become_float32(dtype):
+    assert ImageSource(IMAGES.to(dtype), None, "x").read([0]).dtype == torch.float32
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(IMAGES)
+
+
+def refused(images, said, key=None):
+    with pytest.raises(ValueError, match=said):
+        ImageSource(images, key, "the training data").read([0, 1])
+
+
+def test_what_are_no_images_is_refused_by_name():
+    refused(Stream(), "Expected the training data .* but got Stream. Give `real_images=`")
+    refused(loader(IMAGES).batch_sampler, "but got BatchSampler")
+    refused(IMAGES.permute(0, 2, 3, 1), r"looks like \[N, H, W, C\]")
+    refused(IMAGES.where(IMAGES < 0.9, float("nan")), "`images of the training data` to be finite")
+    refused(IMAGES.where(IMAGES < 0.9, float("inf")), "`images of the training data` to be finite")
+    refused((IMAGES * 300).int(), r"integer `images of the training data` within 0\.\.255")
+    refused(torch.stack([LABELS, LABELS - 1])[:, :, None, None], r"within 0\.\.255, but got -1\.\.")
+
+
+def test_images_of_different_sizes_are_refused():
+    images = [torch.zeros(1, 8, 8)] * 128 + [torch.zeros(1, 8, 9)]
+    with pytest.raises(ValueError, match=r"shape \[N, 1, 8, 8\] like the images before.*\[1, 1, 8, 9\]"):
+        ImageSource(images, None, "x").read(range(129))
+
+
+def test_a_key_that_leads_to_one_image_only_is_refused():
+    source = ImageSource(DataLoader(list(IMAGES[:, :1])), 0, "the training data")
+    with pytest.raises(
+        ValueError, match=r"one image from each of 6 items of the training data, but got 1.*`image_key=`"
+    ):
+        source.read(range(6))
+
+
+class Augmented(Dataset):
+    """Draws from every global random generator, as transforms do."""
+
+    def __len__(self):
+        return 300
+
+    def __getitem__(self, index):
+        return IMAGES[index % 6] + torch.rand(1) + np.random.rand() + random.random()  # noqa: NPY002
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_randomly_transformed_image_is_the_same_whenever_it_is_read(workers):
+    source = ImageSource(DataLoader(Augmented(), num_workers=workers), None, "x")
+    first = source.read(range(200))
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    random.seed(1)
+    assert torch.equal(source.read([150, 3]), first[[150, 3]])
+    assert torch.equal(source.read(range(199, -1, -1)).flip(0), first)
+    assert len({float((first[i] - IMAGES[i % 6]).mean()) for i in range(200)}) > 190
+
+
+def test_reading_takes_nothing_from_the_loader_given():
+    class Counting(TensorDataset):
+        read = 0
+
+        def __getitem__(self, index):
+            self.read += 1
+            return super().__getitem__(index)
+
+    def batches(iterator, count):
+        return [next(iterator)[0] for _ in range(count)]
+
+    def run(reads):
+        generator = torch.Generator().manual_seed(0)
+        data = loader(IMAGES, 2, shuffle=True, generator=generator)
+        data.dataset.__class__ = Counting
+        iterator = iter(data)
+        seen = batches(iterator, 1)
+        if reads:
+            state = generator.get_state()
+            ImageSource(data, None, "x").read(range(6))
+            assert torch.equal(generator.get_state(), state)
+            assert data.dataset.read == 2 + 6
+        return seen + batches(iterator, 2)
+
+    assert torch.equal(torch.cat(run(True)), torch.cat(run(False)))

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DiversityMonitor: what it measures, of which samples, and what it asks of its user."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.loggers import TensorBoardLogger
+from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, read_tensorboard
+from prompted import Prompted, plain, watch
+from torch import nn
+
+from genmonitor import GaussianKernel
+from genmonitor.callbacks import DiversityMonitor
+from genmonitor.functional import rke_score, scendi_score, vendi_score
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
+
+SCORES = {"vendi", "rke", "scendi", "scendi_prompt", "prompt_share"}
+AGAINST_REAL = {"precision", "recall", "density", "coverage", "real_vendi", "real_rke"}
+CLOCK = {"sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
+
+
+class Kept:
+    """An encoder that keeps what it was given."""
+
+    def __init__(self):
+        self.batches = []
+
+    def __call__(self, images):
+        self.batches.append(images.clone())
+        return images.flatten(1)
+
+    def last(self, n):
+        return torch.cat(self.batches)[-n:]
+
+
+def test_the_scores_are_those_of_the_samples_and_their_prompts(tmp_path):
+    encoder = Kept()
+    check = watch(tmp_path, plain(output_encoder=encoder), val=loader(digits(300, 400)))
+    features, prompts = encoder.last(60).flatten(1), torch.eye(5).repeat(12, 1)
+    expected = {name: float(value) for name, value in scendi_score(features, prompts).items()}
+    expected |= {"vendi": float(vendi_score(features)), "rke": float(rke_score(features))}
+    assert {name: check[name] for name in SCORES} == pytest.approx(expected, rel=1e-5)
+    assert set(check) == SCORES | AGAINST_REAL | CLOCK
+
+
+def test_likeness_to_real_images_is_that_of_the_prdc_package(tmp_path):
+    from prdc import compute_prdc
+
+    encoder, held_out = Kept(), digits(300, 380)
+    check = watch(tmp_path, plain(output_encoder=encoder), val=loader(held_out))
+    _, real, fake = (batch.flatten(1) for batch in encoder.batches)  # the first are a probe's
+    assert {tuple(row) for row in real.tolist()} < {tuple(row) for row in held_out.flatten(1).tolist()}
+    theirs = compute_prdc(real.numpy(), fake.numpy(), nearest_k=5)
+    assert {name: check[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+    assert check["real_vendi"] == pytest.approx(float(vendi_score(real)), rel=1e-5)
+    assert check["real_rke"] == pytest.approx(float(rke_score(real)), rel=1e-5)
+
+
+def test_each_image_is_encoded_once_per_check(tmp_path):
+    encoder = Kept()
+    monitor = plain(output_encoder=encoder, sample_batch_size=25)
+    watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=3)
+    before = 16 + 60  # a probe, the real images
+    images = torch.cat(encoder.batches)
+    assert len(images) == before + 3 * 60
+    assert [len(batch) for batch in encoder.batches[-3:]] == [25, 25, 10]
+
+
+def test_samples_and_their_prompts_are_the_same_at_every_check_and_batch_size(tmp_path):
+    seen = {}
+
+    def sample(module, labels):
+        images = module.sample_prompts(labels)
+        seen.setdefault(key, []).append((labels, images))
+        return images
+
+    for key in (7, 60):
+        watch(tmp_path, plain([3, 1, 4], sample_fn=sample, sample_batch_size=key), max_epochs=2)
+    runs = [[torch.cat(parts)[-120:] for parts in zip(*seen[key], strict=True)] for key in (7, 60)]
+    (labels, images), (others, same) = runs
+    assert labels.tolist() == others.tolist() == 40 * [3, 1, 4]
+    assert torch.equal(images[:60], images[60:])
+    assert torch.allclose(images, same, atol=1e-6)
+    assert len(images[:60].unique(dim=0)) == 60
+
+
+def test_strings_reach_sample_fn_and_encoder_as_lists(tmp_path):
+    seen = []
+
+    def sample(module, prompts):
+        seen.append(prompts)
+        return module.sample_prompts(torch.tensor([len(prompt) for prompt in prompts]))
+
+    def encode(prompts):
+        assert isinstance(prompts, list)
+        return nn.functional.one_hot(torch.tensor([len(prompt) for prompt in prompts]), 5).float()
+
+    strings = watch(tmp_path, plain(["a", "bb", "ccc"], sample_fn=sample, prompt_encoder=encode))
+    labels = watch(tmp_path, plain([1, 2, 3]))
+    assert seen[-1] == 20 * ["a", "bb", "ccc"]
+    assert {name: strings[name] for name in SCORES} == pytest.approx({name: labels[name] for name in SCORES})
+
+
+def test_n_samples_is_a_thousand_or_one_per_prompt():
+    assert DiversityMonitor(range(10)).n_samples == 1000
+    assert DiversityMonitor(range(1500)).n_samples == 1500
+
+
+# encoders and training
+
+
+class Noisy(nn.Module):
+    """An encoder with everything that training could be disturbed by."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+
+    def forward(self, images):
+        torch.rand(3)
+        return self.net(images)
+
+
+def test_training_is_left_alone_and_the_encoder_stays_out_of_the_module(tmp_path):
+    def run(*monitors):
+        module = Prompted(lr=1e-2)
+        train = loader(digits(0, 300), shuffle=True)
+        trainer, _ = fit(tmp_path, *monitors, module=module, train=train, val=loader(digits(300, 400)))
+        numbers = sum(len(group["params"]) for group in trainer.optimizers[0].param_groups)
+        return module.state_dict(), trainer.optimizers[0].state_dict()["state"], numbers, torch.rand(3)
+
+    encoder = Noisy()
+    statistics = encoder.net[2].running_mean.clone()
+    alone, watched = run(), run(plain(output_encoder=encoder))
+    assert alone[0].keys() == watched[0].keys()
+    assert all(torch.equal(alone[0][name], watched[0][name]) for name in alone[0])
+    assert all(torch.equal(alone[1][0][name], watched[1][0][name]) for name in ("exp_avg", "exp_avg_sq"))
+    assert alone[2] == watched[2] == 2
+    assert torch.equal(alone[3], watched[3])
+    assert torch.equal(encoder.net[2].running_mean, statistics)
+    assert not any(parameter.requires_grad for parameter in encoder.parameters())
+
+
+def test_a_check_whose_encoder_fails_is_skipped_and_the_next_one_is_not(tmp_path):
+    calls = []
+
+    def encode(images):
+        calls.append(len(images))
+        if len(calls) == 4:  # a probe, the real images, the first check, the second
+            raise RuntimeError("no features today")
+        return images.flatten(1)
+
+    monitor = plain(output_encoder=encode, on_error="warn")
+    with pytest.warns(UserWarning, match="no features today"):
+        watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=3)
+    assert [check["epoch"] for check in monitor.history] == [0, 2]
+    first, second = ({name: check[name] for name in SCORES} for check in monitor.history)
+    assert first == second
+
+
+# kernels
+
+
+def test_a_gaussian_takes_its_width_once_from_the_real_images(tmp_path):
+    settings = {"kernel": GaussianKernel(), "num_features": 20, "real_images": digits(0, 60)}
+    monitor = plain(**settings)
+    check = watch(tmp_path, monitor)
+    real = monitor.kernel.gamma
+    assert real == pytest.approx(GaussianKernel().resolved(digits(0, 60).flatten(1)).gamma)
+    assert monitor._metric.kernel == monitor.kernel == GaussianKernel(real)
+    again = watch(tmp_path, plain(**settings | {"kernel": GaussianKernel(real)}))
+    assert {name: check[name] for name in SCORES} == {name: again[name] for name in SCORES}
+
+
+def test_a_prompt_kernel_takes_its_width_from_the_distinct_prompts(tmp_path):
+    monitor = plain(prompt_kernel=GaussianKernel(), num_features=8)
+    watch(tmp_path, monitor)
+    assert monitor.prompt_kernel.gamma == pytest.approx(0.5)  # one-hot rows are sqrt(2) apart
+
+
+def test_prompts_that_would_explain_anything_are_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match="rank 60 for 60 samples"):
+        check = watch(tmp_path, plain(range(60)))
+    assert check["scendi"] == pytest.approx(1, abs=1e-3)
+
+
+# real images
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"train": loader(torch.randn(100, 16))}, r"Expected images \[N, C, H, W\] in a batch"),
+        (
+            {"train": loader(torch.randn(100, 4, 3, 3))},
+            r"shape \[1, 8, 8\] like the generated ones, but got \[4, 3, 3\]",
+        ),
+        ({"val": loader(digits(0, 5))}, "more than 5 real and generated images"),
+    ],
+)
+def test_where_the_trainer_has_no_such_images_the_likeness_is_left_out(tmp_path, settings, why):
+    class Fixed(Prompted):
+        def training_step(self, batch, index):
+            return self.net.weight.square().sum()
+
+    monitor = plain()
+    with pytest.warns(UserWarning, match=f"precision, recall, density and coverage are not measured. .*{why}"):
+        check = watch(tmp_path, monitor, Fixed(), **settings)
+    assert set(check) == SCORES | CLOCK
+    assert set(monitor.names()) == SCORES
+
+
+def test_real_images_that_were_given_must_do(tmp_path):
+    with pytest.raises(ValueError, match=r"like the generated ones, but got \[4, 3, 3\]"):
+        watch(tmp_path, plain(real_images=torch.randn(100, 4, 3, 3)))
+    with pytest.raises(ValueError, match="in one value range"):
+        watch(tmp_path, plain(real_images=torch.rand(100, 1, 8, 8)))
+
+
+def test_fewer_real_images_than_samples_are_told(tmp_path):
+    with pytest.warns(UserWarning, match="only 20 real images are there to compare 60 generated ones with"):
+        watch(tmp_path, plain(), val=loader(digits(300, 320)))
+
+
+# wrong configuration
+
+
+@pytest.mark.parametrize(
+    ("prompts", "settings", "message"),
+    [
+        ("a cat", {}, "`prompts` as a list of strings or of integer"),
+        (["a cat"], {}, "`prompt_encoder` for prompts that are strings"),
+        (range(9), {"n_samples": 8}, "`n_samples` to be at least the number of prompts, 9, but got 8"),
+        (range(9), {"kernel": GaussianKernel()}, "`num_features` for GaussianKernel"),
+        (range(9), {"prompt_kernel": GaussianKernel(1.0)}, "`num_features` for CosineKernel"),
+        (range(9), {"kernel": "cosine"}, "`kernel` to be a kernel"),
+        (range(9), {"rcond": -1.0}, "rcond"),
+        (range(9), {"on_error": "ignore"}, "`on_error` to be one of"),
+    ],
+)
+def test_what_cannot_work_is_refused_at_once(prompts, settings, message):
+    with pytest.raises(ValueError, match=message):
+        DiversityMonitor(prompts, **settings)
+
+
+def test_an_encoder_that_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match="`output_encoder` to be a callable"):
+        DiversityMonitor(range(3), output_encoder="clip")
+
+
+def test_a_module_without_a_way_to_draw_prompts_is_refused_before_training(tmp_path):
+    with pytest.raises(ValueError, match=r"Linear has no method `sample_prompts\(prompts\)`"):
+        watch(tmp_path, plain(on_error="warn"), Linear())
+
+
+def test_a_gaussian_without_real_images_needs_its_gamma(tmp_path):
+    monitor = plain(kernel=GaussianKernel(), num_features=20, on_error="warn")
+    with (
+        pytest.raises(ValueError, match="`kernel` with its gamma, since there are no real images"),
+        pytest.warns(UserWarning, match="not measured"),
+    ):
+        watch(tmp_path, monitor, val=loader(digits(0, 5)))
+
+
+def test_more_features_than_can_be_decomposed_are_refused(tmp_path):
+    monitor = plain(output_encoder=lambda images: images.flatten(1).repeat(1, 49), on_error="warn")
+    with pytest.raises(ValueError, match="at most 3072 features of each output, but got 3136"):
+        watch(tmp_path, monitor)
+
+
+# what is shown
+
+
+def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
+    logger = TensorBoardLogger(tmp_path, name="run")
+    monitor = DiversityMonitor(
+        ["$5 <b>", "line\nbreak", "\u732b"],
+        n_samples=30,
+        prompt_encoder=lambda texts: torch.tensor([[len(t), 1.0] for t in texts]),
+        sample_fn=lambda module, texts: module.sample_prompts(torch.tensor([len(t) for t in texts])),
+        on_error="raise",
+    )
+    watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=2, logger=logger, log_every_n_steps=1)
+    folder = tmp_path / "run" / "version_0" / "genmonitor"
+    names = {path.name for path in folder.iterdir()}
+    assert {"diversity_curves.png", "diversity_spectrum.png", "prompts.json", "diversity_check_00002.json"} < names
+    assert len([name for name in names if name.startswith("diversity_modes_epoch_000")]) == 2
+    assert json.loads((folder / "prompts.json").read_text()) == monitor.prompts.values
+    manifest = json.loads((folder / "diversity_check_00002.json").read_text())
+    assert manifest["check"] == monitor.history[1]
+    assert manifest["kernel"] == "CosineKernel(gamma=None)"
+    assert "lambda" in manifest["prompt_encoder"]
+    events = read_tensorboard(folder.parent)
+    scalars = {tag for tag in events.Tags()["scalars"] if tag.startswith("diversity/")}
+    assert scalars == {f"diversity/{name}" for name in (SCORES | AGAINST_REAL | CLOCK) - {"epoch", "step"}}
+    logged = [event.value for event in events.Scalars("diversity/scendi")]
+    assert logged == pytest.approx([check["scendi"] for check in monitor.history], rel=1e-6)
+    assert {"diversity/curves", "diversity/spectrum", "diversity/modes"} == set(events.Tags()["images"])
+    layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
+    assert "Modes of 30 images (Vendi grows with n)" in layout
+    said = capsys.readouterr().out
+    assert "What the generator varies, epoch 1, 30 images" in said
+
+
+def test_the_ends_of_the_first_mode_are_the_samples_that_score_highest_and_lowest(tmp_path):
+    encoder = Kept()
+    monitor = plain(output_encoder=encoder)
+    watch(tmp_path, monitor)
+    features = nn.functional.normalize(encoder.last(60).flatten(1)).double().numpy()
+    labels = np.arange(60) % 5
+    left = features - np.stack([features[labels == label].mean(0) for label in range(5)])[labels]
+    _, _, directions = np.linalg.svd(left, full_matrices=False)
+    order = np.argsort(-(left @ directions[0]))
+    found = monitor._ends.indices[0].tolist()
+    ends = [set(order[:5]), set(order[-5:])]
+    assert [set(found[:5]), set(found[5:])] in (ends, ends[::-1])
+    assert torch.equal(monitor._ends.images[0], encoder.last(60)[found])

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where PixelClusterMonitor shows what it measured: TensorBoard, W&B, and a folder with figures and a manifest."""
+
+import json
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
+from modules import LIGHTNING_SAYS, PLANTED_REGIONS, fit_planted, read_tensorboard, read_wandb
+from PIL import Image
+from planted import planted_images
+
+from genmonitor import GaussianKernel, PixelPartition
+from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.callbacks.roles import assign_roles
+from genmonitor.callbacks.sampling import draw
+from genmonitor.functional import cosine_mean_similarity
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:cluster_2 fell out")]
+SCALARS = [
+    "image",
+    "product",
+    *PLANTED_REGIONS,
+    *(f"share_{name.removeprefix('cluster_')}" for name in PLANTED_REGIONS),
+    "violations",
+    "mmd",
+    *(f"yardstick_{name}" for name in ["image", "product", *PLANTED_REGIONS, "mmd"]),
+    "sampling_seconds",
+    "metric_seconds",
+    "images_seen",
+]
+KEYS = {f"cms/{name}" for name in SCALARS}
+PICTURES = {
+    f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves", "image_and_product", "samples")
+}
+
+
+STEPS = [3, 7, 11]  # of the last batch of each epoch; region 2 is spoiled in the last two
+
+
+def run(folder, logger):
+    monitor = PixelClusterMonitor(4, n_samples=400, n_cluster_images=1000, on_error="raise")
+    trainer, module = fit_planted(folder, monitor, 2, 1, logger=logger, epochs=3)
+    return monitor, trainer, module
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """One run with TensorBoard: its folder, monitor, trainer and module."""
+    logger = TensorBoardLogger(tmp_path_factory.mktemp("run"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Path(logger.log_dir), *run(logger.save_dir, logger)
+
+
+def test_tensorboard_holds_every_scalar_figure_chart_and_alert(ran):
+    folder, monitor, *_ = ran
+    events = read_tensorboard(folder)
+    tags = events.Tags()
+    assert {tag for tag in tags["scalars"] if tag.startswith("cms/")} == KEYS
+    for name in SCALARS:
+        written = [(event.step, event.value) for event in events.Scalars(f"cms/{name}")]
+        assert written == [(c["step"], pytest.approx(c[name], rel=1e-5)) for c in monitor.history]
+    assert [check["step"] for check in monitor.history] == STEPS
+    assert set(tags["images"]) == PICTURES
+    assert [image.step for image in events.Images("cms/samples")] == STEPS
+    assert [image.step for image in events.Images("cms/clusters")] == [0]
+    assert "custom_scalars__config__" in tags["tensors"]
+    (alert,) = events.Tensors("alerts/text_summary")
+    assert alert.step == STEPS[-1]
+    assert "cluster_2 fell out of its yardstick" in alert.tensor_proto.string_val[0].decode()
+
+
+@pytest.mark.slow
+def test_an_offline_wandb_run_holds_the_same(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logger = WandbLogger(save_dir=str(tmp_path), offline=True)
+    monitor, *_ = run(tmp_path, logger)
+    logger.experiment.finish()
+    wandb.teardown()
+    logged = read_wandb(tmp_path)
+    checks = [values for values in logged if "cms/image" in values]
+    assert [values["trainer/global_step"] for values in checks] == STEPS
+    for values, check in zip(checks, monitor.history, strict=True):
+        found = {name: values[f"cms/{name}"] for name in SCALARS}
+        assert found == pytest.approx({name: check[name] for name in SCALARS}, rel=1e-5)
+    steps = {name: [v["trainer/global_step"] for v in logged if f"{name}/sha256" in v] for name in PICTURES}
+    once = {"cms/clusters", "cms/clusters_over_average", "cms/cka"}
+    assert steps == {name: [0] if name in once else STEPS for name in PICTURES}
+    assert [v["trainer/global_step"] for v in logged if "cms/clusters_chart_table/sha256" in v] == STEPS
+
+
+def test_a_folder_holds_the_figures_and_the_grid_of_samples_of_every_check(ran):
+    pictures = sorted((ran[0] / "genmonitor").glob("*.png"))
+    assert [path.name for path in pictures] == [
+        "cms_cka.png",
+        "cms_clusters.png",
+        "cms_clusters_over_average.png",
+        "cms_curves.png",
+        "cms_image_and_product.png",
+        *(f"cms_samples_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
+    ]
+    for path in pictures:
+        with Image.open(path) as picture:
+            assert len(picture.convert("L").getcolors()) > 10
+
+
+def test_a_manifest_says_what_is_needed_to_get_the_same_number_again(ran):
+    folder, monitor, trainer, module = ran
+    manifests = [json.loads(path.read_text()) for path in sorted((folder / "genmonitor").glob("*.json"))]
+    assert [manifest["check"] for manifest in manifests] == monitor.history
+    said = manifests[-1]
+    assert said["versions"].items() >= {"torch": version("torch"), "genmonitor": version("genmonitor")}.items()
+    assert {"lightning", "torchmetrics", "numpy"} <= said["versions"].keys()
+    assert (said["monitor"], said["weights"], said["kernel"]) == ("PixelClusterMonitor", "raw", "GaussianKernel")
+    assert said["range"] == [-1, pytest.approx(float(planted_images(2000, 1).max()), abs=0.03)]
+    assert said["yardstick"] == {name: list(band) for name, band in monitor.yardstick.items()}
+
+    partition = PixelPartition.load(folder / "genmonitor" / said["partition"])
+    assert partition == monitor.partition
+    n, size, block, seed = (said[name] for name in ("n_samples", "sample_batch_size", "block_size", "seed"))
+    roles = assign_roles(trainer, None, None, 1000, n, block, seed)
+    module.from_epoch = 0
+    batches = [list(range(i, min(i + size, n))) for i in range(0, n, size)]
+    values = cosine_mean_similarity(
+        draw(lambda batch: module.sample(len(batch)), batches, seed),
+        roles.compared.read(roles.for_comparison),
+        kernel=GaussianKernel(said["gamma"]),
+        partition=partition,
+        block_size=block,
+    )
+    assert {k: float(v) for k, v in values.items()} == pytest.approx(
+        {k: v for k, v in said["check"].items() if k in values}, rel=1e-9
+    )

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+
+from genmonitor.callbacks.ranges import check_ranges
+
+
+def between(low, high, n=20):
+    x = torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(n))
+    return low + (high - low) * x
+
+
+REFUSED = {
+    "[-1, 1] against [0, 1]": (between(0, 1), between(-1, 1), "0.4[0-9] of the generated values are negative"),
+    "[0, 1] against [-1, 1]": (between(-1, 1), between(0, 1), "no generated value is negative"),
+    "[0, 1] against 0..255": (between(0, 255), between(0, 1), "real images reach 25.* generated ones (0.99|1)"),
+    "0..255 against [0, 1]": (between(0, 1), between(0, 255), "generated ones 25"),
+    "[-1, 1] against 0..255": (between(0, 255), between(-1, 1), "real images reach 25"),
+    "0..255 against [-1, 1]": (between(-1, 1), between(0, 255), "generated ones 25"),
+    "a new sigmoid against [-1, 1]": (between(-1, 1), between(0.45, 0.55), "no generated value is negative"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_another_scale_is_refused_naming_both_sides_and_the_remedies(name):
+    real, fake, problem = REFUSED[name]
+    with pytest.raises(ValueError, match=problem) as error:
+        check_ranges(real, fake)
+    for remedy in ("`sample_fn`", "the dataset's transform", "`image_key`"):
+        assert remedy in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("real", "fake"),
+    [
+        (between(-1, 1), between(-1, 1, 9)),
+        (between(0, 1), between(0, 1, 9)),
+        (between(0, 255), between(0, 255, 9)),
+        (between(0, 1), between(-0.04, 1.2)),  # unbounded, near enough
+        (between(-1, 1), between(-0.01, 0.01)),  # a new network before its tanh
+        (between(-1, 1), torch.zeros(9, 1, 8, 8)),  # an output layer that is still zero
+        (between(0, 1), torch.zeros(9, 1, 8, 8)),
+        (between(-1, 1), torch.full((9, 1, 8, 8), -1.0)),
+        (between(-2.1, 2.6), between(-3, 4)),  # standardised
+        (between(0, 255), between(90, 100)),
+    ],
+)
+def test_a_bad_generator_in_the_right_range_is_let_through(real, fake):
+    check_ranges(real, fake)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a monitor puts into a checkpoint, and that a run which was killed gives the curves of one which was not."""
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, measured, plain
+
+from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+
+
+class Shrinking(Linear):
+    """Learns without random numbers, which Lightning's checkpoints do not hold: its samples fade."""
+
+    def __init__(self):
+        super().__init__(lr=0.05)
+        torch.manual_seed(0)
+        self.net.reset_parameters()
+
+    def training_step(self, batch, index):
+        return self.net.weight.square().sum()
+
+
+class Killed(Callback):
+    """The power goes out in an epoch."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.current_epoch == self.epoch and batch_idx == 1:
+            raise OSError("power")
+
+
+def run(folder, monitor, *callbacks, validate=True, epochs=4, **settings):
+    keep = ModelCheckpoint(folder, save_last=True, filename="{epoch}")
+    val = loader(digits(300, 400)) if validate else None
+    train = loader(digits(0, 300))
+    fit(folder, monitor, *callbacks, keep, module=Shrinking(), train=train, val=val, max_epochs=epochs, **settings)
+    return folder / "last.ckpt"
+
+
+def run_and_kill(folder, monitor, validate=True):
+    with pytest.raises(OSError, match="power"):
+        run(folder, monitor, Killed(2), validate=validate)
+    return folder / "last.ckpt"
+
+
+def state_in(checkpoint):
+    (state,) = (s for name, s in torch.load(checkpoint, weights_only=True)["callbacks"].items() if "Plain" in name)
+    return state
+
+
+def fixed(monitor):
+    return monitor.partition, monitor.kernel, monitor.yardstick, monitor._range
+
+
+@pytest.mark.parametrize("validate", [True, False], ids=["validation", "no validation"])
+@pytest.mark.parametrize("settings", [{}, {"every_n_epochs": 3}, {"every_n_train_steps": 2}], ids=str)
+def test_a_run_that_was_killed_and_resumed_gives_the_curves_of_one_that_was_not(tmp_path, validate, settings):
+    undisturbed, killed, resumed = (plain(**settings) for _ in range(3))
+    run(tmp_path / "whole", undisturbed, validate=validate)
+    checkpoint = run_and_kill(tmp_path / "parts", killed, validate)
+    assert 0 < len(state_in(checkpoint)["history"]) < len(undisturbed.history)
+    run(tmp_path / "parts", resumed, validate=validate, ckpt_path=checkpoint)
+    assert measured(resumed) == measured(undisturbed)
+    assert len({check["image"] for check in measured(resumed)}) == len(resumed.history)
+    assert fixed(resumed) == fixed(undisturbed)
+    assert torch.equal(resumed._real, undisturbed._real)
+    assert (resumed._drops.reached, resumed._drops.below) == (undisturbed._drops.reached, undisturbed._drops.below)
+
+
+def test_nothing_is_looked_for_again_on_resuming(tmp_path, monkeypatch):
+    first = plain()
+    checkpoint = run_and_kill(tmp_path, first)
+    monkeypatch.setattr(Plain, "_find", None)
+    resumed = plain()
+    run(tmp_path, resumed, ckpt_path=checkpoint)
+    assert fixed(resumed) == fixed(first)
+
+
+def test_the_checkpoint_holds_the_module_and_its_optimizer_as_without_a_monitor(tmp_path):
+    with_monitor = torch.load(run(tmp_path / "with", plain(), epochs=1), weights_only=True)
+    without = torch.load(run(tmp_path / "without", Callback(), epochs=1), weights_only=True)
+    assert with_monitor["state_dict"].keys() == without["state_dict"].keys()
+    for name, value in without["state_dict"].items():
+        assert torch.equal(with_monitor["state_dict"][name], value)
+    assert str(with_monitor["optimizer_states"]) == str(without["optimizer_states"])
+    assert with_monitor.keys() == without.keys()
+    assert {name.split("{")[0] for name in with_monitor["callbacks"]} == {"Plain", "ModelCheckpoint"}
+
+
+def leaves(value):
+    if isinstance(value, dict):
+        assert all(type(key) is str for key in value)
+        return [leaf for part in value.values() for leaf in leaves(part)]
+    return [leaf for part in value for leaf in leaves(part)] if isinstance(value, list) else [value]
+
+
+def test_the_state_is_tensors_and_plain_python(tmp_path):
+    state = state_in(run(tmp_path, plain(), epochs=1))
+    assert {type(leaf) for leaf in leaves(state)} <= {torch.Tensor, str, int, float, bool, type(None)}
+    assert {"labels", "gamma", "yardstick", "history", "images_seen"} <= state.keys()
+
+
+OTHER = {
+    "n_samples": {"n_samples": 50},
+    "n_clusters": {"n_clusters": 5},
+    "n_cluster_images": {"n_cluster_images": 100},
+    "block_size": {"block_size": 20},
+    "seed": {"seed": 4},
+    "patch_size": {"patch_size": 2},
+    "kernel": {"kernel": LaplacianKernel()},
+    "gamma": {"kernel": GaussianKernel(0.5)},
+    "partition": {"partition": PixelPartition.grid((8, 8), 2, 2)},
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_settings_are_said_and_everything_is_made_anew(tmp_path, name):
+    checkpoint = run(tmp_path / "resumed", plain(), epochs=1)
+    resumed, fresh = plain(**OTHER[name]), plain(**OTHER[name])
+    with pytest.warns(UserWarning, match=f"Plain was resumed with another .*{name}.*cannot be compared"):
+        run(tmp_path / "resumed", resumed, epochs=2, ckpt_path=checkpoint)
+    run(tmp_path / "fresh", fresh, epochs=2)
+    assert fixed(resumed) == fixed(fresh)
+    assert [check["epoch"] for check in resumed.history] == [1]  # the old curve has other clusters
+    assert measured(resumed)[-1] == measured(fresh)[-1]
+    assert "epoch 1" in resumed.summary()
+    assert super(Plain, resumed).figures(torch.zeros(4, 1, 8, 8)).keys() >= {"curves", "samples"}
+
+
+def test_a_state_from_before_training_is_taken_as_it_is():
+    resumed = plain()
+    resumed.load_state_dict(plain().state_dict())
+    assert resumed.partition is None
+    assert resumed.history == []
+
+
+def test_an_alert_half_way_survives_a_resume():
+    one, other = plain(), plain()
+    one.partition, one.kernel = PixelPartition.grid((8, 8), 1, 2), GaussianKernel(1.0)
+    one.yardstick = dict.fromkeys(("cluster_1", "cluster_2"), (0.9, 0.95, 1.0))
+    for value in (0.95, 0.8):
+        assert one._drops.update({"cluster_1": value, "cluster_2": 1.0}, one.yardstick) == []
+    other.load_state_dict(one.state_dict())
+    assert other._drops.update({"cluster_1": 0.8, "cluster_2": 1.0}, other.yardstick) == ["cluster_1"]

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import distributions
+
+from genmonitor.callbacks.sampling import SeededRows, draw
+
+WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+# How a model may draw n rows, and the mean and standard deviation of the values.
+UNIFORM = (0.5, math.sqrt(1 / 12))
+INTEGERS = (4.5, math.sqrt(99 / 12))  # 0..9
+COIN = (0.3, math.sqrt(0.21))
+CHOICE = (2.0, 1.0)  # indices of WEIGHTS
+DRAWS = {
+    "randn": (lambda n: torch.randn(n, 40), (0, 1)),
+    "randn of a size": (lambda n: torch.randn(size=(n, 40)), (0, 1)),
+    "randn_like": (lambda n: torch.randn_like(torch.zeros(n, 40)), (0, 1)),
+    "randn of groups of rows": (lambda n: torch.randn(n * 4, 10).view(n, 40), (0, 1)),
+    "rand": (lambda n: torch.rand(n, 40), UNIFORM),
+    "rand_like": (lambda n: torch.rand_like(torch.zeros(n, 40)), UNIFORM),
+    "randint": (lambda n: torch.randint(10, (n, 40)), INTEGERS),
+    "randint of one per row": (lambda n: torch.randint(0, 10, (n,)), INTEGERS),
+    "randint by name": (lambda n: torch.randint(low=0, high=10, size=(n, 40)), INTEGERS),
+    "randint from above 0": (lambda n: torch.randint(5, high=15, size=(n, 40)) - 5, INTEGERS),
+    "randint of numpy's numbers": (lambda n: torch.randint(np.int64(10), (n, 40)), INTEGERS),
+    "randint_like": (lambda n: torch.randint_like(torch.zeros(n, 40), 10), INTEGERS),
+    "randint_like from above 0": (lambda n: torch.randint_like(torch.zeros(n, 40), 5, 15) - 5, INTEGERS),
+    "normal of tensors": (lambda n: torch.normal(torch.full((n, 40), 3.0), torch.full((n, 40), 2.0)), (3, 2)),
+    "normal of means": (lambda n: torch.normal(torch.full((n, 40), 3.0)), (3, 1)),
+    "normal by name": (lambda n: torch.normal(mean=torch.full((n, 40), 3.0)), (3, 1)),
+    "normal of deviations": (lambda n: torch.normal(3.0, torch.full((n, 40), 2.0)), (3, 2)),
+    "normal of a size": (lambda n: torch.normal(3.0, 2.0, size=(n, 40)), (3, 2)),
+    "normal_": (lambda n: torch.empty(n, 40).normal_(3, 2), (3, 2)),
+    "normal_ by name": (lambda n: torch.empty(n, 40).normal_(mean=3, std=2), (3, 2)),
+    "uniform_": (lambda n: torch.empty(n, 40).uniform_(-1, 3), (1, 4 * UNIFORM[1])),
+    "exponential_": (lambda n: torch.empty(n, 40).exponential_(2), (0.5, 0.5)),
+    "random_": (lambda n: torch.empty(n, 40).random_(10), INTEGERS),
+    "random_ from above 0": (lambda n: torch.empty(n, 40, dtype=torch.long).random_(5, 15) - 5, INTEGERS),
+    "bernoulli": (lambda n: torch.bernoulli(torch.full((n, 40), 0.3)), COIN),
+    "bernoulli by name": (lambda n: torch.bernoulli(input=torch.full((n, 40), 0.3)), COIN),
+    "bernoulli of a number": (lambda n: torch.bernoulli(torch.zeros(n, 40), 0.3), COIN),
+    "bernoulli of the tensor": (lambda n: torch.full((n, 40), 0.3).bernoulli(), COIN),
+    "bernoulli_": (lambda n: torch.empty(n, 40).bernoulli_(0.3), COIN),
+    "bernoulli_ of a tensor": (lambda n: torch.empty(n, 40).bernoulli_(torch.tensor(0.3)), COIN),
+    "bernoulli_ of booleans": (lambda n: torch.empty(n, 40, dtype=torch.bool).bernoulli_(p=0.3), COIN),
+    "multinomial": (lambda n: torch.multinomial(WEIGHTS.expand(n, 4), 40, True), CHOICE),
+    "multinomial by name": (lambda n: torch.multinomial(input=WEIGHTS.expand(n, 4), num_samples=1), CHOICE),
+    "multinomial of the tensor": (lambda n: WEIGHTS.expand(n, 4).multinomial(40, replacement=True), CHOICE),
+    "multinomial of groups of rows": (lambda n: torch.multinomial(WEIGHTS.expand(n * 5, 4), 1).view(n, 5), CHOICE),
+    "multinomial of one set of weights": (lambda n: torch.multinomial(WEIGHTS, n, True), CHOICE),
+    "Normal": (lambda n: distributions.Normal(torch.full((n, 40), 3.0), 2.0).sample(), (3, 2)),
+    "Normal of a shape": (lambda n: distributions.Normal(3.0, 2.0).rsample((n, 40)), (3, 2)),
+    "Uniform": (lambda n: distributions.Uniform(torch.zeros(n, 40), 1.0).sample(), UNIFORM),
+    "Bernoulli": (lambda n: distributions.Bernoulli(torch.full((n, 40), 0.3)).sample(), COIN),
+    "Categorical": (lambda n: distributions.Categorical(WEIGHTS.expand(n, 4)).sample(), CHOICE),
+    "Categorical of a shape": (lambda n: distributions.Categorical(WEIGHTS).sample((n,)), CHOICE),
+    "Categorical of tokens": (lambda n: distributions.Categorical(WEIGHTS.expand(n, 7, 4)).sample(), CHOICE),
+}
+
+
+def rows(function, n, size):
+    """Call a function for n samples, at most `size` at a time, sample i from seed i."""
+    parts = []
+    for start in range(0, n, size):
+        seeds = range(start, min(start + size, n))
+        with SeededRows(seeds):
+            parts.append(function(len(seeds)))
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_row_i_depends_on_seed_i_alone(name):
+    function, _ = DRAWS[name]
+    together = rows(function, 7, 7)
+    for size, global_seed in ((1, 1), (2, 2), (3, 3)):
+        torch.manual_seed(global_seed)
+        assert torch.equal(rows(function, 7, size), together)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_rows_are_of_the_distribution_asked_for_and_of_its_shape_and_type(name):
+    function, (mean, deviation) = DRAWS[name]
+    expected, drawn = function(500), rows(function, 500, 500)
+    assert drawn.shape == expected.shape
+    assert drawn.dtype == expected.dtype
+    values = drawn.double().flatten()
+    assert float(values.mean()) == pytest.approx(mean, abs=4.5 * deviation / math.sqrt(len(values)))
+    assert float(values.std()) == pytest.approx(deviation, rel=0.12)
+    assert values.unique().equal(expected.double().unique()) or len(values.unique()) > 1000
+    assert len(drawn.view(500, -1)[:100].unique(dim=0)) > min(3, drawn.numel() // 500)  # rows differ
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64])
+@pytest.mark.parametrize("function", [torch.randn, torch.rand])
+def test_every_dtype_has_its_own_values(function, dtype):
+    def draw_(n):
+        return function(n, 2000, dtype=dtype)
+
+    values = rows(draw_, 4, 4)
+    assert values.dtype == dtype
+    assert torch.equal(rows(draw_, 4, 1), values)
+    if not dtype.is_complex and function is torch.rand:
+        assert float(values.min()) >= 0
+        assert float(values.max()) < 1  # rounding to 16 bits would reach 1, and a model takes log(1 - u)
+
+
+def test_draws_without_replacement_stay_without():
+    drawn = rows(lambda n: torch.multinomial(torch.ones(n, 6), 6), 20, 20)
+    assert drawn.sort().values.equal(torch.arange(6).expand(20, 6))
+
+
+def test_rows_are_drawn_into_a_leaf_that_requires_grad():
+    with SeededRows([1, 2]):
+        x = torch.randn(2, 3, requires_grad=True)
+    assert x.requires_grad
+    assert x.is_leaf
+    assert torch.equal(x.detach(), rows(lambda n: torch.randn(n, 3), 3, 1)[1:])
+
+
+def test_a_generator_of_the_models_own_is_left_alone():
+    expected = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))
+    with SeededRows(range(4)):
+        found = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))
+        filled = torch.empty(4, 3).normal_(generator=torch.Generator().manual_seed(8))
+    assert torch.equal(found, expected)
+    assert torch.equal(filled, expected)
+
+
+@pytest.mark.parametrize("function", [lambda: torch.randn(()), lambda: torch.rand(5), lambda: torch.randperm(5)])
+def test_draws_of_another_shape_are_left_to_the_global_generator(function):
+    torch.manual_seed(4)
+    expected = function()
+    torch.manual_seed(4)
+    with SeededRows([0, 1, 2]):
+        found = function()
+    assert torch.equal(found, expected)
+
+
+def test_nothing_to_draw_is_no_error():
+    with SeededRows([0, 1]):
+        assert torch.randn(0, 3).shape == (0, 3)
+        assert torch.randn(2, 0).shape == (2, 0)
+
+
+def noisy(batch):
+    """A sampler that takes noise from everywhere, the part that all samples share included."""
+    n = len(batch)
+    shared = torch.rand(()) + float(np.random.rand()) + random.random()  # noqa: NPY002
+    return torch.randn(n, 1, 8, 8) + shared
+
+
+def batched(n, size):
+    return [list(range(i, min(i + size, n))) for i in range(0, n, size)]
+
+
+def test_draw_gives_the_same_set_each_time_whatever_the_random_state():
+    sets = []
+    for state in (1, 2):
+        torch.manual_seed(state)
+        np.random.seed(state)  # noqa: NPY002
+        random.seed(state)
+        sets.append(draw(noisy, batched(10, 4), seed=3))
+    assert torch.equal(*sets)
+    assert not torch.equal(sets[0], draw(noisy, batched(10, 4), seed=4))
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 100])
+def test_draw_gives_the_same_samples_in_batches_of_any_size(size):
+    def sample(batch):
+        return torch.randn(len(batch), 1, 4, 4)
+
+    expected = torch.cat([draw(sample, [[i]], seed=3) for i in range(10)])
+    assert torch.equal(draw(sample, batched(10, size), seed=3), expected)
+    assert len(expected.flatten(1).unique(dim=0)) == 10
+
+
+def test_neighbouring_seeds_and_indices_share_no_sample():
+    def sample(batch):
+        return torch.randn(len(batch), 1, 2, 2)
+
+    both = torch.cat([draw(sample, [list(range(50))], seed) for seed in (0, 1, 2)])
+    assert len(both.flatten(1).unique(dim=0)) == 150
+
+
+def test_draw_refuses_what_are_not_as_many_finite_images_as_asked_for():
+    with pytest.raises(ValueError, match="Expected 4 generated images, but got 3"):
+        draw(lambda batch: torch.zeros(3, 1, 2, 2), [[0, 1, 2, 3]], 0)
+    with pytest.raises(ValueError, match=r"`generated images`.*2 of its 4 values are NaN"):
+        draw(lambda batch: torch.tensor([0.0, math.nan, 0.0, math.inf]).view(1, 1, 2, 2), [[0]], 0)
+    with pytest.raises(TypeError, match=r"`generated images` to be a torch.Tensor, but got list"):
+        draw(lambda batch: [[0.0]], [[0]], 0)
+    with pytest.raises(ValueError, match=r"looks like \[N, H, W, C\]"):
+        draw(lambda batch: torch.zeros(1, 8, 8, 3), [[0]], 0)

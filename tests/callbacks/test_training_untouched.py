@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""With and without a monitor, whatever it meets, a run ends in the same bits."""
+
+import functools
+import random
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from modules import LIGHTNING_SAYS, Deep, TwoPlayers, digits, fit, loader, plain
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+
+TRAINING = digits(0, 300)
+MODULES = {"one optimizer": Deep, "a GAN of two": TwoPlayers}
+
+
+class Record(Callback):
+    """What a run logged and went through, step by step."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        losses = {k: float(v) for k, v in trainer.callback_metrics.items() if k.startswith("loss")}
+        modes = [part.training for part in pl_module.modules()]
+        switches = [p.requires_grad for p in pl_module.parameters()]
+        self.seen.append((losses, batch[0].sum().item(), modes, switches))
+
+
+def run(folder, kind, validate, *callbacks, accumulate=1):
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    random.seed(3)
+    record, module = Record(), MODULES[kind]()
+    settings = {"accumulate_grad_batches": accumulate} if kind == "one optimizer" else {}
+    train = loader(TRAINING, 50, shuffle=True)
+    val = loader(digits(300, 400), shuffle=False) if validate else None
+    trainer, _ = fit(folder, *callbacks, record, module=module, train=train, val=val, **settings)
+    numbers = torch.rand(2).tolist(), np.random.rand(2).tolist(), random.random()  # noqa: NPY002
+    optimizers = [optimizer.state_dict() for optimizer in trainer.optimizers]
+    return {
+        "weights and buffers": module.state_dict(),
+        "gradients": [p.grad for p in module.parameters()],
+        "optimizers": optimizers,
+        "losses, batches, modes": record.seen,
+        "random numbers": numbers,
+        "steps": trainer.global_step,
+    }
+
+
+@functools.cache
+def without_monitor(folder, kind, validate, accumulate):
+    return run(folder, kind, validate, accumulate=accumulate)
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+@pytest.fixture
+def expect_no_trace(tmp_path):
+    def check(kind, validate, monitor, accumulate=1):
+        expected = without_monitor(tmp_path, kind, validate, accumulate)
+        found = run(tmp_path, kind, validate, monitor, accumulate=accumulate)
+        assert {part: same(found[part], expected[part]) for part in expected} == dict.fromkeys(expected, True)
+
+    return check
+
+
+KINDS = pytest.mark.parametrize("kind", MODULES)
+VALIDATE = pytest.mark.parametrize("validate", [True, False], ids=["validated", "not validated"])
+
+
+@KINDS
+@VALIDATE
+def test_a_monitor_leaves_no_trace(expect_no_trace, kind, validate):
+    monitor = plain()
+    expect_no_trace(kind, validate, monitor)
+    assert len(monitor.history) == 2
+
+
+@pytest.mark.parametrize("accumulate", [1, 4])
+def test_checks_between_steps_leave_no_trace_also_of_accumulated_gradients(expect_no_trace, accumulate):
+    monitor = plain(every_n_train_steps=2, sample_fn=rude)
+    expect_no_trace("one optimizer", False, monitor, accumulate)
+    assert len(monitor.history) == 6
+
+
+def rude(module, n):
+    """A sampler that does everything a sampler should not."""
+    module.train()
+    torch.manual_seed(8)
+    np.random.seed(8)  # noqa: NPY002
+    random.seed(8)
+    module.requires_grad_(True)
+    with torch.enable_grad():
+        images = module.sample(n)
+        images.square().sum().backward()
+    module.zero_grad(set_to_none=False)
+    module.requires_grad_(False)
+    return images.detach()
+
+
+@KINDS
+@VALIDATE
+def test_a_sampler_without_manners_leaves_no_trace(expect_no_trace, kind, validate):
+    monitor = plain(sample_fn=rude)
+    expect_no_trace(kind, validate, monitor)
+    assert len(monitor.history) == 2
+
+
+class Fails:
+    """A sampler that goes wrong halfway, once training has begun."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, module, n):
+        self.calls += 1
+        images = rude(module, n)
+        if self.calls > 1:
+            raise RuntimeError("no samples today")
+        return images
+
+
+@KINDS
+@VALIDATE
+def test_a_sampler_that_raises_leaves_no_trace(expect_no_trace, kind, validate):
+    monitor = plain(sample_fn=Fails(), on_error="warn")
+    with pytest.warns(UserWarning, match="no samples today"):
+        expect_no_trace(kind, validate, monitor)
+    assert monitor.history == []
+
+
+@KINDS
+@VALIDATE
+@pytest.mark.parametrize("part", ["collect", "measure"])
+def test_a_measurement_that_raises_leaves_no_trace(expect_no_trace, kind, validate, part, monkeypatch):
+    monitor = plain(sample_fn=rude, on_error="warn")
+
+    def broken(*args):
+        torch.rand(5)
+        raise ArithmeticError("did not converge")
+
+    monkeypatch.setattr(monitor, part, broken)
+    with pytest.warns(UserWarning, match="did not converge"):
+        expect_no_trace(kind, validate, monitor)
+    assert monitor.history == []
+
+
+@VALIDATE
+def test_figures_that_cannot_be_drawn_leave_no_trace(expect_no_trace, validate, monkeypatch):
+    monitor = plain(on_error="warn")
+
+    def broken(samples):
+        torch.rand(5)
+        raise ArithmeticError("no ink")
+
+    monkeypatch.setattr(monitor, "figures", broken)
+    with pytest.warns(UserWarning, match="no ink"):
+        expect_no_trace("one optimizer", validate, monitor)
+    assert len(monitor.history) == 2
+
+
+@pytest.mark.parametrize("what", ["key", "callable that draws"])
+def test_counting_the_images_seen_neither_stops_the_run_nor_leaves_a_trace(expect_no_trace, what):
+    def draws(batch):
+        torch.rand(5)
+        return batch["absent"] if isinstance(batch, (list, tuple)) and len(batch[0]) == 50 else batch[0]
+
+    key = 3 if what == "key" else draws
+    data = [(*[0] * 3, image) for image in digits(0, 200)] if what == "key" else digits(0, 200)
+    expect_no_trace("one optimizer", False, plain(image_key=key, real_images=data))
+
+
+def test_the_comparison_sees_a_single_draw_too_many(tmp_path):
+    class Draws(Callback):
+        def on_validation_epoch_end(self, trainer, pl_module):
+            torch.rand(1)
+
+    expected = without_monitor(tmp_path, "one optimizer", True, 1)
+    found = run(tmp_path, "one optimizer", True, Draws())
+    assert not same(found["random numbers"], expected["random numbers"])
+    assert not same(found["weights and buffers"], expected["weights and buffers"])

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+import torch
+from lightning import LightningModule
+from lightning.pytorch.callbacks import EMAWeightAveraging
+from modules import LIGHTNING_SAYS, digits, fit, loader, plain
+
+from genmonitor.callbacks import weights as module_under_test
+
+pytestmark = LIGHTNING_SAYS
+
+# A weight that grows by one in each of three steps an epoch, and its moving average with a decay of one half.
+RAW = [3.0, 6.0]
+AVERAGED = [2.25, 5.03125]
+
+
+class Counter(LightningModule):
+    """Has one weight, the number of steps taken, and remembers which weight it trained and sampled with."""
+
+    def __init__(self):
+        super().__init__()
+        self.level = torch.nn.Parameter(torch.tensor(0.0))
+        self.register_buffer("calls", torch.tensor(0.0))
+        self.trained, self.sampled = [], []
+
+    def sample(self, n):
+        self.sampled.append(self.level.item())
+        self.calls += 1  # as BatchNorm's statistics would move
+        return torch.randn(n, 1, 8, 8).clamp(-1, 1)
+
+    def training_step(self, batch, index):
+        self.trained.append(self.level.item())
+        return -self.level.clone()
+
+    def validation_step(self, batch, index):
+        pass
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1.0)
+
+
+def run(folder, weights, monitor_first, validate, average=True, **settings):
+    monitor = plain(weights=weights, **settings)
+    averaging = [EMAWeightAveraging(decay=0.5)] if average else []
+    callbacks = [monitor, *averaging] if monitor_first else [*averaging, monitor]
+    _, module = fit(folder, *callbacks, module=Counter(), val=loader(digits(300, 400)) if validate else None)
+    return module, monitor
+
+
+@pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
+@pytest.mark.parametrize("validate", [True, False])
+@pytest.mark.parametrize("monitor_first", [True, False])
+@pytest.mark.parametrize(("weights", "used"), [("auto", "averaged"), ("averaged", "averaged"), ("raw", "raw")])
+def test_the_chosen_weights_are_measured_in_either_order_and_training_goes_on_with_its_own(
+    tmp_path, weights, used, monitor_first, validate
+):
+    module, _ = run(tmp_path, weights, monitor_first, validate)
+    assert module.sampled[1:] == (AVERAGED if used == "averaged" else RAW)
+    assert module.trained == [0, 1, 2, 3, 4, 5]
+    assert module.level.item() == AVERAGED[-1]  # WeightAveraging leaves the averaged weights in the module
+    assert float(module.calls) == 0
+    manifests = sorted((tmp_path / "genmonitor").glob("cms_check_*.json"))
+    assert [json.loads(path.read_text())["weights"] for path in manifests] == [used, used]
+
+
+@pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
+@pytest.mark.parametrize("monitor_first", [True, False])
+def test_checks_between_steps_measure_the_average_up_to_the_step_before_or_including_it(tmp_path, monitor_first):
+    module, _ = run(tmp_path, "auto", monitor_first, False, every_n_train_steps=2)
+    averages = [0.0, 1.0, 1.5, 2.25, 3.125, 4.0625, 5.03125]  # after 0, 1, ... steps
+    assert module.sampled[1:] == (averages[1:6:2] if monitor_first else averages[2:7:2])
+    assert module.trained == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("weights", ["auto", "raw"])
+def test_without_averaging_the_weights_are_the_raw_ones(tmp_path, weights):
+    module, _ = run(tmp_path, weights, True, True, average=False)
+    assert module.sampled[1:] == RAW
+
+
+def test_averaged_weights_that_nothing_averages_are_refused_before_the_first_step(tmp_path):
+    monitor, module = plain(weights="averaged"), Counter()
+    with pytest.raises(ValueError, match=r"`weights`='averaged'.*Add one, or use weights='auto'"):
+        fit(tmp_path, monitor, module=module, val=loader(digits(300, 400)))
+    assert module.trained == []
+
+
+def test_the_weights_go_back_when_a_check_raises(tmp_path):
+    class Failing(Counter):
+        def sample(self, n):
+            if self.trained:
+                raise RuntimeError("no samples today")
+            return super().sample(n)
+
+    module = Failing()
+    monitor = plain(weights="averaged", on_error="warn")
+    with pytest.warns(UserWarning, match="no samples today"):
+        fit(tmp_path, monitor, EMAWeightAveraging(decay=0.5), module=module, val=loader(digits(300, 400)), max_epochs=1)
+    assert module.trained == [0, 1, 2]
+    assert module.level.item() == AVERAGED[0]
+
+
+def test_weights_are_swapped_bit_by_bit_and_back():
+    one, other = Counter(), Counter()
+    with torch.no_grad():
+        other.level.fill_(0.1)
+        other.calls.fill_(7)
+    pointers = one.level.data_ptr(), other.calls.data_ptr()
+    module_under_test._swap(one, other)
+    assert (one.level.item(), one.calls.item(), other.level.item()) == (pytest.approx(0.1), 7, 0)
+    module_under_test._swap(one, other)
+    assert torch.equal(other.level.data, torch.tensor(0.1))
+    assert (one.level.data_ptr(), other.calls.data_ptr()) == pointers

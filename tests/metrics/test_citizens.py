@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every metric owes torchmetrics, checked on all of them."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from citizens import CITIZENS, HALVES, REAL_AND_FAKE, feed
+from matplotlib import pyplot
+from torchmetrics import MetricCollection
+
+import genmonitor
+from genmonitor import (
+    CosineMeanSimilarity,
+    GaussianKernel,
+    MaximumMeanDiscrepancy,
+    PixelCKA,
+    PromptSplit,
+    W1KPScore,
+)
+
+every = pytest.mark.parametrize("name", CITIZENS)
+
+
+def same(found: Any, expected: Any, error: float = 1e-6) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=error)
+
+
+def differ(found: Any, other: Any) -> bool:
+    pairs = [(found[name], other[name]) for name in found] if isinstance(found, dict) else [(found, other)]
+    return any(not torch.equal(a, b) for a, b in pairs)
+
+
+def test_every_metric_is_a_citizen():
+    assert {citizen.make.__name__ for citizen in CITIZENS.values()} == set(genmonitor.metrics.__all__)
+
+
+@every
+@pytest.mark.parametrize("batch", [1, 7])
+def test_batches_change_nothing(name, batch):
+    citizen = CITIZENS[name]
+    same(citizen.fed(citizen.calls(batch)).compute(), citizen.fed().compute())
+
+
+@every
+def test_the_order_changes_nothing_where_it_should_not(name):
+    citizen = CITIZENS[name]
+    backwards = [(tuple(x.flip(0) for x in tensors), how) for tensors, how in reversed(citizen.calls())]
+    found, expected = citizen.fed(backwards).compute(), citizen.fed().compute()
+    if citizen.ordered:
+        assert differ(found, expected)
+    else:
+        same(found, expected)
+
+
+@every
+def test_copies_go_on_alike(name):
+    citizen = CITIZENS[name]
+    first, *rest = citizen.calls(12)
+    metric = citizen.fed([first])
+    copies = [metric.clone(), copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))]
+    expected = feed(metric, rest).compute()
+    for one in copies:
+        same(feed(one, rest).compute(), expected, 0)
+
+
+@every
+def test_a_saved_state_is_taken_up(name):
+    citizen = CITIZENS[name]
+    half, rest = citizen.calls(8)[:3], citizen.calls(8)[3:]
+    metric = citizen.fed(half)
+    metric.persistent(True)
+    saved = copy.deepcopy(metric.state_dict())
+    resumed = citizen.make(**citizen.arguments)
+    resumed.load_state_dict(saved)
+    same(feed(resumed, rest).compute(), feed(metric, rest).compute(), 0)
+
+
+@every
+def test_a_state_is_loaded_with_weights_only(name, tmp_path):
+    metric = CITIZENS[name].fed()
+    metric.compute()
+    metric.persistent(True)
+    torch.save(metric.state_dict(), tmp_path / "state.pt")
+    assert set(torch.load(tmp_path / "state.pt", weights_only=True)) == set(metric.state_dict())
+
+
+@every
+def test_gamma_is_saved_without_asking(name):
+    citizen = CITIZENS[name]
+    metric = citizen.fed()
+    metric.compute()
+    again = citizen.make(**citizen.arguments)
+    again.load_state_dict(metric.state_dict())
+    gammas = {key: float(value) for key, value in metric.named_buffers() if "gamma" in key}
+    assert {key: float(value) for key, value in again.named_buffers()} == pytest.approx(gammas, nan_ok=True, abs=0)
+
+
+@every
+def test_reset_starts_anew(name):
+    citizen = CITIZENS[name]
+    metric = citizen.fed()
+    expected = metric.compute()
+    metric.reset()
+    assert not metric.update_called
+    same(feed(metric, citizen.calls()).compute(), expected, 0)
+
+
+@pytest.mark.parametrize("name", [name for name, citizen in CITIZENS.items() if "real" in citizen.data[0][1]])
+def test_the_real_side_stays_across_resets(name):
+    citizen = CITIZENS[name]
+    expected = citizen.fed().compute()
+    real, fake = citizen.calls()
+    metric = citizen.fed([real], reset_real_features=False)
+    for _ in range(2):
+        metric.reset()
+        same(feed(metric, [fake]).compute(), expected, 0)
+
+
+@every
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.uint8, torch.float64])
+def test_inputs_of_any_dtype(name, dtype):
+    citizen = CITIZENS[name]
+    calls = citizen.calls(dtype=dtype)
+    found = citizen.fed(calls).compute()
+    # integers are a picture's 0..255, in features just numbers
+    scale = 255 if dtype == torch.uint8 and calls[0][0][0].ndim == 4 else 1
+    as_double = [
+        (tuple(x if x.dtype == torch.int64 else x.double() / scale for x in tensors), how) for tensors, how in calls
+    ]
+    same(found, citizen.fed(as_double).compute())
+    values = found.values() if isinstance(found, dict) else [found]
+    assert {value.dtype for value in values if value.is_floating_point()} == {torch.float64}
+
+
+@every
+@pytest.mark.parametrize("convert", ["half", "bfloat16", "float", "double", "to", "set_dtype"])
+def test_the_dtype_of_the_module_around_it_changes_nothing(name, convert):
+    citizen = CITIZENS[name]
+    expected = citizen.fed(citizen.calls(20)).compute()
+    first, *rest = citizen.calls(20)
+    module = torch.nn.Module()
+    module.metric = citizen.fed([first])
+    module.layer = torch.nn.Linear(1, 1)
+    if convert == "to":
+        module.to(torch.bfloat16)
+        assert module.layer.weight.dtype == torch.bfloat16
+    elif convert == "set_dtype":
+        module.metric.set_dtype(torch.float16)
+    else:
+        getattr(module, convert)()
+    same(feed(module.metric, rest).compute(), expected, 0)
+
+
+@every
+def test_autocast_changes_nothing(name):
+    citizen = CITIZENS[name]
+    expected = citizen.fed().compute()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        same(citizen.fed().compute(), expected, 0)
+
+
+@every
+def test_forward_adds_its_batch(name):
+    citizen = CITIZENS[name]
+    metric = citizen.make(**citizen.arguments)
+    for tensors, how in citizen.calls():
+        value = metric(*tensors, **how)
+        assert (value is None) == (how.get("real", False) or citizen.make in (PromptSplit, W1KPScore))
+    same(metric.compute(), citizen.fed().compute())
+    assert value is None or metric._forward_cache is value  # what Lightning logs per step
+
+
+@every
+def test_compute_is_cached_and_a_new_batch_undoes_it(name):
+    citizen = CITIZENS[name]
+    metric = citizen.fed()
+    first = metric.compute()
+    assert metric.compute() is first
+    more = [((tensors[0] ** 3, *tensors[1:]), how) for tensors, how in citizen.calls()]
+    assert differ(feed(metric, more).compute(), first)
+
+
+@every
+def test_nothing_fed_keeps_a_graph(name):
+    citizen = CITIZENS[name]
+    one = torch.ones((), requires_grad=True)
+    first, how = citizen.calls()[0]
+    metric = citizen.fed([((first[0] * one, *first[1:]), how)])
+    for state in metric.metric_state.values():
+        for tensor in state if isinstance(state, list) else [state]:
+            assert not tensor.requires_grad
+
+
+@every
+def test_facts(name):
+    metric = CITIZENS[name].make(**CITIZENS[name].arguments)
+    assert metric.full_state_update is False
+    assert metric.is_differentiable in (True, False)
+    assert metric.higher_is_better in (True, False, None)
+
+
+@every
+def test_plot(name):
+    metric = CITIZENS[name].fed()
+    metric.compute()
+    figure, ax = metric.plot()
+    figure.canvas.draw()
+    assert ax in figure.axes
+    pyplot.close("all")
+
+
+@every
+def test_a_pair_in_a_collection_says_what_each_says_alone(name):
+    citizen = CITIZENS[name]
+    metrics = MetricCollection({key: citizen.make(**citizen.arguments) for key in ("one", "other")})
+    rounds = [citizen.calls(9), citizen.calls()]
+    for calls in rounds:
+        expected = citizen.fed(calls).compute()
+        feed(metrics, calls)
+        assert list(metrics.compute_groups.values()) == [["one", "other"]]
+        for key in ("one", "other"):
+            same(metrics[key].compute(), expected)
+        metrics.reset()
+
+
+@every
+def test_forward_of_a_collection_after_update_adds_its_batch_once(name):
+    citizen = CITIZENS[name]
+    metrics = MetricCollection({key: citizen.make(**citizen.arguments) for key in ("one", "other")})
+    *calls, (tensors, how) = citizen.calls(30)
+    feed(metrics, calls)
+    metrics(*tensors, **how)
+    for key in ("one", "other"):
+        same(metrics[key].compute(), citizen.fed().compute())
+
+
+def test_unlike_metrics_share_their_states():
+    metrics = MetricCollection(
+        {
+            "cms": CosineMeanSimilarity(),
+            "regions": CosineMeanSimilarity(HALVES),
+            "mmd": MaximumMeanDiscrepancy(),
+            "cka": PixelCKA(GaussianKernel(0.05)),
+        }
+    )
+    calls = REAL_AND_FAKE * 2
+    feed(metrics, calls)
+    assert sorted(map(sorted, metrics.compute_groups.values())) == [["cka"], ["cms", "mmd", "regions"]]
+    found = metrics.compute()
+    same(found["cms"], CITIZENS["cms"].fed(calls).compute(), 0)
+    same(found["mmd"], CITIZENS["mmd"].fed(calls).compute(), 0)
+    same(found["share_2"], CITIZENS["cms regions"].fed(calls).compute()["share_2"], 0)
+    same(found["cka"], CITIZENS["cka streaming"].fed([(tensors, {}) for tensors, _ in calls]).compute(), 0)
+
+
+def test_metrics_that_keep_the_real_side_form_their_own_group():
+    metrics = MetricCollection(
+        {"forgets": CosineMeanSimilarity(), "keeps": MaximumMeanDiscrepancy(reset_real_features=False)}
+    )
+    feed(metrics, REAL_AND_FAKE)
+    metrics.compute()
+    metrics.reset()
+    assert {name: len(metric.real_samples) for name, metric in metrics.items()} == {"forgets": 0, "keeps": 1}

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from golden import CMS, CMS_BLOCKS_OF_150, FAKE, GAMMA, REAL, digits, partition
+
+from genmonitor import CosineKernel, CosineMeanSimilarity, GaussianKernel, PixelPartition
+from genmonitor.functional import cosine_mean_similarity
+from genmonitor.metrics import two_sample
+
+
+def draw(n: int, *shape: int, seed: int = 0, shift: float = 0.0) -> torch.Tensor:
+    return shift + torch.randn(n, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def fed(metric, fake, real, batch: int):
+    for name, side in (("real", real), ("fake", fake)):
+        for samples in side.split(batch):
+            metric.update(samples, real=name == "real")
+    return metric
+
+
+@pytest.mark.parametrize("batch", [300, 97, 1])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 2e-8), (torch.float64, 6e-10)])
+def test_digits(dtype, error, batch):
+    images = digits().to(dtype)
+    metric = CosineMeanSimilarity(partition(), GaussianKernel(GAMMA))
+    found = fed(metric, images[FAKE], images[REAL], batch).compute()
+    assert {name: float(found[name]) for name in CMS} == pytest.approx(CMS, abs=error)
+    blocks = CosineMeanSimilarity(kernel=GaussianKernel(GAMMA), block_size=150)
+    assert float(fed(blocks, images[FAKE], images[REAL], batch).compute()) == pytest.approx(CMS_BLOCKS_OF_150, abs=2e-8)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 1500])
+def test_gamma_is_of_the_first_1000_real_samples_whatever_the_batches(batch):
+    real = torch.cat([draw(1000, 2), draw(500, 2, seed=1, shift=50)])
+    metric = fed(CosineMeanSimilarity(), draw(20, 2), real, batch)
+    assert metric.kernel == GaussianKernel()  # open until the first compute
+    metric.compute()
+    assert metric.kernel == GaussianKernel().resolved(real[:1000])
+
+
+def test_gamma_stays_across_resets():
+    metric = fed(CosineMeanSimilarity(), draw(20, 2), draw(30, 2, seed=1), 10)
+    metric.compute()
+    kernel = metric.kernel
+    metric.reset()
+    value = fed(metric, draw(20, 2), 5 * draw(30, 2, seed=2), 10).compute()
+    assert metric.kernel == kernel
+    assert float(value) == pytest.approx(
+        float(cosine_mean_similarity(draw(20, 2), 5 * draw(30, 2, seed=2), kernel=kernel))
+    )
+
+
+def test_a_kernel_without_width_leaves_gamma_open():
+    metric = fed(CosineMeanSimilarity(kernel=CosineKernel()), draw(20, 2), draw(30, 2, seed=1), 10)
+    expected = cosine_mean_similarity(draw(20, 2), draw(30, 2, seed=1), kernel=CosineKernel())
+    assert float(metric.compute()) == pytest.approx(float(expected))
+    assert metric.gamma.isnan()
+
+
+@pytest.fixture
+def times(monkeypatch):
+    """How often the real side's own pairs were computed."""
+    calls = []
+    original = two_sample.kernel_means
+
+    def counted(*args, within_real=None, **kwargs):
+        calls.append(within_real is None)
+        return original(*args, within_real=within_real, **kwargs)
+
+    monkeypatch.setattr(two_sample, "kernel_means", counted)
+    return calls
+
+
+def test_the_real_sides_own_pairs_are_computed_once(times):
+    metric = CosineMeanSimilarity(PixelPartition.grid((2, 2), 1, 2), reset_real_features=False)
+    real = draw(30, 1, 2, 2)
+    metric.update(real, real=True)
+    for seed in range(1, 4):
+        fake = draw(20, 1, 2, 2, seed=seed)
+        metric.update(fake, real=False)
+        expected = cosine_mean_similarity(fake, real, partition=metric.partition)
+        found = metric.compute()
+        assert {name: float(v) for name, v in found.items()} == {name: float(v) for name, v in expected.items()}
+        metric.reset()
+    assert times == [True, False, False]
+
+
+@pytest.mark.parametrize("change", ["samples", "order", "gamma", "dtype"])
+def test_a_changed_real_side_is_computed_again(times, change):
+    real, fake = draw(30, 3), draw(20, 3, seed=1)
+    metric = fed(CosineMeanSimilarity(), fake, real, 30)
+    metric.compute()
+    if change == "gamma":
+        metric.load_state_dict({"gamma": torch.tensor(0.7, dtype=torch.float64)})
+        metric.update(fake, real=False)
+        fake = torch.cat([fake, fake])
+    else:
+        metric.reset()
+        real = {"samples": real[:-1], "order": real.flip(0), "dtype": real.float()}[change]
+        fed(metric, fake.to(real.dtype), real, 30)
+    expected = cosine_mean_similarity(fake.to(real.dtype), real, kernel=metric.kernel)
+    assert float(metric.compute()) == pytest.approx(float(expected), rel=1e-9)
+    assert times == [True, True]
+
+
+def test_reset_forgets_the_real_side_unless_told_not_to():
+    for kept in (False, True):
+        metric = fed(CosineMeanSimilarity(reset_real_features=not kept), draw(4, 2), draw(5, 2), 2)
+        metric.reset()
+        assert (len(metric.fake_samples), len(metric.real_samples)) == (0, 3 if kept else 0)
+
+
+def test_forward_gives_the_value_of_a_batch_against_the_real_samples_so_far():
+    real, fake = draw(30, 3), draw(20, 3, seed=1)
+    metric = CosineMeanSimilarity()
+    assert metric(real[:12], real=True) is None
+    first = metric(fake[:8], real=False)
+    assert metric.kernel == GaussianKernel()  # more real samples may come
+    assert metric(real[12:], real=True) is None
+    second = metric(fake[8:], real=False)
+    assert float(first) == pytest.approx(float(cosine_mean_similarity(fake[:8], real[:12])))
+    assert float(second) == pytest.approx(float(cosine_mean_similarity(fake[8:], real)))
+    assert float(metric.compute()) == pytest.approx(float(cosine_mean_similarity(fake, real)))
+
+
+def test_a_forward_that_fails_leaves_the_metric_as_after_update():
+    metric = CosineMeanSimilarity()
+    with pytest.raises(ValueError, match="real samples before `compute`"):
+        metric(draw(8, 3), real=False)
+    metric(draw(30, 3, seed=1), real=True)
+    with pytest.raises(ValueError, match="`fake samples` to hold at least 2"):
+        metric(draw(1, 3, seed=2), real=False)
+    fake = torch.cat([draw(8, 3), draw(1, 3, seed=2)])
+    assert float(metric.compute()) == pytest.approx(float(cosine_mean_similarity(fake, draw(30, 3, seed=1))))
+
+
+def test_forward_carries_the_gradient_and_update_does_not():
+    real, fake = draw(30, 3), draw(20, 3, seed=1).requires_grad_()
+    metric = CosineMeanSimilarity(kernel=GaussianKernel(0.2))
+    metric(real, real=True)
+    metric(fake * 1, real=False).backward()
+    leaf = fake.detach().clone().requires_grad_()
+    cosine_mean_similarity(leaf, real, kernel=GaussianKernel(0.2)).backward()
+    torch.testing.assert_close(fake.grad, leaf.grad)
+    assert not metric.fake_samples[0].requires_grad  # or every generator step would stay in memory
+
+
+def test_what_is_refused():
+    metric = CosineMeanSimilarity(PixelPartition.grid((2, 2), 1, 2))
+    with pytest.raises(ValueError, match="`real samples` of size 2×2 like the partition"):
+        metric.update(draw(3, 1, 4, 4), real=True)
+    metric.update(draw(3, 1, 2, 2), real=True)
+    with pytest.raises(ValueError, match=r"`fake samples` of shape \[N, 1, 2, 2\]"):
+        metric.update(draw(3, 2, 2, 2), real=False)
+    with pytest.raises(ValueError, match="fake samples before `compute`, but got none"):
+        metric.compute()
+    blocks = fed(CosineMeanSimilarity(block_size=3), draw(4, 2), draw(6, 2), 6)
+    with pytest.raises(ValueError, match=r"number of fake samples to be a multiple of `block_size`=3, but got 4"):
+        blocks.compute()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slow and obvious twins in NumPy, written from the formulas: one line per line of the paper, no attention to cost.
+
+Samples are float64 arrays (n, d); images (n, c, h, w).
+"""
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def distances(x: Array, y: Array, kind: str = "gaussian") -> Array:
+    """‖x - y‖² for the Gaussian kernel, ‖x - y‖₁ for the Laplacian."""
+    difference = x[:, None] - y[None]
+    return (difference**2 if kind == "gaussian" else abs(difference)).sum(-1)
+
+
+def gram(x: Array, y: Array, gamma: float, kind: str = "gaussian") -> Array:
+    return np.exp(-gamma * distances(x, y, kind))
+
+
+def median_gamma(x: Array, kind: str = "gaussian") -> float:
+    pairs = [distances(a[None], b[None], kind)[0, 0] for a, b in combinations(x, 2)]
+    return float(1 / np.median(pairs))
+
+
+def flat(images: Array) -> Array:
+    return images.reshape(len(images), -1)
+
+
+def sites(images: Array, patch: int = 1) -> list[Array]:
+    """The values of each site (n, c · patch²), in reading order."""
+    h, w = images.shape[2:]
+    corners = [(row, column) for row in range(0, h, patch) for column in range(0, w, patch)]
+    return [flat(images[:, :, row : row + patch, column : column + patch]) for row, column in corners]
+
+
+def hsic(k: Array, m: Array) -> float:
+    """tr(K H L H) / n² with H = I - 11ᵀ/n."""
+    n = len(k)
+    h = np.eye(n) - np.ones((n, n)) / n
+    return float(np.trace(k @ h @ m @ h)) / n**2
+
+
+def cka(x: Array, y: Array, gamma: float, kind: str = "gaussian") -> float:
+    """0 where one of them is constant."""
+    if (x == x[0]).all() or (y == y[0]).all():
+        return 0.0
+    k, m = gram(x, x, gamma, kind), gram(y, y, gamma, kind)
+    return hsic(k, m) / np.sqrt(hsic(k, k) * hsic(m, m))
+
+
+def pixel_cka(images: Array, gamma: float, patch: int = 1, kind: str = "gaussian") -> Array:
+    values = sites(images, patch)
+    return np.array([[cka(a, b, gamma, kind) for b in values] for a in values])
+
+
+def mini_batch_cka(images: Array, gamma: float, m: int) -> Array:
+    """The mean over whole mini-batches in which both sites vary."""
+    batches = [images[start : start + m] for start in range(0, len(images) - m + 1, m)]
+    each = np.array([pixel_cka(batch, gamma) for batch in batches])
+    varies = np.array([matrix.diagonal() > 0 for matrix in each])
+    count = (varies[:, :, None] & varies[:, None]).sum(0)
+    return each.sum(0) / np.maximum(count, 1)
+
+
+def squared_norm(x: Array, gamma: float, kind: str, unbiased: bool) -> float:
+    k, n = gram(x, x, gamma, kind), len(x)
+    if unbiased:
+        return float(k[~np.eye(n, dtype=bool)].mean())
+    return float(k.mean())
+
+
+def cms(
+    fake: Array,
+    real: Array,
+    gamma: float,
+    kind: str = "gaussian",
+    block: int | None = None,
+    unbiased: bool = False,
+) -> float:
+    """⟨μ_X, μ_Y⟩ / (‖μ_X‖ ‖μ_Y‖), averaged over all pairs of blocks."""
+    values = [
+        gram(x, y, gamma, kind).mean()
+        / np.sqrt(squared_norm(x, gamma, kind, unbiased) * squared_norm(y, gamma, kind, unbiased))
+        for x, y in block_pairs(fake, real, block)
+    ]
+    return float(np.mean(values))
+
+
+def mmd(
+    fake: Array,
+    real: Array,
+    gamma: float,
+    kind: str = "gaussian",
+    block: int | None = None,
+    unbiased: bool = True,
+) -> float:
+    """mean k(x, x') + mean k(y, y') - 2 mean k(x, y), averaged over all pairs of blocks."""
+    values = [
+        squared_norm(x, gamma, kind, unbiased)
+        + squared_norm(y, gamma, kind, unbiased)
+        - 2 * gram(x, y, gamma, kind).mean()
+        for x, y in block_pairs(fake, real, block)
+    ]
+    return float(np.mean(values))
+
+
+def block_pairs(fake: Array, real: Array, block: int | None) -> list[tuple[Array, Array]]:
+    if block is None:
+        return [(fake, real)]
+    cut_fake, cut_real = (np.split(side, len(side) // block) for side in (fake, real))
+    return [(x, y) for x in cut_fake for y in cut_real]
+
+
+def region(images: Array, labels: NDArray[np.int64], label: int) -> Array:
+    """The pixels of one label, all channels (n, d)."""
+    return flat(images[:, :, labels == label])
