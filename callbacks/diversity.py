@@ -125,7 +125,7 @@ class DiversityMonitor(GenerativeMonitor):
         for note in notes:
             warn(f"{type(self).__name__}: {note}.")
         self._value_range = None if real is None else real.value_range(probe)
-        self.prompt_kernel = self.prompt_kernel.resolved(rows)
+        self.prompt_kernel = self.prompt_kernel.resolved(rows.unique(dim=0))
         self.kernel = self._resolved(trainer, real, probe.device)
         self._metric = self._new_metric().to(probe.device)
         self._check_size()

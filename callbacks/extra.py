@@ -8,6 +8,9 @@ from typing import Any
 
 from torch import Tensor
 
+BATCH = 100
+"""Images per update: a feature network for all of them at once would not fit."""
+
 
 def feed(metrics: Any, samples: Tensor, real: Tensor) -> None:
     """Give each metric of a MetricCollection this process's generated and real images.
@@ -23,13 +26,16 @@ def feed(metrics: Any, samples: Tensor, real: Tensor) -> None:
     for metric in metrics.values():
         metric.to(samples.device).reset()
         if "real" not in inspect.signature(metric.update).parameters:
-            metric.update(samples)
+            for batch in samples.split(BATCH):
+                metric.update(batch)
             continue
         keeps_real = getattr(metric, "reset_real_features", True) is False
         if not (keeps_real and getattr(metric, "_genmonitor_has_real", False)):
-            metric.update(real, real=True)
+            for batch in real.split(BATCH):
+                metric.update(batch, real=True)
             metric._genmonitor_has_real = True
-        metric.update(samples, real=False)
+        for batch in samples.split(BATCH):
+            metric.update(batch, real=False)
 
 
 def computed(metrics: Any) -> dict[str, float]:

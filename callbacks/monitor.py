@@ -209,8 +209,9 @@ class GenerativeMonitor(Callback):
         self._failures = 0
         values |= {"sampling_seconds": drawn - start, "metric_seconds": measured - drawn}
         values |= {"images_seen": self.images_seen}
-        self._log(trainer, pl_module, values)
-        self.history.append({"epoch": trainer.current_epoch, "step": trainer.fit_loop.total_batch_idx, **values})
+        step = _logged_step(trainer, pl_module)
+        self._log(trainer, pl_module, values, step)
+        self.history.append({"epoch": trainer.current_epoch, "step": step, **values})
         if trainer.is_global_zero:
             with left_alone(pl_module):
                 self._show(lambda: self._write(used))
@@ -281,7 +282,7 @@ class GenerativeMonitor(Callback):
 
     # where it shows
 
-    def _log(self, trainer: Any, pl_module: Any, values: dict[str, float]) -> None:
+    def _log(self, trainer: Any, pl_module: Any, values: dict[str, float], step: int) -> None:
         named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
         if self.every_n_train_steps is None:
             pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
@@ -289,7 +290,7 @@ class GenerativeMonitor(Callback):
         # pl_module.log would keep only the values that fall on a multiple of log_every_n_steps
         pl_module.log_dict(named, on_step=True, on_epoch=False, logger=False, batch_size=1, sync_dist=True)
         for logger in trainer.loggers:
-            logger.log_metrics(named, step=trainer.fit_loop.total_batch_idx)
+            logger.log_metrics(named | {"epoch": trainer.current_epoch}, step=step)
 
     def _show(self, part: Callable[[], None]) -> None:
         """Put figures, the manifest or words where a person looks; what fails here is told and nothing more."""
@@ -302,7 +303,7 @@ class GenerativeMonitor(Callback):
             warn(f"{type(self).__name__}: could not show this check.\n{_trace(error)}")
 
     def _draw(self, trainer: Any, draw_figures: Callable[[], dict[str, Figure]]) -> None:
-        step = max(0, trainer.fit_loop.total_batch_idx)
+        step = int(self.history[-1]["step"]) if self.history else 0
         for name, figure in draw_figures().items():
             epoch = trainer.current_epoch if name in self.figures_to_keep else None
             loggers.log_figures(trainer.loggers, {f"{self.prefix}/{name}": figure}, step, self._folder, epoch)
@@ -339,6 +340,13 @@ class GenerativeMonitor(Callback):
         self.images_seen = state_dict["images_seen"]
         self._failures = state_dict["failures"]
         self._last_epoch = state_dict["last_epoch"]
+
+
+def _logged_step(trainer: Any, pl_module: Any) -> int:
+    """Return the step under which Lightning logs what is logged now: batches after which an optimizer stepped."""
+    stepped: int = trainer.fit_loop.epoch_loop._batches_that_stepped
+    # the last batch of an epoch is counted before this hook, and taken back again where Lightning logs
+    return stepped - (pl_module._current_fx_name == "on_train_epoch_end")
 
 
 def _trace(error: Exception) -> str:

@@ -180,7 +180,7 @@ class PixelClusterMonitor(GenerativeMonitor):
     def after_check(self, trainer: Any) -> None:
         """Say a line about the check, raise the alert for regions that dropped, and send W&B its chart."""
         assert self.partition is not None
-        check, step = self.history[-1], trainer.fit_loop.total_batch_idx
+        check, step = self.history[-1], int(self.history[-1]["step"])
         tell(report.line(check, self.partition, self.yardstick))
         bands = {name: self.yardstick[name] for name in self.partition.regions()}
         for name in self._drops.update(check, bands):

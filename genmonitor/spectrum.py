@@ -10,7 +10,6 @@ from torch import Tensor
 
 from genmonitor import checks
 
-
 FLOOR = 1e-12
 """Eigenvalues up to so much of the matrix's norm are rounding, of sums of float64 products too."""
 

@@ -111,6 +111,7 @@ CITIZENS = {
     "rke gaussian": Citizen(RKEScore, FEATURES, {"kernel": GaussianKernel()}),
     "scendi": Citizen(ScendiScore, PAIRS),
     "scendi gaussian": Citizen(ScendiScore, PAIRS, {"kernel": GaussianKernel()}),
+    "scendi fourier": Citizen(ScendiScore, PAIRS, {"kernel": GaussianKernel(0.7), "num_features": 6, "rcond": 1e-4}),
     "promptsplit": Citizen(PromptSplit, PAIRS_OF_BOTH, {"num_modes": 3}),
     "promptsplit cosine": Citizen(
         PromptSplit,

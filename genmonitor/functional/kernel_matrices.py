@@ -104,7 +104,7 @@ def packed_size(dim: int) -> int:
 def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
     """Add Σ φ φᵀ of samples, φ the features of all sides one after the other, to a packed triangle, in place.
 
-    Products are taken in `product_dtype`, a chunk of samples at a time.
+    Features and products are taken in `product_dtype`, a chunk of samples at a time.
 
     Args:
         packed: float64 [packed_size(P)], P the features of all sides together.
@@ -118,8 +118,8 @@ def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[Featur
     total, dtype = packed.new_zeros(dim), product_dtype(samples, dim)
     rows = min(CHUNK_ROWS, max(1, kernels.MEMORY_BUDGET // (4 * 8 * dim)))
     for start in range(0, len(samples[0]), rows):
-        chunk = [side(x[start : start + rows]) for side, x in zip(maps, samples, strict=True)]
-        features = (chunk[0] if len(chunk) == 1 else torch.cat(chunk, 1)).to(dtype)
+        chunk = [side(x[start : start + rows].to(dtype)) for side, x in zip(maps, samples, strict=True)]
+        features = chunk[0] if len(chunk) == 1 else torch.cat(chunk, 1)
         total = total + features.sum(0, dtype=torch.float64)
         with full_precision():
             _add_triangle(packed, features)
@@ -166,7 +166,7 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
 
 
 def product_dtype(samples: Sequence[Tensor], dim: int) -> torch.dtype:
-    """Return what the products of so many features of all sides are taken in."""
+    """Return what so many features of all sides, and their products, are taken in."""
     single = all(x.dtype == torch.float32 and x.device.type == "cpu" for x in samples)
     return torch.float32 if single and dim >= FLOAT32_FEATURES else torch.float64
 

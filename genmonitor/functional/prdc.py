@@ -89,6 +89,7 @@ def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: 
 
 def check_neighbours(k: int, fake: Tensor, real: Tensor) -> None:
     """Refuse sides in which a sample has no k neighbours."""
+    checks.at_least("k", k, 1)
     for name, side in (("fake", fake), ("real", real)):
         if len(side) <= k:
             raise ValueError(

@@ -64,8 +64,8 @@ class PromptSplitModes:
         out: dict[Hashable, Tensor] = {}
         sides = ((self.scores, prompts, 1.0), (self.reference_scores, reference_prompts, -self.eta))
         for scores, names, weight in sides:
-            prompt_names, sums, _ = _by_prompt(scores.square() * (weight / len(scores)), names)
-            for prompt, part in zip(prompt_names, sums, strict=True):
+            prompt_names, sums, counts = _by_prompt(scores.square(), names)
+            for prompt, part in zip(prompt_names, weight * sums / counts.sum(), strict=True):
                 out[prompt] = out.get(prompt, 0) + part
         return out
 

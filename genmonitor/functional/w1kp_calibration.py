@@ -176,7 +176,7 @@ def check_arguments(calibration: W1KPCalibration | None, k: int | None) -> W1KPC
 
 def check_outputs(features: object, prompt_index: object, calibration: W1KPCalibration) -> tuple[Tensor, Tensor]:
     """Return outputs [N, D] of the calibrated embedding and the prompt of each, 0 where none are given."""
-    x = checks.features("features", features)
+    x = checks.features("features", features).detach()
     calibration.check("features", x)
     if prompt_index is None:
         return x, torch.zeros(len(x), dtype=torch.long, device=x.device)

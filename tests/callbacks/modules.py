@@ -119,6 +119,7 @@ class MeanGap(Metric):
             self.add_state(f"{side}_count", torch.tensor(0), dist_reduce_fx="sum")
 
     def update(self, images, real):
+        assert len(images) <= 100  # no feature network takes all images at once
         self.given += real
         side = "real" if real else "fake"
         setattr(self, f"{side}_sum", getattr(self, f"{side}_sum") + images.double().sum())

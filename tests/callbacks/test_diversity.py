@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from lightning.pytorch.loggers import TensorBoardLogger
+from matplotlib.figure import Figure
 from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, read_tensorboard
 from prompted import Prompted, plain, watch
 from torch import nn
 
-from genmonitor import GaussianKernel
+from genmonitor import GaussianKernel, diversity_figures
 from genmonitor.callbacks import DiversityMonitor
 from genmonitor.functional import rke_score, scendi_score, vendi_score
 
@@ -46,17 +47,22 @@ def test_the_scores_are_those_of_the_samples_and_their_prompts(tmp_path):
     assert set(check) == SCORES | AGAINST_REAL | CLOCK
 
 
-def test_likeness_to_real_images_is_that_of_the_prdc_package(tmp_path):
+def test_likeness_to_real_images_is_that_of_the_prdc_package_at_every_check(tmp_path):
     from prdc import compute_prdc
 
-    encoder, held_out = Kept(), digits(300, 380)
-    check = watch(tmp_path, plain(output_encoder=encoder), val=loader(held_out))
-    _, real, fake = (batch.flatten(1) for batch in encoder.batches)  # the first are a probe's
+    torch.manual_seed(1)
+    encoder, held_out = Kept(), Prompted().sample(80).detach()
+    monitor = plain(output_encoder=encoder)
+    watch(tmp_path, monitor, val=loader(held_out), max_epochs=2)
+    _, real, fake, same = (batch.flatten(1) for batch in encoder.batches)  # the first are a probe's
     assert {tuple(row) for row in real.tolist()} < {tuple(row) for row in held_out.flatten(1).tolist()}
+    assert torch.equal(fake, same)
     theirs = compute_prdc(real.numpy(), fake.numpy(), nearest_k=5)
-    assert {name: check[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
-    assert check["real_vendi"] == pytest.approx(float(vendi_score(real)), rel=1e-5)
-    assert check["real_rke"] == pytest.approx(float(rke_score(real)), rel=1e-5)
+    assert min(theirs.values()) > 0.1
+    for check in monitor.history:
+        assert {name: check[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+        assert check["real_vendi"] == pytest.approx(float(vendi_score(real)), rel=1e-5)
+        assert check["real_rke"] == pytest.approx(float(rke_score(real)), rel=1e-5)
 
 
 def test_each_image_is_encoded_once_per_check(tmp_path):
@@ -177,7 +183,7 @@ def test_a_gaussian_takes_its_width_once_from_the_real_images(tmp_path):
 
 
 def test_a_prompt_kernel_takes_its_width_from_the_distinct_prompts(tmp_path):
-    monitor = plain(prompt_kernel=GaussianKernel(), num_features=8)
+    monitor = plain([0, 0, 0, 0, 0, 0, 1, 2, 3], prompt_kernel=GaussianKernel(), num_features=8)
     watch(tmp_path, monitor)
     assert monitor.prompt_kernel.gamma == pytest.approx(0.5)  # one-hot rows are sqrt(2) apart
 
@@ -304,6 +310,32 @@ def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
     assert "Modes of 30 images (Vendi grows with n)" in layout
     said = capsys.readouterr().out
     assert "What the generator varies, epoch 1, 30 images" in said
+
+
+def test_the_figures_are_given_what_was_measured(tmp_path, monkeypatch):
+    given = {}
+
+    def keep(name):
+        return lambda *arguments: given.update({name: arguments}) or Figure()
+
+    for name in ("diversity_curves", "spectrum", "mode_samples"):
+        monkeypatch.setattr(diversity_figures, name, keep(name))
+    monitor = DiversityMonitor(range(5), n_samples=60, on_error="raise")
+    check = watch(tmp_path, monitor, val=loader(digits(300, 400)))
+    epochs, curves, real, n = given["diversity_curves"]
+    assert (epochs, real, n) == ([0], {"vendi": check["real_vendi"], "rke": check["real_rke"]}, 60)
+    assert curves == {name: [check[name]] for name in SCORES | AGAINST_REAL - {"real_vendi", "real_rke"}}
+    whole, prompted, own, n = given["spectrum"]
+    assert n == 60
+    assert float(whole.sum()) == pytest.approx(1)
+    assert float(prompted.sum()) == pytest.approx(check["prompt_share"])
+    assert float(own.sum()) == pytest.approx(1 - check["prompt_share"])
+    assert float(torch.special.entr(whole.clamp_min(1e-12)).sum().exp()) == pytest.approx(check["vendi"], rel=1e-5)
+    shares, images, texts, value_range = given["mode_samples"]
+    assert shares == pytest.approx((own / own.sum()).tolist())
+    assert images.shape == (5, 10, 1, 8, 8)
+    assert texts == [[str(i % 5) for i in row] for row in monitor._ends.indices.tolist()]
+    assert value_range == (-1, 1)
 
 
 def test_the_ends_of_the_first_mode_are_the_samples_that_score_highest_and_lowest(tmp_path):

@@ -68,11 +68,11 @@ def test_each_kind_of_metric_gets_the_sides_it_takes_and_its_results_get_names()
 @pytest.mark.parametrize("keeps", [True, False])
 def test_the_real_side_is_given_once_to_a_metric_that_keeps_it_and_else_each_time(keeps):
     metric = MeanGap(reset_real_features=not keeps)
-    for start in (50, 100, 150):
-        found = values({"gap": metric}, digits(start, start + 50), digits(0, 50))
-        expected = float(digits(start, start + 50).mean() - digits(0, 50).mean())
+    for start in (150, 300, 450):
+        found = values({"gap": metric}, digits(start, start + 150), digits(0, 150))
+        expected = float(digits(start, start + 150).mean() - digits(0, 150).mean())
         assert found["gap"] == pytest.approx(expected, abs=1e-7)
-    assert metric.given == (1 if keeps else 3)
+    assert metric.given == 2 * (1 if keeps else 3)  # 150 images are two batches
 
 
 def metrics():

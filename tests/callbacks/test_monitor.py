@@ -100,16 +100,17 @@ def test_checks_every_n_steps_reach_the_logger_whatever_its_own_interval(tmp_pat
     assert [check["step"] for check in monitor.history] == [1, 3, 5]
     assert [step for step, _ in logger.logged] == [1, 3, 5]
     for (_, logged), check in zip(logger.logged, monitor.history, strict=True):
-        assert logged["cms/image"] == pytest.approx(check["image"])
+        assert (logged["cms/image"], logged["epoch"]) == (pytest.approx(check["image"]), check["epoch"])
         assert {f"cms/{name}" for name in check} - {"cms/epoch", "cms/step"} <= logged.keys()
     assert float(runner.callback_metrics["cms/image"]) == pytest.approx(monitor.history[-1]["image"])
 
 
 @pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-def test_one_dictionary_a_check_reaches_the_logger_at_the_trainers_step(tmp_path, val):
+@pytest.mark.parametrize(("accumulate", "steps"), [(1, [2, 5]), (2, [1, 3]), (3, [0, 1])])
+def test_one_dictionary_a_check_reaches_the_logger_at_the_trainers_step(tmp_path, val, accumulate, steps):
     monitor, logger = plain(), Remember()
-    fit(tmp_path, monitor, val=val, logger=logger, log_every_n_steps=1)
-    assert [step for step, _ in logger.logged] == [2, 5] == [check["step"] for check in monitor.history]
+    fit(tmp_path, monitor, val=val, logger=logger, log_every_n_steps=1, accumulate_grad_batches=accumulate)
+    assert [step for step, _ in logger.logged] == steps == [check["step"] for check in monitor.history]
     for (_, logged), check in zip(logger.logged, monitor.history, strict=True):
         expected = {f"cms/{name}": value for name, value in check.items() if name not in ("epoch", "step")}
         assert {key: value for key, value in logged.items() if key.startswith("cms/")} == pytest.approx(expected)

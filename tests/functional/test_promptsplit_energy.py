@@ -101,7 +101,7 @@ def test_descending_the_gradient_meets_the_reference():
         optimizer.zero_grad()
         value.backward()
         optimizer.step()
-        energies.append(float(value))
+        energies.append(float(value.detach()))
     assert energies[-1] < 0.1 * energies[0]
 
 

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+import copy
+import pickle
+
+import pytest
+import torch
+from joint_spectra import BOTTOM, KERNELS, TOP, TOTAL, digit_sides, random_sides
+from matplotlib import pyplot
+from processes import in_two_processes
+from prompt_ranks import FEATURES, FORMS, PROMPTS, everything, feed
+from torch.testing import assert_close
+from torchmetrics import MetricCollection
+
+from genmonitor import CosineKernel, GaussianKernel, PromptSplit, W1KPScore
+from genmonitor.functional import calibrate, joint_spectrum, prompt_split, w1kp_by_prompt
+
+forms = pytest.mark.parametrize("form", FORMS)
+COSINES = {"output_kernel": CosineKernel(), "prompt_kernel": CosineKernel()}
+
+
+def made(form: str, **kwargs) -> PromptSplit:
+    return PromptSplit(**FORMS[form], **kwargs)
+
+
+def same(found, expected, error=1e-9):
+    assert_close(found, expected, rtol=0, atol=error)
+
+
+def test_golden_numbers():
+    x, t, y, u = digit_sides()
+    metric = PromptSplit(**KERNELS, num_modes=7)
+    for start in range(0, 500, 200):
+        rows = slice(start, start + 200)
+        metric.update(x[rows], t[rows], reference=False)
+        metric.update(y[rows], u[rows], reference=True)
+    found = metric.compute()
+    same(found["eigenvalues"], torch.tensor(TOP + BOTTOM, dtype=torch.float64), 1e-8)
+    assert float(found["total"]) == pytest.approx(TOTAL, abs=1e-8)
+
+
+@pytest.mark.parametrize("kernels", [KERNELS, COSINES])
+@pytest.mark.parametrize("num_features", [None, 60])
+def test_it_is_the_function(kernels, num_features):
+    arguments = {**kernels, "num_features": num_features, "eta": 0.5, "num_modes": 6}
+    found = feed(PromptSplit(**arguments), 7).compute()
+    expected = prompt_split(*random_sides(), **arguments)
+    same(found["eigenvalues"], expected.eigenvalues)
+    assert float(found["total"]) == pytest.approx(float(expected.total), abs=1e-5)
+
+
+@forms
+@pytest.mark.parametrize("batch", [1, 7])
+def test_batches_change_nothing(form, batch):
+    kernels = {} if form == "exact" else KERNELS  # a streaming metric takes its widths from the first batch
+    same(feed(made(form, **kernels), batch).compute(), feed(made(form, **kernels), 100).compute())
+
+
+def test_widths_come_from_the_reference_or_from_the_first_batch():
+    x, t, y, u = random_sides()
+    kept, streaming = made("exact"), made("streaming")
+    assert kept.output_gamma.isnan()
+    for metric in (kept, streaming):
+        metric.update(x, t, reference=False)
+        metric.update(y, u, reference=True)
+    kept.compute()
+    for metric, outputs, prompts in ((kept, y, u), (streaming, x, t)):
+        assert metric.output_kernel == GaussianKernel().resolved(outputs)
+        assert metric.prompt_kernel == GaussianKernel().resolved(prompts)
+    again = kept.output_gamma.clone()
+    kept.reset()
+    kept.update(3 * x, t, reference=False)
+    kept.update(3 * y, u, reference=True)
+    kept.compute()
+    assert torch.equal(kept.output_gamma, again)
+
+
+@forms
+def test_modes_score_samples(form):
+    x, t, y, u = random_sides()
+    metric = feed(made(form), 7)
+    modes = metric.modes()
+    same(modes.eigenvalues, metric.compute()["eigenvalues"])
+    scores, reference_scores = modes.score(x, t), modes.score(y, u)
+    same((scores**2).mean(0) - (reference_scores**2).mean(0), modes.eigenvalues)
+    assert (torch.where(modes.eigenvalues > 0, scores.mean(0), reference_scores.mean(0)) > -1e-12).all()
+    if form == "exact":
+        same(modes.scores, scores)
+        same(modes.reference_scores, reference_scores)
+    else:
+        assert modes.scores.shape == modes.reference_scores.shape == (0, 10)
+        with pytest.raises(ValueError, match=r"modes.score\(outputs, prompts\)"):
+            modes.parts(["a"] * 30, ["b"] * 20)
+
+
+def test_a_large_streamed_state_goes_by_krylov(monkeypatch):
+    dense = feed(made("streaming", num_modes=6), 7).compute()
+    monkeypatch.setattr(joint_spectrum, "DENSE_LIMIT", 0)
+    found = feed(made("streaming", num_modes=6), 7).compute()
+    same(found["eigenvalues"], dense["eigenvalues"], 1e-8)
+    assert float(found["total"]) == pytest.approx(float(dense["total"]), rel=0.1)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"num_features": 50}, {"num_features": 50, **COSINES}])
+def test_identical_sides_have_no_modes(arguments):
+    x, t, _, _ = random_sides()
+    metric = PromptSplit(**arguments)
+    for batch, reference in ((11, True), (30, False)):
+        for start in range(0, 30, batch):
+            metric.update(x[start : start + batch].float(), t[start : start + batch].float(), reference=reference)
+    assert metric.compute()["eigenvalues"].abs().max() < 1e-6
+
+
+def test_a_streamed_state_does_not_grow():
+    metric = made("streaming")
+    sizes = []
+    for _ in range(3):
+        feed(metric, 30)
+        sizes.append(sum(value.numel() for value in metric.metric_state.values()))
+    assert sizes[0] == sizes[1] == sizes[2]
+
+
+@forms
+def test_copies_go_on_alike(form):
+    metric = feed(made(form), 9)
+    copies = [metric.clone(), copy.deepcopy(metric), pickle.loads(pickle.dumps(metric))]
+    expected = feed(metric, 30).compute()
+    for one in copies:
+        same(feed(one, 30).compute(), expected, 0)
+
+
+@forms
+def test_a_saved_state_is_taken_up(form, tmp_path):
+    metric = feed(made(form), 9)
+    metric.persistent(True)
+    torch.save(metric.state_dict(), tmp_path / "state.pt")
+    resumed = made(form)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    same(feed(resumed, 7).compute(), feed(metric, 7).compute(), 0)
+
+
+@forms
+def test_widths_and_shifts_are_saved_without_asking(form):
+    metric = feed(made(form), 9)
+    metric.compute()
+    resumed = made(form)
+    resumed.load_state_dict(metric.state_dict())
+    assert resumed.output_kernel == metric.output_kernel
+    x, t, y, u = (2 * side for side in random_sides())
+    values = []
+    for one in (metric, resumed):
+        one.reset()
+        one.update(x, t, reference=False)
+        one.update(y, u, reference=True)
+        values.append(one.compute())
+    same(*values, 0)
+
+
+@forms
+def test_reset_starts_anew(form):
+    metric = feed(made(form), 9)
+    expected = metric.compute()
+    metric.reset()
+    same(feed(metric, 9).compute(), expected, 0)
+
+
+@forms
+def test_the_dtype_of_the_module_around_it_changes_nothing(form):
+    metric = feed(made(form), 9)
+    expected = feed(metric.clone(), 9).compute()
+    module = torch.nn.Module()
+    module.metric = metric
+    module.half()
+    same(feed(module.metric, 9).compute(), expected, 0)
+
+
+@forms
+def test_forward_adds_its_batch_and_has_no_value(form):
+    x, t, y, u = random_sides()
+    metric = made(form, **KERNELS)
+    assert metric(y, u, reference=True) is metric(x, t, reference=False) is None
+    same(metric.compute(), feed(made(form, **KERNELS), 30).compute())
+
+
+def test_a_collection_shares_the_samples():
+    x, t, y, u = random_sides()
+    metrics = MetricCollection(
+        {"all": PromptSplit(), "weighted": PromptSplit(eta=0.5), "few": PromptSplit(num_modes=2)}
+    )
+    for _ in range(2):
+        metrics.update(y, u, reference=True)
+        metrics.update(x, t, reference=False)
+    assert len(metrics.compute_groups) == 1
+    metrics.compute()
+    twice = [torch.cat([side, side]) for side in (x, t, y, u)]
+    for name, arguments in (("all", {}), ("weighted", {"eta": 0.5}), ("few", {"num_modes": 2})):
+        found = metrics[name].compute()["eigenvalues"]
+        same(found, prompt_split(*twice, **arguments).eigenvalues)
+
+
+def test_the_graph_of_a_batch_is_not_kept():
+    x, t, y, u = random_sides()
+    metric = PromptSplit()
+    metric.update(x.requires_grad_(), t, reference=False)
+    metric.update(y, u, reference=True)
+    assert not metric.test_outputs[0].requires_grad
+    assert not metric.compute()["eigenvalues"].requires_grad
+
+
+def test_plot():
+    metric = feed(PromptSplit(), 9)
+    metric.compute()
+    metric.plot()[0].canvas.draw()
+    metric.plot([metric.compute()["total"]] * 3)[0].canvas.draw()
+    pyplot.close("all")
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
+@forms
+def test_compute_before_update(form):
+    with pytest.raises(ValueError, match="at least 2 test samples before `compute`, but got 0"):
+        made(form).compute()
+    metric = made(form, **KERNELS)
+    x, t, _, _ = random_sides()
+    metric.update(x, t, reference=False)
+    with pytest.raises(ValueError, match=r"at least 2 reference samples before `compute`, but got 0\. Call `update"):
+        metric.compute()
+
+
+@forms
+def test_bad_updates(form):
+    x, t, y, u = random_sides()
+    metric = made(form)
+    metric.update(x, t, reference=False)
+    with pytest.raises(ValueError, match="`outputs` with 5 features"):
+        metric.update(y[:, :4], u, reference=True)
+    with pytest.raises(ValueError, match="`prompts` with 3 features"):
+        metric.update(y, u[:, :2], reference=True)
+    with pytest.raises(ValueError, match="as many samples"):
+        metric.update(y, u[1:], reference=True)
+    with pytest.raises(ValueError, match="`outputs` to be finite"):
+        metric.update(y / 0, u, reference=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"eta": 0.0}, "`eta` to be a positive finite number"),
+        ({"num_modes": 0}, "`num_modes` to be a whole number >= 1"),
+        ({"num_features": 9000}, "`num_features` to be at most 8192 to stay within 4 GiB"),
+        ({"num_features": 5, "output_kernel": CosineKernel()}, "two Gaussian or two cosine kernels"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PromptSplit(**arguments)
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    return in_two_processes(everything, tmp_path_factory.mktemp("ranks"))
+
+
+@forms
+@pytest.mark.parametrize("share", ["uneven", "one side each"])
+def test_two_processes_say_what_one_says(ranks, share, form):
+    first = ranks[0][share, form, "gammas"]
+    kernels = {"output_kernel": GaussianKernel(first[0]), "prompt_kernel": GaussianKernel(first[1])}
+    expected = feed(made(form, **kernels), 30).compute()
+    for rank in ranks:
+        assert rank[share, form, "gammas"] == first
+        same(rank[share, form]["eigenvalues"], expected["eigenvalues"], 1e-9)
+        assert float(rank[share, form]["total"]) == pytest.approx(float(expected["total"]), abs=1e-5)
+        eigenvalues, shape = rank[share, form, "modes"]
+        same(eigenvalues, expected["eigenvalues"], 1e-9)
+        assert shape == (30 if form == "exact" else 0, 10)
+    if form == "exact":
+        assert first[0] == GaussianKernel().resolved(random_sides()[2]).gamma
+
+
+def test_an_error_of_rank_zero_is_everyones(ranks):
+    assert ranks[0]["refused"] == ranks[1]["refused"]
+    assert "`output_kernel`: Expected samples that differ" in ranks[0]["refused"]
+
+
+def test_w1kp_of_two_processes(ranks):
+    calibration = calibrate(FEATURES)
+    metric = W1KPScore(calibration, k=3)
+    metric.update(FEATURES, PROMPTS)
+    rows = [(row.prompt, row.outputs, row.w1kp) for row in w1kp_by_prompt(FEATURES, PROMPTS, calibration=calibration)]
+    for rank in ranks:
+        same(rank["w1kp"]["w1kp"], metric.compute()["w1kp"])
+        assert rank["w1kp rows"] == [(name, count, pytest.approx(value)) for name, count, value in rows]
