@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from genmonitor import kernels
-from genmonitor.functional import precision_recall_density_coverage
 from genmonitor.functional import prdc as functional
+from genmonitor.functional import precision_recall_density_coverage
 from genmonitor.functional.prdc import neighbour_radii
 
 

@@ -102,7 +102,7 @@ def test_descending_the_gradient_meets_the_reference():
         value.backward()
         optimizer.step()
         energies.append(float(value.detach()))
-    assert energies[-1] < 0.1 * energies[0]
+    assert energies[-1] < 0.5 * energies[0]
 
 
 def test_autocast_changes_nothing():

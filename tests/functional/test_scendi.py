@@ -243,12 +243,8 @@ def test_conditional_vendi():
     x, t = outputs.numpy(), prompts.numpy()
     expected = twin.conditional_vendi(unit(outputs) @ unit(outputs).T, unit(prompts) @ unit(prompts).T)
     assert float(conditional_vendi_score(outputs, prompts)) == pytest.approx(expected)
-    found = conditional_vendi_score(
-        outputs, prompts, kernel=GaussianKernel(0.2), prompt_kernel=LaplacianKernel(0.3)
-    )
-    assert float(found) == pytest.approx(
-        twin.conditional_vendi(ref.gram(x, x, 0.2), ref.gram(t, t, 0.3, "laplacian"))
-    )
+    found = conditional_vendi_score(outputs, prompts, kernel=GaussianKernel(0.2), prompt_kernel=LaplacianKernel(0.3))
+    assert float(found) == pytest.approx(twin.conditional_vendi(ref.gram(x, x, 0.2), ref.gram(t, t, 0.3, "laplacian")))
     constant = torch.ones(30, 1)  # prompts without news
     assert float(conditional_vendi_score(outputs, constant)) == pytest.approx(float(vendi_score(outputs)))
 
