@@ -20,9 +20,10 @@ def check_ranges(real: Tensor, fake: Tensor) -> None:
 
     Example:
         >>> import torch
-        >>> check_ranges(torch.rand(9, 1, 8, 8), 2 * torch.rand(9, 1, 8, 8) - 1)
+        >>> real = torch.linspace(0, 1, 64).view(1, 1, 8, 8)
+        >>> check_ranges(real, 2 * real - 1)
         Traceback (most recent call last):
-        ValueError: Expected real and generated images in one value range, but real images are in [0, 1] and 0.50 of ...
+        ValueError: Expected real and generated images in one value range, but real images are in [0, 1] and ...
     """
     low, high = float(real.min()), float(real.max())
     fake_low, fake_high = float(fake.min()), float(fake.max())
