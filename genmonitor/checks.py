@@ -222,9 +222,10 @@ def normalised(name: str, value: object, diagonal: bool) -> Tensor:
         raise ValueError(f"Expected `{name}` to be a square matrix, but got shape {list(x.shape)}.")
     finite(name, x)
     x = _promoted(x)
-    if not torch.allclose(x, x.T, rtol=0, atol=1e-4 * float(x.abs().max())):
+    values = x.detach()
+    if not torch.allclose(values, values.T, rtol=0, atol=1e-4 * float(values.abs().max())):
         raise ValueError(f"Expected `{name}` to be symmetric, but it differs from its transpose.")
-    found = x.diagonal() if diagonal else x.trace()
+    found = values.diagonal() if diagonal else values.trace()
     worst = float((found - 1).abs().max())
     if worst > 1e-3:
         wanted, remedy = ("1 on its diagonal", "K_ij / sqrt(K_ii K_jj)") if diagonal else ("trace 1", "C / trace(C)")

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ScendiScore; what every metric owes torchmetrics and two processes are in test_citizens and test_sync."""
+
+import copy
+import math
+import warnings
+
+import entropy_references as twin
+import numpy as np
+import pytest
+import torch
+from entropy_references import SCENDI, digits, one_hot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from genmonitor import GaussianKernel, LaplacianKernel, ScendiScore
+from genmonitor.functional import scendi_score, vendi_score
+
+FORMS = {
+    "cosine": {},
+    "fourier": {
+        "kernel": GaussianKernel(0.1),
+        "prompt_kernel": GaussianKernel(0.2),
+        "num_features": 4,
+        "rcond": 1e-3,
+    },
+    "exact": {"kernel": GaussianKernel(0.1), "rcond": 1e-3},
+}
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+def draw(n: int, d: int = 3, seed: int = 0) -> Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def pairs(n: int, d: int = 4, e: int = 3, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Outputs that follow their prompts in part."""
+    prompts = draw(n, e, seed)
+    return prompts @ draw(e, d, 1000) + draw(n, d, seed + 1), prompts
+
+
+def fed(metric: ScendiScore, outputs: Tensor, prompts: Tensor, batch: int | list[int] = 1000) -> ScendiScore:
+    for x, t in zip(outputs.split(batch), prompts.split(batch), strict=True):
+        metric.update(x, t)
+    return metric
+
+
+def floats(score: dict[str, Tensor]) -> dict[str, float]:
+    return {name: float(value) for name, value in score.items()}
+
+
+def unit(x: Tensor) -> np.ndarray:
+    return twin.unit(x.numpy())
+
+
+@pytest.mark.parametrize("batch", [500, 97, 1])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.float64, 1e-9)])
+def test_digits(dtype, error, batch):
+    metric = fed(ScendiScore(), (digits() + 1).to(dtype), one_hot().to(dtype), batch)
+    assert floats(metric.compute()) == pytest.approx(SCENDI, abs=error)
+
+
+@forms
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(sizes=st.lists(st.integers(0, 9), min_size=2, max_size=6), seed=st.integers(0, 99), data=st.data())
+def test_any_batches_in_any_order_say_what_the_function_says(form, sizes, seed, data):
+    sizes = [30, *sizes]
+    outputs, prompts = pairs(sum(sizes), seed=seed)
+    order = data.draw(st.permutations(range(len(outputs))))
+    found = fed(ScendiScore(**FORMS[form]), outputs[order], prompts[order], sizes).compute()
+    expected = scendi_score(outputs, prompts, **FORMS[form])
+    assert floats(found) == pytest.approx(floats(expected), rel=1e-7)
+
+
+def test_closed_forms_in_batches():
+    outputs = draw(4, 5).repeat_interleave(4, dim=0)
+    every_way = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]).double().repeat(4, 1)
+    found = floats(fed(ScendiScore(), outputs, every_way, 3).compute())  # C_IT = 0: the prompts say nothing
+    assert found == pytest.approx({"scendi": float(vendi_score(outputs)), "scendi_prompt": 1, "prompt_share": 0})
+    prompts = draw(50, 4)
+    rotated = prompts @ torch.linalg.qr(draw(4, 4, seed=1)).Q  # they say all
+    found = floats(fed(ScendiScore(), rotated, prompts, 7).compute())
+    assert found == pytest.approx({"scendi": 1, "scendi_prompt": float(vendi_score(rotated)), "prompt_share": 1})
+
+
+@pytest.mark.parametrize("form", ["cosine", "fourier"])
+def test_what_is_streamed_does_not_grow(form):
+    metric, sizes = ScendiScore(**FORMS[form]), []
+    metric.persistent(True)
+    for _ in range(3):
+        fed(metric, *pairs(500), 100)
+        sizes.append({name: state.numel() for name, state in metric.state_dict().items()})
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert sum(sizes[0].values()) < 500
+
+
+def test_each_side_has_its_gamma():
+    outputs, prompts = pairs(60)
+    open_kernels = {"kernel": GaussianKernel(), "prompt_kernel": GaussianKernel(), "rcond": 1e-3}
+    kept = fed(ScendiScore(**open_kernels), outputs, prompts, 11)
+    streamed = fed(ScendiScore(**open_kernels, num_features=4), outputs, prompts, 11)
+    kept.compute()
+    for metric, rows in ((kept, slice(None)), (streamed, slice(0, 11))):
+        assert metric.kernel == GaussianKernel().resolved(outputs[rows])
+        assert metric.prompt_kernel == GaussianKernel().resolved(prompts[rows])
+
+
+def test_what_is_corrected_is_the_residual_of_a_regression_for_new_samples_and_both_ways():
+    outputs, prompts = pairs(60)
+    new_outputs, new_prompts = pairs(9, seed=5)
+    metric = fed(ScendiScore(), outputs, prompts, 11)
+    for swap, found in (
+        (False, metric.correct(new_outputs, new_prompts)),
+        (True, metric.correct_prompts(new_outputs, new_prompts)),
+    ):
+        kept, given = (prompts, outputs) if swap else (outputs, prompts)
+        new_kept, new_given = (new_prompts, new_outputs) if swap else (new_outputs, new_prompts)
+        fit = np.linalg.lstsq(unit(given), unit(kept), rcond=None)[0]
+        np.testing.assert_allclose(found, unit(new_kept) - unit(new_given) @ fit, atol=1e-9)
+    assert metric.compute() == metric.compute()  # asking has left the metric as it was
+
+
+def test_corrected_outputs_vary_as_much_as_scendi_says():
+    """Λ_I is the covariance of the corrected features."""
+    outputs, prompts = pairs(60)
+    metric = fed(ScendiScore(), outputs, prompts, 11)
+    rest = metric.correct(outputs, prompts).numpy()
+    values = twin.spectrum(rest.T @ rest / 60)
+    found = floats(metric.compute())
+    assert found["scendi"] == pytest.approx(np.exp((values * np.log(values.sum() / values)).sum()))
+    assert found["prompt_share"] == pytest.approx(1 - values.sum())
+
+
+def test_modes_rank_the_samples_seen_and_new_ones():
+    outputs, prompts = pairs(60)
+    metric = fed(ScendiScore(), outputs, prompts, 11)
+    modes = metric.modes(2)
+    scores = metric.mode_scores(outputs, prompts, modes)
+    np.testing.assert_allclose(scores, metric.correct(outputs, prompts) @ modes.vectors, atol=1e-10)
+    torch.testing.assert_close(scores.square().mean(0), modes.eigenvalues)
+    assert (scores.sum(0) > 0).all()
+    torch.testing.assert_close(metric.mode_scores(outputs[:5], prompts[:5], modes), scores[:5])
+
+
+def test_modes_of_random_features():
+    outputs, prompts = pairs(200)
+    metric = fed(ScendiScore(**FORMS["fourier"]), outputs, prompts, 50)
+    modes = metric.modes(3)
+    scores = metric.mode_scores(outputs, prompts, modes)
+    torch.testing.assert_close(scores.square().mean(0), modes.eigenvalues, rtol=1e-5, atol=0)
+    assert metric.correct(outputs, prompts).shape == (200, 8)
+
+
+def test_without_features_there_are_scores_alone():
+    outputs, prompts = pairs(30)
+    metric = fed(ScendiScore(LaplacianKernel(0.3), rcond=1e-3), outputs, prompts)
+    for call in (lambda: metric.modes(2), lambda: metric.correct(outputs, prompts)):
+        with pytest.raises(ValueError, match="Set `num_features`, or use the cosine kernel"):
+            call()
+    assert floats(metric.compute()) == pytest.approx(
+        floats(scendi_score(outputs, prompts, kernel=LaplacianKernel(0.3), rcond=1e-3))
+    )
+
+
+def test_rank_deficient_prompts_give_finite_values_without_a_warning():
+    outputs, prompts = pairs(40, e=2)
+    expected = floats(fed(ScendiScore(), outputs, prompts, 7).compute())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        twice = floats(fed(ScendiScore(), outputs, torch.cat([prompts, prompts], 1), 7).compute())
+        alike = floats(fed(ScendiScore(), outputs, torch.ones(40, 3), 7).compute())
+    assert twice == pytest.approx(expected)
+    assert all(math.isfinite(value) for value in alike.values())
+    assert alike["scendi_prompt"] == pytest.approx(1)
+
+
+def test_prompts_of_full_rank_are_warned_of():
+    metric = fed(ScendiScore(), draw(5, 4), draw(5, 6, seed=1))
+    with pytest.warns(UserWarning, match="rank 5 for 5 samples.*`scendi` is near 1 whatever the model does"):
+        assert floats(metric.compute())["prompt_share"] == pytest.approx(1)
+
+
+X, T = pairs(6)
+UPDATES = {
+    "lengths": ((X, T[:5]), "`outputs` and `prompts` to hold as many samples"),
+    "nan": ((X, T.index_fill(0, torch.tensor([1]), math.nan)), "`prompts` to be finite, but 3 of its 18 values"),
+    "dimensions": ((X, T[:, :2]), "`prompts` with 3 features per sample like those before, but got [6, 2]"),
+    "outputs' dimensions": ((X[:, :2], T), "`outputs` with 4 features per sample"),
+}
+
+
+@forms
+@pytest.mark.parametrize("case", UPDATES)
+def test_a_refused_batch_changes_nothing(form, case):
+    samples, message = UPDATES[case]
+    metric = fed(ScendiScore(**FORMS[form]), *pairs(40), 9)
+    expected = copy.deepcopy(metric).compute()
+    with pytest.raises(ValueError) as caught:
+        metric.update(*samples)
+    assert message in str(caught.value)
+    assert metric.compute() == expected
+
+
+@pytest.mark.parametrize("side", ["outputs", "prompts"])
+def test_zero_vectors_are_refused_under_the_cosine_kernel(side):
+    metric = ScendiScore()
+    with pytest.raises(ValueError, match=f"`{side}` without zero vectors for the cosine kernel, but 6 of 6 rows"):
+        metric.update(*(0 * x if name == side else x for name, x in (("outputs", X), ("prompts", T))))
+    assert metric.count == 0
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
+@forms
+def test_too_few_samples(form):
+    metric = ScendiScore(**FORMS[form])
+    with pytest.raises(ValueError, match=r"but got (0|none)\. Call `update\(outputs, prompts\)`"):
+        metric.compute()
+    if form != "exact":
+        with pytest.raises(ValueError, match="Expected samples before this, but got none"):
+            metric.modes(2)
+    with pytest.raises(ValueError, match=r"at least 2 samples.* but got 1"):
+        fed(metric, X[:1], T[:1]).compute()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"rcond": 0}, "`rcond` to be a number between 0 and 1, but got 0"),
+        ({"rcond": 1.0}, "`rcond`"),
+        ({"num_features": 3}, "GaussianKernel with `num_features`=3"),
+        ({"prompt_kernel": "cosine"}, "`prompt_kernel` to be a kernel such as CosineKernel"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError) as caught:
+        ScendiScore(**arguments)
+    assert message in str(caught.value)
+
+
+def test_more_modes_than_features_are_refused():
+    with pytest.raises(ValueError, match="`num_modes` to be at most 4, the features of outputs, but got 5"):
+        fed(ScendiScore(), *pairs(20)).modes(5)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VendiScore and RKEScore; what every metric owes torchmetrics and two processes are in test_citizens and test_sync."""
+
+import copy
+import math
+
+import entropy_references as twin
+import pytest
+import torch
+from entropy_references import digits
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from genmonitor import GaussianKernel, LaplacianKernel, RKEScore, VendiScore
+from genmonitor.functional import rke_score, vendi_score
+
+FORMS = {
+    "cosine": {},
+    "fourier": {"kernel": GaussianKernel(0.3), "num_features": 6},
+    "exact": {"kernel": GaussianKernel(0.3)},
+}
+forms = pytest.mark.parametrize("form", FORMS)
+
+
+def draw(n: int, d: int = 3, seed: int = 0, shift: float = 0.0) -> Tensor:
+    return shift + torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def fed(metric, x: Tensor, batch: int | list[int] = 1000):
+    for some in x.split(batch):
+        metric.update(some)
+    return metric
+
+
+@pytest.mark.parametrize("batch", [500, 97, 1])
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.float64, 1e-9)])
+def test_digits(dtype, error, batch):
+    x = digits().to(dtype) + 1
+    assert float(fed(VendiScore(), x, batch).compute()) == pytest.approx(twin.VENDI, rel=error)
+    assert float(fed(VendiScore(order=math.inf), x, batch).compute()) == pytest.approx(twin.VENDI_INFINITE, rel=error)
+    assert float(fed(RKEScore(), x, batch).compute()) == pytest.approx(twin.RKE, rel=error)
+
+
+@pytest.mark.parametrize("batch", [500, 97])
+def test_digits_by_the_exact_gaussian(batch):
+    kernel = GaussianKernel.from_sigma(2.0)
+    assert float(fed(VendiScore(kernel), digits(), batch).compute()) == pytest.approx(twin.EXACT_VENDI, rel=1e-9)
+    assert float(fed(RKEScore(kernel), digits(), batch).compute()) == pytest.approx(twin.EXACT_RKE, rel=1e-9)
+
+
+@forms
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(sizes=st.lists(st.integers(0, 9), min_size=2, max_size=6), seed=st.integers(0, 99), data=st.data())
+def test_any_batches_in_any_order_say_what_the_function_says(form, sizes, seed, data):
+    sizes = [2, *sizes]
+    x = draw(sum(sizes), seed=seed)
+    shuffled = x[data.draw(st.permutations(range(len(x))))]
+    for make, function in ((VendiScore, vendi_score), (RKEScore, rke_score)):
+        expected = float(function(x, **FORMS[form]))
+        assert float(fed(make(**FORMS[form]), shuffled, sizes).compute()) == pytest.approx(expected, rel=1e-9)
+
+
+def test_order_and_truncation_are_passed_on():
+    x = draw(40, 5)
+    for options in (
+        {"order": 0.5},
+        {"order": 3.0},
+        {"truncation": 2},
+        {"truncation": 2, "kernel": GaussianKernel(1.0)},
+    ):
+        assert float(fed(VendiScore(**options), x, 7).compute()) == pytest.approx(float(vendi_score(x, **options)))
+
+
+def test_the_seed_is_that_of_the_random_features():
+    x, options = draw(60), {"kernel": GaussianKernel(0.3), "num_features": 5}
+    values = [float(fed(VendiScore(**options, seed=seed), x, 7).compute()) for seed in (0, 1)]
+    assert values == pytest.approx([float(vendi_score(x, **options, seed=seed)) for seed in (0, 1)])
+    assert values[0] != pytest.approx(values[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("make", [VendiScore, RKEScore])
+def test_closed_forms_in_batches(make):
+    eye = torch.eye(6)
+    assert float(fed(make(), 3 * eye, 1).compute()) == pytest.approx(6)
+    assert float(fed(make(), eye[[0] * 7], 2).compute()) == pytest.approx(1, abs=1e-6)
+    assert float(fed(make(), eye[:4].repeat(9, 1), 5).compute()) == pytest.approx(4)
+
+
+@pytest.mark.parametrize("form", ["cosine", "fourier"])
+def test_what_is_streamed_does_not_grow(form):
+    metric, sizes = VendiScore(**FORMS[form]), []
+    metric.persistent(True)
+    for _ in range(3):
+        fed(metric, draw(500), 100)
+        sizes.append({name: state.numel() for name, state in metric.state_dict().items()})
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert sum(sizes[0].values()) < 500
+
+
+def test_a_covariance_of_512_features_takes_less_than_2_mib():
+    metric = fed(VendiScore(), draw(10, 512).float())
+    assert sum(state.numel() * state.element_size() for state in metric.metric_state.values()) < 2**21
+
+
+def test_kept_samples_set_gamma_at_the_first_compute_and_streamed_ones_in_the_first_update():
+    x = torch.cat([draw(1000, 2), draw(300, 2, seed=1, shift=50)])
+    for batch in (1, 7, 1300):
+        kept = fed(RKEScore(GaussianKernel()), x, batch)
+        assert kept.kernel == GaussianKernel()  # open: other processes may have samples that come first
+        kept.compute()
+        assert kept.kernel == GaussianKernel().resolved(x[:1000])
+    streamed = fed(VendiScore(GaussianKernel(), num_features=4), x, 100)
+    assert streamed.kernel == GaussianKernel().resolved(x[:100])
+    streamed.reset()
+    fed(streamed, 3 * x, 100)
+    assert streamed.kernel == GaussianKernel().resolved(x[:100])
+
+
+def test_forward_gives_the_value_of_the_batch_with_its_gradient():
+    x = draw(30).requires_grad_()
+    metric = VendiScore()
+    metric(draw(20, seed=1))
+    value = metric(x * 1)
+    value.backward()
+    leaf = x.detach().clone().requires_grad_()
+    expected = vendi_score(leaf)
+    expected.backward()
+    torch.testing.assert_close(value.detach(), expected.detach())
+    torch.testing.assert_close(x.grad, leaf.grad)
+
+
+NAN = draw(3).index_fill(0, torch.tensor([1]), math.nan)
+UPDATES = {
+    "nan": (NAN, ValueError, "`features` to be finite, but 3 of its 9 values"),
+    "dimensions": (draw(3, 4), ValueError, "`features` with 3 features per sample like those before, but got [3, 4]"),
+    "images": (torch.ones(2, 1, 4, 4), ValueError, "`features` of shape [N, D], but got [2, 1, 4, 4]"),
+    "list": ([[1.0, 2.0, 3.0]], TypeError, "`features` to be a torch.Tensor, but got list"),
+}
+
+
+@forms
+@pytest.mark.parametrize("case", UPDATES)
+def test_a_refused_batch_changes_nothing(form, case):
+    samples, kind, message = UPDATES[case]
+    metric = fed(VendiScore(**FORMS[form]), draw(20), 6)
+    expected = copy.deepcopy(metric).compute()
+    with pytest.raises(kind) as caught:
+        metric.update(samples)
+    assert message in str(caught.value)
+    assert torch.equal(metric.compute(), expected)
+
+
+def test_zero_vectors_are_refused_under_the_cosine_kernel_alone():
+    x = torch.cat([draw(3), torch.zeros(2, 3, dtype=torch.float64)])
+    for make in (VendiScore, RKEScore):
+        metric = fed(make(), draw(5))
+        with pytest.raises(ValueError, match="`features` without zero vectors for the cosine kernel, but 2 of 5 rows"):
+            metric.update(x)
+        assert float(metric.compute()) == pytest.approx(float(fed(make(), draw(5)).compute()), abs=0)
+        for form in ("fourier", "exact"):
+            assert math.isfinite(fed(make(**FORMS[form]), x, 2).compute())
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")
+@forms
+def test_too_few_samples(form):
+    for make in (VendiScore, RKEScore):
+        with pytest.raises(ValueError, match=r"but got (0|none)\. Call `update\(features\)`"):
+            make(**FORMS[form]).compute()
+        with pytest.raises(ValueError, match=r"at least 2 samples.* but got 1"):
+            fed(make(**FORMS[form]), draw(1)).compute()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"order": 0}, "`order` to be a positive number or math.inf, but got 0"),
+        ({"order": -1.0}, "`order`"),
+        ({"order": math.nan}, "`order`"),
+        ({"truncation": 0}, "`truncation` to be a whole number >= 1, but got 0"),
+        ({"num_features": 4}, "GaussianKernel with `num_features`=4, but got CosineKernel"),
+        ({"num_features": 0, "kernel": GaussianKernel()}, "`num_features` to be a whole number >= 1, but got 0"),
+        ({"num_features": 4, "kernel": LaplacianKernel()}, "but got LaplacianKernel"),
+        ({"kernel": "rbf"}, "`kernel` to be a kernel such as CosineKernel"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError) as caught:
+        VendiScore(**arguments)
+    assert message in str(caught.value)
