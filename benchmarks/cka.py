@@ -19,6 +19,7 @@ from genmonitor import GaussianKernel, PixelCKA, PixelPartition
 from genmonitor.functional import pixel_cka
 from genmonitor.functional import taylor_cka as levels
 from genmonitor.functional.cka import site_values
+from genmonitor.functional.level_products import level_pairs
 
 
 @functools.cache
@@ -95,9 +96,9 @@ def levels_case(n: int, channels: int, size: int, cluster: bool = False) -> dict
     took = seconds(work)
     values = site_values(x, 1).double()
     shifted = values - values.mean(2, keepdim=True)
-    degree = levels.choose_degree(shifted, kernel.gamma, 5e-7)
+    degree = levels.choose_degree(shifted, kernel.gamma, 1e-6 / 3)
     _, spectrum = levels._principal_levels(shifted, kernel.gamma, degree)
-    operations = len(levels._level_pairs(spectrum, 5e-7)) * d * d * n
+    operations = len(level_pairs(spectrum, 1e-6 / 3)) * d * d * n
     return row(n, d, took, loop, error, operations / took)
 
 

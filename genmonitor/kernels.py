@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from genmonitor import checks
 from genmonitor.features import unit_sphere
+from genmonitor.precision import full_precision
 
 MEDIAN_SAMPLES = 1000
 """The median heuristic looks at the first so many samples: 499,500 pairs."""
@@ -20,44 +20,6 @@ MEDIAN_SAMPLES = 1000
 
 MEMORY_BUDGET = 2**29
 """Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
-
-
-@contextmanager
-def full_precision() -> Iterator[None]:
-    """Turn off autocast and the reduced-precision float32 products (TF32, bfloat16) for a metric's arithmetic.
-
-    Example:
-        >>> with torch.autocast("cpu", dtype=torch.bfloat16), full_precision():
-        ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
-        torch.float32
-    """
-    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
-        before = _float32_precision()
-        try:
-            _set_float32_precision(["ieee"] * len(before) if _backends() else ["highest"])
-            yield
-        finally:
-            _set_float32_precision(before)
-
-
-def _backends() -> list[Any]:
-    """Return where torch 2.9 and later keep the precision of each backend; none before."""
-    # the getter of before raises once a user has set one of these
-    found = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
-    return [backend for backend in found if hasattr(backend, "fp32_precision")]
-
-
-def _float32_precision() -> list[str]:
-    return [backend.fp32_precision for backend in _backends()] or [torch.get_float32_matmul_precision()]
-
-
-def _set_float32_precision(precision: list[str]) -> None:
-    for backend, value in zip(_backends(), precision, strict=False):
-        backend.fp32_precision = "none"  # what torch.backends.fp32_precision says, now and after a change of it
-        if backend.fp32_precision != value:
-            backend.fp32_precision = value
-    if not _backends():
-        torch.set_float32_matmul_precision(precision[0])
 
 
 def centred(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,7 +57,7 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
 
 
 def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cut the rows of a matrix into blocks within the memory budget, eight at least where the matrix is symmetric.
+    """Cut the rows of a matrix into blocks within the memory budget, sixteen at least where the matrix is symmetric.
 
     Args:
         rows: rows of the matrix.
@@ -110,7 +72,7 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
         [(0, 5)]
     """
     within_budget = max(1, MEMORY_BUDGET // (bytes_per_entry * (columns or rows)))
-    step = min(within_budget, rows) if columns else min(within_budget, -(-rows // 8))
+    step = min(within_budget, rows) if columns else min(within_budget, -(-rows // 16))
     for start in range(0, rows, step):
         yield start, min(start + step, rows)
 

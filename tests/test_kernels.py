@@ -8,14 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, kernels
-from genmonitor.functional import cosine_mean_similarity
-from genmonitor.kernels import centred, full_precision, row_blocks, squared_distances, symmetric_product
+from genmonitor.kernels import centred, row_blocks, squared_distances, symmetric_product
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
-backends = torch.backends
-own_settings = pytest.mark.skipif(
-    not hasattr(backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9 has one setting for all backends"
-)
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -127,65 +122,3 @@ def test_row_blocks_cover_the_rows_once_within_the_budget(rows, columns, budget)
 def test_symmetric_product(n):
     x = draw(n, 3)
     torch.testing.assert_close(symmetric_product(x), x @ x.T)
-
-
-@pytest.fixture
-def user_settings():
-    """Whatever a test sets stays in it."""
-    yield
-    torch.set_float32_matmul_precision("highest")
-    if hasattr(backends.cuda.matmul, "fp32_precision"):
-        backends.cuda.matmul.fp32_precision = backends.mkldnn.matmul.fp32_precision = "none"
-        backends.mkldnn.fp32_precision = backends.fp32_precision = "none"
-
-
-@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
-def test_precision_is_full_inside_and_the_users_afterwards(user_settings, precision):
-    torch.set_float32_matmul_precision(precision)
-    with full_precision():
-        if hasattr(backends.cuda.matmul, "fp32_precision"):
-            assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("ieee", "ieee")
-        else:
-            assert torch.get_float32_matmul_precision() == "highest"
-    assert torch.get_float32_matmul_precision() == precision
-
-
-def test_precision_is_the_users_after_an_exception(user_settings):
-    torch.set_float32_matmul_precision("medium")
-    with pytest.raises(KeyError), full_precision():
-        raise KeyError
-    assert torch.get_float32_matmul_precision() == "medium"
-
-
-@own_settings
-def test_precision_set_per_backend_is_restored(user_settings):
-    backends.cuda.matmul.fp32_precision = "tf32"
-    backends.mkldnn.matmul.fp32_precision = "bf16"
-    with full_precision():
-        assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("ieee", "ieee")
-    assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("tf32", "bf16")
-
-
-@own_settings
-def test_precision_set_for_all_backends_can_still_be_changed_for_all(user_settings):
-    backends.fp32_precision = "tf32"
-    with full_precision():
-        assert backends.cuda.matmul.fp32_precision == "ieee"
-    assert backends.cuda.matmul.fp32_precision == "tf32"
-    backends.fp32_precision = "ieee"
-    assert backends.cuda.matmul.fp32_precision == "ieee"
-
-
-def test_the_users_reduced_precision_changes_no_value(user_settings):
-    fake, real = draw(40, 64).float(), draw(50, 64, seed=1).float()
-    calls = {
-        "cms": lambda: cosine_mean_similarity(fake, real),
-        "cosine": lambda: CosineKernel()(fake, real).sum(),
-    }
-    plain = {name: call() for name, call in calls.items()}
-    torch.set_float32_matmul_precision("medium")
-    reduced = {name: call() for name, call in calls.items()}
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert (fake @ real.T).dtype == torch.bfloat16
-        under_autocast = {name: call() for name, call in calls.items()}
-    assert plain == reduced == under_autocast

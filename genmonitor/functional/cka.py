@@ -15,7 +15,8 @@ from torch import Tensor
 
 from genmonitor import checks, kernels
 from genmonitor.functional.taylor_cka import normalised, taylor_cka
-from genmonitor.kernels import GaussianKernel, Kernel, full_precision, symmetric_product
+from genmonitor.kernels import GaussianKernel, Kernel, symmetric_product
+from genmonitor.precision import full_precision
 
 
 def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:
@@ -95,11 +96,12 @@ def pixel_cka(
     with full_precision(), torch.no_grad():
         values = site_values(x, patch_size)
         varying = (values.amax(2) != values.amin(2)).any(1)
+        if varying.all():
+            return _varying_cka(values, kernel, tolerance, batch_estimator)
         out = values.new_zeros(len(values), len(values), dtype=torch.float64)
         if varying.any():
-            inside = _varying_cka(values[varying], kernel, tolerance, batch_estimator)
             index = varying.nonzero().flatten()
-            out[index[:, None], index] = inside
+            out[index[:, None], index] = _varying_cka(values[varying], kernel, tolerance, batch_estimator)
     return out
 
 

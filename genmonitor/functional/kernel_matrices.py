@@ -14,15 +14,8 @@ from torch import Tensor
 
 from genmonitor import checks, kernels
 from genmonitor.features import fourier_features, fourier_frequencies, unit_sphere
-from genmonitor.kernels import (
-    CosineKernel,
-    GaussianKernel,
-    Kernel,
-    centred,
-    full_precision,
-    row_blocks,
-    symmetric_product,
-)
+from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, centred, row_blocks, symmetric_product
+from genmonitor.precision import full_precision
 
 STRIPS = 8
 """Strips of rows that a triangle is cut into: 9/16 of the whole matrix are kept."""

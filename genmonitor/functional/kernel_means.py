@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from genmonitor import checks
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, centred, full_precision, row_blocks
+from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, centred, row_blocks
 from genmonitor.partition import PixelPartition
+from genmonitor.precision import full_precision
 
 
 class KernelMeans(NamedTuple):

@@ -12,7 +12,8 @@ from torch import Tensor
 from genmonitor import checks
 from genmonitor.features import fourier_frequencies, unit_sphere
 from genmonitor.functional.kernel_matrices import FeatureMap
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, LaplacianKernel, full_precision
+from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, LaplacianKernel
+from genmonitor.precision import full_precision
 
 
 @dataclass(frozen=True, eq=False)

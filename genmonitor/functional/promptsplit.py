@@ -14,7 +14,8 @@ from genmonitor import checks
 from genmonitor.functional.joint_spectrum import JointSpectrum, by_features, by_gram
 from genmonitor.functional.krylov import GRAM_BUDGET, outermost
 from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs, feature_size
-from genmonitor.kernels import Kernel, full_precision
+from genmonitor.kernels import Kernel
+from genmonitor.precision import full_precision
 
 SIMILAR = 0.1
 """A direction counts as similar on both sides up to this part of the largest eigenvalue."""

@@ -9,7 +9,8 @@ from torch.utils.checkpoint import checkpoint
 
 from genmonitor import checks
 from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs
-from genmonitor.kernels import Kernel, full_precision, row_blocks
+from genmonitor.kernels import Kernel, row_blocks
+from genmonitor.precision import full_precision
 
 
 def prompt_split_energy(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from genmonitor import kernels
 from genmonitor.features import taylor_features, taylor_size
-from genmonitor.kernels import row_blocks
+from genmonitor.functional.level_products import level_pairs, sum_of_squares
 
 MAX_DEGREE = 12
 
@@ -31,15 +31,17 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
         [d, d], float64.
     """
     shifted = values.double() - values.mean(2, keepdim=True, dtype=torch.float64)
-    degree = choose_degree(shifted, gamma, tolerance / 2)
+    degree = choose_degree(shifted, gamma, tolerance / 3)
     size = taylor_size(values.shape[1], degree)
     if degree > MAX_DEGREE or size * shifted[:, 0].numel() * shifted.element_size() > kernels.MEMORY_BUDGET:
         return None
     levels, spectrum = _principal_levels(shifted, gamma, degree)
-    pairs = _level_pairs(spectrum, tolerance / 2)
+    pairs = level_pairs(spectrum, tolerance / 3)
     if len(pairs) >= values.shape[2]:  # the product of Gram matrices costs as much as n pairs
         return None
-    return _levels_cka(levels, spectrum, pairs, tolerance)
+    out = sum_of_squares(levels, spectrum, pairs, tolerance / 3)
+    out.diagonal().fill_(1)
+    return out.clamp_(0, 1)
 
 
 def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int) -> float:
@@ -111,19 +113,19 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
     """Rotate each site's Taylor features onto their principal axes.
 
     Returns:
-        Levels [d, R, N], scaled so that CKA is the sum of squared products over pairs of levels, and their spectrum
+        Levels [R, d, N], scaled so that CKA is the sum of squared products over pairs of levels, and their spectrum
         [d, R] of norm 1, falling.
     """
     d, values, n = shifted.shape
     size = taylor_size(values, degree)
-    levels, spectrum = shifted.new_empty(d, size, n), shifted.new_empty(d, size)
+    levels, spectrum = shifted.new_empty(size, d, n), shifted.new_empty(d, size)
     for sites in torch.arange(d, device=shifted.device).split(max(1, 2**22 // (size * n))):
         features = taylor_features(shifted[sites], gamma, degree)
         features -= features.mean(2, keepdim=True)
         eigenvalues, axes = _falling_eigenpairs(features @ features.transpose(1, 2))
         norm = torch.linalg.vector_norm(eigenvalues, dim=1, keepdim=True)
         spectrum[sites] = eigenvalues / norm
-        levels[sites] = (axes / norm[:, :, None].sqrt()).transpose(1, 2) @ features
+        levels[:, sites] = ((axes / norm[:, :, None].sqrt()).transpose(1, 2) @ features).transpose(0, 1)
     return levels, spectrum
 
 
@@ -135,55 +137,3 @@ def _falling_eigenpairs(matrices: Tensor) -> tuple[Tensor, Tensor]:
         # LAPACK's divide and conquer gives up on some matrices with many zero rows, such as those of dark patches
         axes, eigenvalues, _ = torch.linalg.svd(matrices)
         return eigenvalues, axes
-
-
-def _level_pairs(spectrum: Tensor, tolerance: float) -> list[tuple[int, int]]:
-    """List the pairs of levels to multiply: those left out add up to less than the tolerance for any two sites."""
-    largest = spectrum.amax(0)
-    weight = (largest[:, None] * largest).flatten()
-    order = weight.argsort()
-    kept = order[weight[order].cumsum(0) > tolerance].tolist()
-    r = len(largest)
-    return sorted((index // r, index % r) for index in kept)
-
-
-def _levels_cka(levels: Tensor, spectrum: Tensor, pairs: list[tuple[int, int]], tolerance: float) -> Tensor:
-    """Sum the squared products of levels a block of rows at a time, the upper triangle only."""
-    d = len(levels)
-    dtypes = _pair_dtypes(levels, spectrum, pairs, tolerance)
-    copies = {dtype: levels.to(dtype) for dtype in set(dtypes.values())}
-    out = levels.new_zeros(d, d, dtype=torch.float64)
-    for start, stop in row_blocks(d, 4 * levels.element_size()):
-        total = levels.new_zeros(stop - start, d - start)
-        for (k, other), dtype in dtypes.items():
-            product = (copies[dtype][start:stop, k] @ copies[dtype][start:, other].T).to(total)
-            total.addcmul_(product, product)
-        out[start:stop, start:] = total
-        out[start:, start:stop] = total.T
-    out.diagonal().fill_(1)
-    return out.clamp_(0, 1)
-
-
-def _pair_dtypes(
-    levels: Tensor, spectrum: Tensor, pairs: list[tuple[int, int]], tolerance: float
-) -> dict[tuple[int, int], torch.dtype]:
-    """Choose each pair's precision by its weight, the most it can add to an entry.
-
-    Rounded to bfloat16, both levels and their product, a square is off by at most 6 · 2⁻⁸ of the weight: the weakest
-    pairs take it as long as all of them together stay below the tolerance.
-    """
-    largest = spectrum.amax(0)
-    weights = {(k, other): float(largest[k] * largest[other]) for k, other in pairs}
-    budget = 32 * tolerance if min(levels.shape[::2]) >= 256 and _fast_bfloat16(levels) else 0.0
-    dtypes, spent = {}, 0.0
-    for pair in sorted(pairs, key=weights.__getitem__):
-        spent += weights[pair]
-        weak = torch.float32 if spent > budget else torch.bfloat16
-        dtypes[pair] = torch.float64 if weights[pair] > 0.1 else weak
-    return dtypes
-
-
-def _fast_bfloat16(levels: Tensor) -> bool:
-    if levels.is_cuda:
-        return torch.cuda.is_bf16_supported()
-    return bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())

@@ -18,7 +18,8 @@ from genmonitor.functional.kernel_matrices import (
     rounding_of,
 )
 from genmonitor.functional.kernel_means import means_within
-from genmonitor.kernels import Kernel, centred, full_precision
+from genmonitor.kernels import Kernel, centred
+from genmonitor.precision import full_precision
 from genmonitor.spectrum import entropy, psd_eigenvalues
 
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from genmonitor import checks
-from genmonitor.kernels import centred, full_precision, squared_distances
+from genmonitor.kernels import centred, squared_distances
+from genmonitor.precision import full_precision
 
 
 @dataclass(frozen=True, eq=False)

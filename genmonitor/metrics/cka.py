@@ -15,8 +15,9 @@ from genmonitor import checks, kernels
 from genmonitor.features import taylor_features, taylor_size
 from genmonitor.functional.cka import check_arguments, check_patches, pixel_cka, site_values
 from genmonitor.functional.taylor_cka import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
-from genmonitor.kernels import GaussianKernel, Kernel, full_precision, row_blocks
+from genmonitor.kernels import GaussianKernel, Kernel, row_blocks
 from genmonitor.metrics.base import GenerativeMetric, from_rank_zero
+from genmonitor.precision import full_precision
 
 
 class PixelCKA(GenerativeMetric):

@@ -15,8 +15,9 @@ from genmonitor.functional.joint_spectrum import by_covariances
 from genmonitor.functional.kernel_matrices import FeatureMap, add_moments, packed_size, unpack
 from genmonitor.functional.pair_kernel import PairKernel, check_pairs, resolved
 from genmonitor.functional.promptsplit import PromptSplitModes, check_arguments, prompt_split, split_modes
-from genmonitor.kernels import GaussianKernel, Kernel, full_precision
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.metrics.base import GenerativeMetric, from_rank_zero
+from genmonitor.precision import full_precision
 
 SIDES = ("test", "reference")
 

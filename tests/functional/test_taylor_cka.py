@@ -8,6 +8,7 @@ from genmonitor.features import taylor_features
 from genmonitor.functional import pixel_cka
 from genmonitor.functional import taylor_cka as levels
 from genmonitor.functional.cka import _gram_product, site_values
+from genmonitor.functional.level_products import level_pairs
 
 
 def draw(d: int, values: int, n: int, tails: float = 1.0) -> torch.Tensor:
@@ -99,45 +100,13 @@ def test_an_entry_is_within_the_tolerance(tolerance, tails):
     assert (found - exact(x, 1e-3)).abs().max() < tolerance + 1e-7
 
 
-def test_a_looser_tolerance_multiplies_fewer_pairs():
-    x = draw(8, 2, 100)
-    counts = []
-    for tolerance in (1e-2, 1e-6):
-        _, spectrum = levels._principal_levels(x, 1e-3, 4)
-        pairs = levels._level_pairs(spectrum, tolerance)
-        largest = spectrum.amax(0)
-        left_out = {(k, m) for k in range(len(largest)) for m in range(len(largest))} - set(pairs)
-        assert sum(float(largest[k] * largest[m]) for k, m in left_out) <= tolerance
-        counts.append(len(pairs))
-    assert counts[0] < counts[1]
-
-
-def three_values(gamma: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """256 pixels of three values, and their squares: rounding them is no noise, it is the same for every image."""
+@pytest.mark.parametrize("gamma", [1e-4, 1e-3])
+def test_pixels_of_few_values_stay_within_the_tolerance(gamma):
+    # pixels of three values, and their squares: rounding them to nearest is no noise, it is the same for every image
     t = torch.randint(-1, 2, (300, 128), generator=torch.Generator().manual_seed(0)).float()
     images = torch.cat([t, t.square()], 1).reshape(300, 1, 16, 16)
-    return images, exact(site_values(images.double(), 1), gamma)
-
-
-@pytest.mark.parametrize("gamma", [1e-4, 1e-3])
-def test_few_values_stay_within_the_tolerance_in_bfloat16(gamma, monkeypatch):
-    monkeypatch.setattr(levels, "_fast_bfloat16", lambda _: True)
-    images, expected = three_values(gamma)
     found = pixel_cka(images, kernel=GaussianKernel(gamma))
-    assert (found - expected).abs().max() < 2e-6
-
-
-def test_bfloat16_serves_the_weakest_pairs(monkeypatch):
-    monkeypatch.setattr(levels, "_fast_bfloat16", lambda _: True)
-    x = draw(256, 1, 256)
-    gamma = 0.004
-    chosen = {}
-    choose = levels._pair_dtypes
-    monkeypatch.setattr(levels, "_pair_dtypes", lambda *args: chosen.update(choose(*args)) or chosen)
-    found = levels.taylor_cka(x, gamma, 1e-6)
-    assert set(chosen.values()) == {torch.bfloat16, torch.float32, torch.float64}
-    assert chosen[0, 0] == torch.float64
-    assert (found - exact(x, gamma)).abs().max() < 2e-6
+    assert (found - exact(site_values(images.double(), 1), gamma)).abs().max() < 1e-6
 
 
 def test_features_beyond_the_memory_budget_leave_it_to_the_product(monkeypatch):
@@ -149,8 +118,8 @@ def test_features_beyond_the_memory_budget_leave_it_to_the_product(monkeypatch):
 
 def test_more_pairs_of_levels_than_images_leave_it_to_the_product():
     x, gamma = draw(4, 3, 400), 1e-3
-    _, spectrum = levels._principal_levels(x, gamma, levels.choose_degree(x, gamma, 5e-7))
-    assert 200 < len(levels._level_pairs(spectrum, 5e-7)) < 400
+    _, spectrum = levels._principal_levels(x, gamma, levels.choose_degree(x, gamma, 3e-7))
+    assert 200 < len(level_pairs(spectrum, 3e-7)) < 400
     assert levels.taylor_cka(x[:, :, :200], gamma, 1e-6) is None
     assert levels.taylor_cka(x, gamma, 1e-6) is not None
 
