@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from genmonitor.callbacks import loggers
 from genmonitor.callbacks.encoders import Encoder, Frozen, OneHot, pixels
 from genmonitor.callbacks.modes import DiversityMetric, ModeEnds, mode_ends
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, tell, warn
-from genmonitor.callbacks.prompts import Prompts, prompted_sampler
+from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import Comparison, RealSide, find_real_side
 from genmonitor.kernels import CosineKernel, Kernel
 
@@ -53,9 +53,8 @@ class DiversityMonitor(GenerativeMonitor):
         prompt_kernel: of prompts, None for the cosine.
         num_features: random Fourier features of each Gaussian kernel.
         rcond: see `ScendiScore`.
-        settings: those of `GenerativeMonitor`, except that `sample_fn(pl_module, prompts)`, or else the module's method
-            `sample_prompts(prompts)`, gets a list of strings, or labels as int64 [n] on the module's device; and that
-            without `real_images` those of the Trainer are used only if they are images of the generated ones' shape.
+        settings: those of `GenerativeMonitor`, except that without `real_images` those of the Trainer are used only if
+            they are images of the generated ones' shape.
 
     Source:
         Friedman and Dieng 2023; Jalali, Li and Farnia 2023; Ospanov, Jalali and Farnia 2025.
@@ -65,6 +64,7 @@ class DiversityMonitor(GenerativeMonitor):
         tensor([9, 0, 1])
     """
 
+    prompts: Prompts
     prefix = "diversity"
     figures_to_keep = ("modes",)
 
@@ -105,11 +105,6 @@ class DiversityMonitor(GenerativeMonitor):
         self._given = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
         self._value_range: tuple[float, float] | None = None
         self._comparison: Comparison | None = None
-
-    def samples_of(self, pl_module: Any) -> Callable[[list[int]], Tensor]:
-        """Return the function from indices of the global set to images of their prompts."""
-        sample = prompted_sampler(self.sample_fn, pl_module)
-        return lambda indices: sample(self.prompts.of(indices, pl_module.device))
 
     def prepare(self, trainer: Any, pl_module: Any) -> None:
         """Encode the prompts and the real images, and fix the kernels' widths."""

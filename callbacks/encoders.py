@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate
 
 from genmonitor import checks
 
-Encoder = Callable[[Any], Tensor]
+Encoder = nn.Module | Callable[[Any], Tensor]
 
 
 def pixels(images: Tensor) -> Tensor:

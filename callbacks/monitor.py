@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ except ImportError:
     from pytorch_lightning.utilities import rank_zero_warn as warn
 
 from genmonitor import checks
-from genmonitor.callbacks import loggers
+from genmonitor.callbacks import loggers, shared_samples
 from genmonitor.callbacks.data import ImageKey, batch_size
 from genmonitor.callbacks.guard import left_alone
 from genmonitor.callbacks.manifest import run_folder, write_manifest
-from genmonitor.callbacks.sampling import SampleFn, draw, sampler
+from genmonitor.callbacks.prompts import PromptedSampleFn, Prompts, prompted_sampler
+from genmonitor.callbacks.sampling import SampleFn, draw, sampler, seed_everything
 from genmonitor.callbacks.weights import check_weights, chosen_weights
 
 __all__ = ["Callback", "GenerativeMonitor", "tell", "warn"]
@@ -42,12 +44,20 @@ WORST = 1e9
 class GenerativeMonitor(Callback):
     """Base of the monitors: a subclass says what to prepare, what to measure of the samples, and what to draw.
 
+    Monitors of one Trainer that ask for the same samples draw them once per check: the same `sample_fn`, `prompts`,
+    `seed` and `sample_batch_size`, while the module holds the same weights; one with fewer `n_samples` takes the first
+    of the others'.
+
     Args:
         n_samples: images generated at each check.
         every_n_epochs: check in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
         every_n_train_steps: check after every n-th training batch instead.
-        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None calls `pl_module.sample(n)`.
+        prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
+            number. None for samples without prompts.
+        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None calls `pl_module.sample(n)`. With
+            `prompts` the arguments are `(pl_module, prompts)` and the method is `sample_prompts(prompts)`: a list of
+            strings, or labels as int64 [n] on the module's device.
         sample_batch_size: images per call of it.
         real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
             start, validation data to compare with.
@@ -59,6 +69,7 @@ class GenerativeMonitor(Callback):
             the run. A wrong configuration always raises, before the first training step.
     """
 
+    prompts: Prompts | None = None
     prefix = "monitor"
     figures_to_keep: tuple[str, ...] = ("samples",)
 
@@ -68,7 +79,8 @@ class GenerativeMonitor(Callback):
         *,
         every_n_epochs: int = 1,
         every_n_train_steps: int | None = None,
-        sample_fn: SampleFn | None = None,
+        prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
+        sample_fn: SampleFn | PromptedSampleFn | None = None,
         sample_batch_size: int = 100,
         real_images: Any = None,
         image_key: ImageKey = None,
@@ -83,6 +95,8 @@ class GenerativeMonitor(Callback):
         self.every_n_train_steps = every_n_train_steps
         if sample_fn is not None and not callable(sample_fn):
             raise TypeError(f"Expected `sample_fn` to be callable, but got {type(sample_fn).__name__}.")
+        if prompts is not None:  # a subclass may have set them before
+            self.prompts = Prompts(prompts)
         self.sample_fn = sample_fn
         self.sample_batch_size = checks.at_least("sample_batch_size", sample_batch_size, 1)
         self.real_images = real_images
@@ -105,8 +119,12 @@ class GenerativeMonitor(Callback):
 
     def samples_of(self, pl_module: Any) -> Callable[[list[int]], Tensor]:
         """Return the function from indices of the global set to images; raise ValueError where there is no way."""
-        sample = sampler(self.sample_fn, pl_module)
-        return lambda indices: sample(len(indices))
+        prompts = self.prompts
+        if prompts is None:
+            sample = sampler(self.sample_fn, pl_module)
+            return lambda indices: sample(len(indices))
+        of_prompts = prompted_sampler(self.sample_fn, pl_module)
+        return lambda indices: of_prompts(prompts.of(indices, pl_module.device))
 
     def collect(self, samples: Tensor) -> bool:
         """Take in this process's share of the samples. It may fail on one process alone, so it talks to no other."""
@@ -157,16 +175,23 @@ class GenerativeMonitor(Callback):
         n = self.every_n_train_steps
         if n is not None and (trainer.fit_loop.total_batch_idx + 1) % n == 0:
             self._check(trainer, pl_module)
+        self._let_samples_go(trainer)
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Check at the end of a validation run."""
         if trainer.state.fn == "fit" and not trainer.sanity_checking:
             self._check_by_epoch(trainer, pl_module)
+        self._let_samples_go(trainer)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Check at the end of an epoch where nothing is validated."""
         if not trainer.enable_validation:
             self._check_by_epoch(trainer, pl_module)
+        self._let_samples_go(trainer)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Free what a check that was cut short left."""
+        shared_samples.forget(trainer)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Print the summary."""
@@ -198,8 +223,9 @@ class GenerativeMonitor(Callback):
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with chosen_weights(self.weights, trainer, pl_module, self) as used, left_alone(pl_module):
             start = time.perf_counter()
-            samples = self._together(trainer, lambda: self.draw(trainer, pl_module, self.share(trainer)))
+            samples = self._together(trainer, lambda: self._samples(trainer, pl_module))
             drawn = time.perf_counter()
+            seed_everything(self.seed)  # a metric that draws random numbers gives the same value for the same samples
             collected = samples is not None and self._together(trainer, lambda: self.collect(samples))
             values = self._together(trainer, lambda: self.measure(trainer, samples)) if collected else None
             measured = time.perf_counter()
@@ -243,6 +269,27 @@ class GenerativeMonitor(Callback):
                 trainer.callback_metrics.setdefault(key, torch.tensor(-WORST if callback.mode == "max" else WORST))
         if self._failures == MAX_FAILURES:
             warn(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
+
+    def _samples(self, trainer: Any, pl_module: Any) -> Tensor:
+        """Return this process's share of the samples, drawn by itself or by a monitor before it in this check."""
+        indices = list(self.share(trainer))
+        if len(_monitors(trainer)) < 2 or not indices:
+            return self.draw(trainer, pl_module, indices)
+        request = (*self._request(), shared_samples.fingerprint(pl_module))
+        draw_missing = partial(self.draw, trainer, pl_module)
+        samples = shared_samples.draw_once(trainer, request, indices, draw_missing)
+        self._sample_shape = tuple(samples.shape[1:])
+        return samples
+
+    def _request(self) -> tuple[Hashable, ...]:
+        """Return what a sample depends on beside its index and the weights."""
+        way = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
+        prompts = None if self.prompts is None else tuple(self.prompts.values)
+        return type(self).samples_of, type(self).draw, way, prompts, self.seed, self.sample_batch_size
+
+    def _let_samples_go(self, trainer: Any) -> None:
+        if _monitors(trainer)[-1] is self:
+            shared_samples.forget(trainer)
 
     def draw(self, trainer: Any, pl_module: Any, indices: Iterable[int]) -> Tensor:
         """Generate the samples of these indices of the one global set, [len(indices), C, H, W]."""
@@ -320,6 +367,7 @@ class GenerativeMonitor(Callback):
             "seed": self.seed,
             "n_samples": self.n_samples,
             "sample_batch_size": self.sample_batch_size,
+            "prompts": None if self.prompts is None else self.prompts.values,
             **self.facts(),
         }
 
@@ -340,6 +388,10 @@ class GenerativeMonitor(Callback):
         self.images_seen = state_dict["images_seen"]
         self._failures = state_dict["failures"]
         self._last_epoch = state_dict["last_epoch"]
+
+
+def _monitors(trainer: Any) -> list[GenerativeMonitor]:
+    return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]
 
 
 def _logged_step(trainer: Any, pl_module: Any) -> int:

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import interpolate
+from torchmetrics import Metric, MetricCollection
 
 from genmonitor import PixelPartition, checks, figures
 from genmonitor.callbacks import loggers, report
@@ -47,7 +48,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         patch_size: side of a site in pixels; use patches beyond 64×64.
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks (150 there).
-        extra_metrics: a MetricCollection whose members take `update(images, real=...)`, fed from the same samples.
+        extra_metrics: a MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
+            `update(images)` for the generated side alone; fed from the same samples.
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
         on_drop: called with a line of text when a region that was inside its band is below it at two checks in a row.
         settings: those of `GenerativeMonitor`.
@@ -72,8 +74,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         kernel: Kernel | None = None,
         block_size: int | None = None,
         *,
-        extra_metrics: Any = None,
-        site_encoder: Callable[[Tensor], Tensor] | None = None,
+        extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
+        site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         on_drop: Callable[[str], Any] | None = None,
         **settings: Any,
     ) -> None:
@@ -256,7 +258,8 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     def _settings(self) -> dict[str, Any]:
         names = ("n_samples", "n_cluster_images", "n_clusters", "patch_size", "block_size", "seed")
-        return {name: getattr(self, name) for name in names} | self._given
+        prompts = None if self.prompts is None else self.prompts.values
+        return {name: getattr(self, name) for name in names} | self._given | {"prompts": prompts}
 
     def _check_probe(self, probe: Tensor, real: Tensor) -> None:
         if probe.shape[1:] != real.shape[1:]:

@@ -162,9 +162,7 @@ def draw(sample: Callable[[list[int]], Any], indices: Iterable[list[int]], seed:
     batches = []
     for batch in indices:
         seeds = [_mixed(seed, i) for i in batch]
-        torch.manual_seed(seeds[0])
-        np.random.seed(seeds[0] % 2**32)  # noqa: NPY002
-        random.seed(seeds[0])
+        seed_everything(seeds[0])
         with SeededRows(seeds):
             out = sample(batch)
         images = checks.images("generated images", out)
@@ -172,6 +170,13 @@ def draw(sample: Callable[[list[int]], Any], indices: Iterable[list[int]], seed:
             raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")
         batches.append(images)
     return torch.cat(batches)
+
+
+def seed_everything(seed: int) -> None:
+    """Set the random states of torch, numpy and python."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
 
 
 def _mixed(seed: int, index: int) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -94,7 +95,7 @@ def symmetric_product(x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subclass by its class_path
     """A positive definite kernel with k(x, x) = 1: `kernel(x, y)` gives the Gram matrix [N, M] of x [N, D], y [M, D].
 
     `gamma` is None where the width is still to be taken from data by `resolved`.

@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "examples")]
 
 from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
-from modules import Linear, MeanGap, digits, fit, loader, measured, plain  # noqa: E402
+from modules import Linear, MeanGap, Plain, digits, fit, loader, measured, plain  # noqa: E402
 
 
 def fails(module):
@@ -33,6 +33,12 @@ def one_cannot_encode(module, images):
     return images
 
 
+class Other(Plain):
+    """A second monitor on the same Trainer."""
+
+    prefix = "other"
+
+
 def outcomes(folder, processes):
     """Return what each kind of run measured; the weights do not change, so that one process must agree with several."""
     out = {}
@@ -41,6 +47,7 @@ def outcomes(folder, processes):
         ("one fails to sample", 301),
         ("one fails to collect", 301),
         ("no share for one", 2),
+        ("two share samples", 301),
     ):
         torch.manual_seed(0)
         module = Linear(lr=0.0)
@@ -50,11 +57,17 @@ def outcomes(folder, processes):
         if name == "one fails to collect":
             parts["site_encoder"] = partial(one_cannot_encode, module)
         monitor = plain(n_samples=n, on_error="warn", sample_batch_size=64, **parts)
+        # under several processes the shares of 301 and of 150 samples are different ones
+        others = [Other(3, n_samples=150, n_cluster_images=200, on_error="raise", sample_batch_size=64)]
+        if name != "two share samples":
+            others = []
         best = ModelCheckpoint(folder / f"{name} {processes}", monitor="cms/image", mode="max")
         strategy = {"strategy": "ddp", "devices": processes} if processes > 1 else {}
         train, val = loader(digits(0, 600), 50), loader(digits(600, 1200), 50)
-        trainer, _ = fit(folder, monitor, best, module=module, train=train, val=val, max_epochs=3, **strategy)
+        trainer, _ = fit(folder, monitor, *others, best, module=module, train=train, val=val, max_epochs=3, **strategy)
         out[name] = {"history": measured(monitor), "image": float(trainer.callback_metrics["cms/image"])}
+        if others:
+            out["the other"] = {"history": measured(others[0]), "image": float(trainer.callback_metrics["other/image"])}
     return out
 
 

@@ -37,6 +37,11 @@ def test_three_processes_measure_what_one_does_and_skip_together(tmp_path):
                 assert check == pytest.approx(reference | {"step": check["step"]}, rel=1e-6, abs=1e-6)
             assert found[name]["image"] == pytest.approx(expected[name]["image"], rel=1e-6)
 
+        # sharing changes nothing: the same numbers to the last bit
+        assert found["two share samples"] == found["well"]
+        alone = found["well"]["history"]
+        assert [check["image"] for check in found["the other"]["history"]] != [check["image"] for check in alone]
+
     said = done.stdout + done.stderr
     assert said.count("RuntimeError: no samples today") == said.count("RuntimeError: no maps today") == 1
     assert said.count("Plain: this check failed on process 2 and is skipped") == 2
