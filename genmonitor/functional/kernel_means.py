@@ -63,12 +63,16 @@ def kernel_means(
         within_real: the means of the real side by itself where they are known already.
     """
     fake_block, real_block = block_size or len(fake), block_size or len(real)
+    sizes = None if regions is None else [len(region) for region in regions]
+    if regions is not None:  # side by side, so that a region is a slice wherever it is needed
+        order = torch.cat(regions)
+        fake, real = fake[:, order], real[:, order]
     with full_precision():
         x, y = centred(fake, real) if kernel.sums_over_sites else (fake, real)
-        across = _sums_across(x, y, kernel, regions, fake_block, real_block) / (fake_block * real_block)
-        within_fake = means_within(x, kernel, regions, fake_block)
+        across = _sums_across(x, y, kernel, sizes, fake_block, real_block) / (fake_block * real_block)
+        within_fake = means_within(x, kernel, sizes, fake_block)
         if within_real is None:
-            within_real = means_within(y, kernel, regions, real_block)
+            within_real = means_within(y, kernel, sizes, real_block)
     return KernelMeans(across, within_fake, within_real, fake_block, real_block)
 
 
@@ -116,22 +120,29 @@ def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, blo
         checks.at_least("block_size", block_size, 2)
 
 
-def _sums_across(x: Tensor, y: Tensor, kernel: Kernel, regions: list[Tensor] | None, rows: int, columns: int) -> Tensor:
+def _sums_across(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None, rows: int, columns: int) -> Tensor:
     """Sum the kernel over each pair of blocks of rows and columns: [1 + regions, A, B]."""
     by_row = []
     for start, stop in row_blocks(len(x), 4 * x.element_size(), columns=len(y)):
-        grams = _grams(x[start:stop], y, kernel, regions)
+        grams = _grams(x[start:stop], y, kernel, sizes)
         by_row.append(_by_region(gram.unflatten(1, (-1, columns)).sum(2, dtype=torch.float64) for gram in grams))
     return torch.cat(by_row, 1).unflatten(1, (-1, rows)).sum(2)
 
 
-def means_within(x: Tensor, kernel: Kernel, regions: list[Tensor] | None, size: int) -> Tensor:
-    """Average the kernel within each block, computing the pairs above the diagonal: [1 + regions, A]."""
+def means_within(x: Tensor, kernel: Kernel, sizes: list[int] | None, size: int) -> Tensor:
+    """Average the kernel within each block, computing the pairs above the diagonal: [1 + regions, A].
+
+    Args:
+        x: samples [N, D], the regions side by side.
+        kernel: with its gamma set.
+        sizes: columns of each region; None for the whole alone.
+        size: samples in a block.
+    """
     blocks = []
     for block in x.split(size):
         total: Tensor | float = size  # the diagonal
         for start, stop in row_blocks(size, 4 * x.element_size()):
-            grams = _grams(block[start:stop], block[start:], kernel, regions)
+            grams = _grams(block[start:stop], block[start:], kernel, sizes)
             total = total + _by_region(_twice_above_diagonal(gram, stop - start) for gram in grams)
         assert isinstance(total, Tensor)
         blocks.append(total / size**2)
@@ -151,14 +162,14 @@ def _by_region(reduced: Iterator[Tensor]) -> Tensor:
     return torch.stack([whole, *by_region])
 
 
-def _grams(x: Tensor, y: Tensor, kernel: Kernel, regions: list[Tensor] | None) -> Iterator[Tensor]:
+def _grams(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None) -> Iterator[Tensor]:
     """Yield the Gram matrix of each region and, last, of the whole, holding one at a time."""
-    if regions is None:
+    if sizes is None:
         yield kernel.gram(x, y)
         return
     total: Tensor | float = 0
-    for region in regions:
-        distances = kernel.distances(x[:, region], y[:, region])
+    for a, b in zip(x.split(sizes, dim=1), y.split(sizes, dim=1), strict=True):
+        distances = kernel.distances(a, b)
         total = total + distances
         yield kernel.decay(distances)
     assert isinstance(total, Tensor)
