@@ -73,8 +73,13 @@ def fourier_features(x: Tensor, frequencies: Tensor) -> Tensor:
         >>> torch.allclose(phi.square().sum(1), torch.ones(5))
         True
     """
-    angles = x @ frequencies.to(x).T
-    return torch.cat([angles.cos(), angles.sin()], dim=1) / math.sqrt(len(frequencies))
+    angles, scale = x @ frequencies.to(x).T, 1 / math.sqrt(len(frequencies))
+    if angles.requires_grad:
+        return torch.cat([angles.cos(), angles.sin()], dim=1) * scale
+    out = angles.new_empty(len(x), 2 * len(frequencies))
+    torch.cos(angles, out=out[:, : len(frequencies)])
+    torch.sin(angles, out=out[:, len(frequencies) :])
+    return out.mul_(scale)
 
 
 def taylor_size(values: int, degree: int) -> int:

@@ -124,3 +124,15 @@ def test_largest_eigenpairs():
     close(values, [0.5, 0.4])
     close(matrix @ vectors, vectors * values)
     close(vectors.T @ vectors, torch.eye(2).double())
+
+
+@pytest.mark.parametrize("rank", [30, 200, 1100])
+def test_the_root_of_a_large_matrix_of_any_rank(rank):
+    """Of low rank it goes by a random subspace, which is enlarged where the first is too small."""
+    factor = torch.randn(1100, rank, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    matrix = factor @ factor.T / rank
+    root = inverse_root(matrix, rcond=1e-6)
+    assert root.shape[1] == torch.linalg.matrix_rank(matrix, hermitian=True, rtol=1e-6)
+    projection = matrix @ root @ root.T
+    torch.testing.assert_close(projection @ matrix, matrix, rtol=0, atol=1e-6)
+    torch.testing.assert_close(projection, projection.T, rtol=0, atol=1e-6)

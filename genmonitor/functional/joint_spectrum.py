@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.kernel_matrices import FeatureMap, covariance
-from genmonitor.functional.krylov import COLUMNS, Blocks, Operator, Space
+from genmonitor.functional.krylov import BLOCK_ROWS, COLUMNS, Blocks, Operator, Space
 from genmonitor.kernels import row_blocks
 from genmonitor.spectrum import unnormalised_entropy
 
@@ -32,7 +32,7 @@ class JointSpectrum:
         space: whose Ritz pairs are eigenpairs of the difference.
         pooled: the operator `space.outer` with the reference side added instead of taken away.
         exact: whether the space holds the whole spectrum.
-        scale: as `Space.trace` takes it.
+        scale: [N], as `Space.trace` takes it.
         scores: from vectors over the space's basis [b, k] to the scores of all rows at hand [N + N', k]; of no rows
             where none were kept.
         score_rows: from other rows [n, D + E] and directions [S, k] to scores [n, k].
@@ -65,7 +65,7 @@ class JointSpectrum:
 
         generator = torch.Generator().manual_seed(0)
         block = torch.randn(images.shape[1], 8, generator=generator, dtype=images.dtype).to(images.device)
-        for _ in range(6):
+        for _ in range(3):
             block = torch.linalg.qr(compressed(block)).Q
         turn = torch.linalg.eigh(block.T @ compressed(block)).eigenvectors[:, -1:]
         return coefficients @ block @ turn
@@ -74,8 +74,7 @@ class JointSpectrum:
         """Return Σ λ log(S / λ) over the positive eigenvalues, an estimate where the spectrum is not whole."""
         if self.exact:
             return unnormalised_entropy(self.space.ritz()[0].clamp_min(0))
-        generator = torch.Generator().manual_seed(0)
-        mass, product = self.space.trace([lambda x: x.clamp_min(0), _product_with_log], self.scale, generator)
+        mass, product = self.space.trace([lambda x: x.clamp_min(0), _product_with_log], self.scale)
         return mass * mass.log() - product if mass > 0 else torch.zeros_like(mass)
 
 
@@ -124,8 +123,9 @@ def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: i
         count: eigenpairs that will be wanted.
     """
     size = features.size
-    spans = list(row_blocks(len(rows), 4 * rows.element_size(), columns=size))
-    blocks = Blocks(spans, lambda a, b: features(rows[a:b]), len(rows) * size * rows.element_size())
+    # as many rows as are read at a time: their angles are still in the cache when cosines are taken
+    spans = [(a, min(a + BLOCK_ROWS, len(rows))) for a in range(0, len(rows), BLOCK_ROWS)]
+    blocks = Blocks(spans, lambda a, b: features(rows[a:b]))
     weights = _weights(len(rows), n, eta, rows)[:, None].to(rows)
 
     def scores(coefficients: Tensor) -> Tensor:
@@ -197,8 +197,7 @@ def gram_operator(rows: Tensor, gram: Gram) -> Operator:
     """Return the product with the Gram matrix of the rows, of which only the upper triangle is computed and read."""
     size = len(rows)
     spans = list(row_blocks(size, 4 * rows.element_size()))
-    entries = sum((b - a) * (size - a) for a, b in spans)
-    blocks = Blocks(spans, lambda a, b: gram(rows[a:b], rows[a:]), entries * rows.element_size())
+    blocks = Blocks(spans, lambda a, b: gram(rows[a:b], rows[a:]))
 
     def product(v: Tensor) -> Tensor:
         narrow, out = v.to(rows), torch.zeros_like(v)
@@ -219,10 +218,10 @@ def _weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
 
 
 def _start(size: int, count: int, like: Tensor) -> Tensor:
-    """Draw the columns that a Krylov space starts with, always the same."""
+    """Draw the signs that a Krylov space starts with, always the same."""
     generator = torch.Generator().manual_seed(0)
     columns = max(COLUMNS, count + COLUMNS // 3)
-    return torch.randn(size, columns, generator=generator, dtype=torch.float64).to(like.device)
+    return 2 * torch.randint(2, (size, columns), generator=generator).to(like.device, torch.float64) - 1
 
 
 def _rounding(rows: Tensor) -> float:

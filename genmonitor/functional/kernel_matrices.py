@@ -113,7 +113,7 @@ def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[Featur
     for start in range(0, len(samples[0]), rows):
         chunk = [side(x[start : start + rows].to(dtype)) for side, x in zip(maps, samples, strict=True)]
         features = chunk[0] if len(chunk) == 1 else torch.cat(chunk, 1)
-        total = total + features.sum(0, dtype=torch.float64)
+        total = total + features.sum(0).double()
         with full_precision():
             _add_triangle(packed, features)
     return total

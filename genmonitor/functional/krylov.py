@@ -8,7 +8,9 @@ symmetric matrix.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -17,12 +19,6 @@ Operator = Callable[[Tensor], Tensor]
 
 COLUMNS = 32
 """Columns of a block: so many products at once cost little more than one."""
-
-PROBES = 16
-"""Random probes of a trace."""
-
-PROBE_STEPS = 8
-"""Blocks that a trace adds to the basis."""
 
 STEPS = 20
 """Blocks at most; about ten are enough where the wanted eigenvalues stand apart."""
@@ -33,28 +29,45 @@ TOLERANCE = 1e-6
 BLOCK_ROWS = 512
 """Rows read at a time: few enough to be in the processor's cache for a second look."""
 
-GRAM_BUDGET = 2**32
-"""Bytes that a matrix read in every step may take: 4 GiB. A larger one is computed anew each time, block by block."""
+
+def gram_budget(device: torch.device) -> int:
+    """Return the bytes that a matrix read in every step may take: a third of the memory, 4 GiB where that is unknown.
+
+    What is beyond is computed anew each time, block by block.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory) // 3
+    known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [3 * 2**32]
+    limit = Path("/sys/fs/cgroup/memory.max")  # a container's
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        known.append(int(text))
+    return min(known) // 3
 
 
 class Blocks:
-    """Blocks of rows of a large matrix: kept where they fit in `GRAM_BUDGET`, otherwise made each time they are read.
+    """Blocks of rows of a large matrix: the first ones kept, as many as fit, the others made each time they are read.
 
     Args:
         spans: first and last row (not included) of each block.
         make: makes the block of such a span.
-        size: bytes of all blocks together.
     """
 
-    def __init__(self, spans: Sequence[tuple[int, int]], make: Callable[[int, int], Tensor], size: int) -> None:
+    def __init__(self, spans: Sequence[tuple[int, int]], make: Callable[[int, int], Tensor]) -> None:
         self.spans = spans
         self._make = make
-        self._kept = [make(*span) for span in spans] if size <= GRAM_BUDGET else None
+        self._kept: list[Tensor] = []
+        kept = 0
+        for span in spans:
+            block = make(*span)
+            kept += block.numel() * block.element_size()
+            if kept > gram_budget(block.device):
+                break
+            self._kept.append(block)
 
     def __iter__(self) -> Iterator[tuple[int, int, Tensor]]:
         """Yield the first row, the row after the last, and these rows."""
         for index, (start, stop) in enumerate(self.spans):
-            block = self._make(start, stop) if self._kept is None else self._kept[index]
+            block = self._kept[index] if index < len(self._kept) else self._make(start, stop)
             for a in range(start, stop, BLOCK_ROWS):
                 b = min(a + BLOCK_ROWS, stop)
                 yield a, b, block[a - start : b - start]
@@ -97,6 +110,7 @@ class Space:
         self.inner, self.outer, self.rounding = inner, outer, rounding
         self._vectors, self._images = Columns(first, capacity), Columns(first, capacity)
         self._gram = self._compressed = first.new_empty(0, 0)
+        self._start, self._wanted = first, 0
 
     @classmethod
     def whole(cls, gram: Tensor, outer: Operator) -> Space:
@@ -122,11 +136,12 @@ class Space:
             inner: as for the class.
             outer: as for the class.
             rounding: as for the class.
-            start: random columns [N, k], k above `count`.
+            start: random signs [N, k], k above `count`, times what `trace` takes as its scale.
             count: eigenpairs wanted.
         """
-        space = cls(inner, outer, rounding, start, STEPS * start.shape[1] + PROBE_STEPS * PROBES)
-        space.grow(start, STEPS, count)
+        space = cls(inner, outer, rounding, start, STEPS * start.shape[1])
+        space._grow(start, count)
+        space._start, space._wanted = start, count
         return space
 
     @property
@@ -139,13 +154,13 @@ class Space:
         """Return inner(V) [N, b]."""
         return self._images.all()
 
-    def grow(self, block: Tensor, steps: int, count: int | None = None) -> None:
+    def _grow(self, block: Tensor, count: int) -> None:
         """Add a block and what the operator makes of it, step by step, until `count` residuals are small."""
-        for step in range(steps):
+        for step in range(STEPS):
             block, factor = self._orthogonalised(block)
             image = self.inner(block)
             products = _symmetric(block.T @ image)
-            converged = step > 0 and count is not None and self._converged(count, factor, products)
+            converged = step > 0 and self._converged(count, factor, products)
             lengths, axes = torch.linalg.eigh(products)
             kept = lengths > self.rounding * len(block)
             if not kept.any():
@@ -172,29 +187,21 @@ class Space:
         rest = applied - self.vectors @ coefficients * values
         return values, (rest * self.inner(rest)).sum(0).clamp_min(0).sqrt()
 
-    def trace(self, functions: Sequence[Operator], scale: Tensor, generator: torch.Generator) -> list[Tensor]:
-        """Estimate Σ f(λ) over the whole spectrum, for functions with f(0) = 0, by random probes outside the basis.
+    def trace(self, functions: Sequence[Operator], scale: Tensor) -> list[Tensor]:
+        """Estimate Σ f(λ) over the whole spectrum, for functions with f(0) = 0, in a space made by `ends`.
 
-        What lies in the basis so far is summed, the rest is estimated by Hutchinson's method in an enlarged basis. Good
-        to a few per cent for functions with a kink at zero.
+        The wanted eigenvalues are summed; the rest is estimated by Hutchinson's method, the columns that the basis
+        started with being its probes. Good to a few per cent for functions with a kink at zero.
 
         Args:
             functions: of the eigenvalues [b].
-            scale: [N] that the operator times its inverse is nearly symmetric with; the probes are scaled by it.
-            generator: draws the probes.
+            scale: [N] that the operator times its inverse is nearly symmetric with.
         """
-        known = self.vectors.shape[1]
-        signs = torch.randint(2, (len(scale), PROBES), generator=generator).to(scale) * 2 - 1
-        left, right = signs / scale[:, None], signs * scale[:, None]
-        self.grow(right, PROBE_STEPS)
         values, coefficients = self.ritz()
-        # coefficients = L⁻ᵀ turned and L Lᵀ the Gram matrix of the basis: L⁻¹ keeps what the first vectors span
-        lower = torch.linalg.cholesky(self._gram)
-        turned = lower.T @ coefficients
-        probed = coefficients.T @ (self.images.T @ right)
-        seen = torch.linalg.solve_triangular(lower, self.vectors.T @ left, upper=False)
-        seen[:known] = 0
-        weights = turned[:known].square().sum(0) + ((turned.T @ seen) * probed).mean(1)
+        probed = coefficients.T @ (self.images.T @ self._start)
+        seen = coefficients.T @ (self.vectors.T @ (self._start / scale[:, None].square()))
+        weights = (seen * probed).mean(1)
+        weights[outermost(values, self._wanted)] = 1
         return [(function(values) * weights).sum() for function in functions]
 
     def _orthogonalised(self, block: Tensor) -> tuple[Tensor, Tensor]:

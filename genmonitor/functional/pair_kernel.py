@@ -83,7 +83,7 @@ class PairKernel:
         for values, shift, kernel in sides:
             part = unit_sphere(values) if isinstance(kernel, CosineKernel) else values - shift.to(values)
             if self._whole is not None:
-                part = part * (math.sqrt(kernel.width) if isinstance(kernel, GaussianKernel) else kernel.width)
+                part = part.mul_(math.sqrt(kernel.width) if isinstance(kernel, GaussianKernel) else kernel.width)
             parts.append(part.to(outputs))
         return torch.cat(parts, 1)
 

@@ -12,10 +12,13 @@ from torch.nn.functional import pad
 
 from genmonitor import checks
 from genmonitor.functional.joint_spectrum import JointSpectrum, by_features, by_gram
-from genmonitor.functional.krylov import GRAM_BUDGET, outermost
+from genmonitor.functional.krylov import outermost
 from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs, feature_size
 from genmonitor.kernels import Kernel
 from genmonitor.precision import full_precision
+
+FEATURE_BUDGET = 2**32
+"""Bytes that the covariances of the random features of both sides may take: 4 GiB."""
 
 SIMILAR = 0.1
 """A direction counts as similar on both sides up to this part of the largest eigenvalue."""
@@ -91,7 +94,8 @@ def prompt_split(
 
     Up to 2048 samples the eigenvalues are exact. Beyond that a block Krylov method finds the wanted ones, each with its
     residual, and `total` is an estimate good to about a tenth; the Gram matrix of all samples is computed in the
-    samples' precision and kept while its upper triangle fits in 4 GiB (46,000 samples in float32).
+    samples' precision, and what of its upper triangle does not fit in a third of the memory is computed anew in every
+    step (a third of 24 GiB holds 65,000 samples in float32).
 
     Args:
         outputs: of the test side [N, D], N at least 2; several may share a prompt.
@@ -223,8 +227,8 @@ def check_arguments(
     checks.at_least("num_modes", num_modes, 1)
     if num_features is not None:
         # two covariances in float64
-        largest = int((GRAM_BUDGET / 16) ** 0.5) // feature_size(output_kernel, 1)
-        checks.at_most("num_features", num_features, largest, f"{GRAM_BUDGET / 2**30:.3g} GiB")
+        largest = int((FEATURE_BUDGET / 16) ** 0.5) // feature_size(output_kernel, 1)
+        checks.at_most("num_features", num_features, largest, f"{FEATURE_BUDGET / 2**30:.3g} GiB")
 
 
 def _by_prompt(values: Tensor, prompts: Sequence[Hashable]) -> tuple[list[Hashable], Tensor, Tensor]:
