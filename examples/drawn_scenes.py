@@ -53,14 +53,29 @@ def draw_scenes(n: int, seed: int, shapes: Sequence[str] = SHAPES, colors: Seque
     shape, color, size, x, y = torch.rand(5, n, generator=generator)
     chosen_shapes = [shapes[int(len(shapes) * value)] for value in shape]
     chosen_colors = [colors[int(len(colors) * value)] for value in color]
-    radius = (0.25 + 0.15 * size)[:, None, None]
-    across, down = _grid()
-    across = (across - (1.1 * x - 0.55)[:, None, None]) / radius
-    down = (down - (1.1 * y - 0.55)[:, None, None]) / radius
-    outside = torch.stack([_distance(s, across[i], down[i]) for i, s in enumerate(chosen_shapes)])
-    covered = (0.5 - outside * radius * SIDE / 2).clamp(0, 1)[:, None]  # edges one pixel soft
+    center, radius = 1.1 * torch.stack([x, y], 1) - 0.55, 0.25 + 0.15 * size
+    covered = torch.empty(n, 1, SIDE, SIDE)
+    for name in sorted(set(chosen_shapes)):
+        rows = torch.tensor([chosen == name for chosen in chosen_shapes])
+        covered[rows, 0] = cover(name, center[rows], radius[rows])
     paint = torch.tensor([COLORS[c] for c in chosen_colors])[:, :, None, None]
     return Scenes(2 * (covered * paint + (1 - covered) * 0.5) - 1, chosen_shapes, chosen_colors)
+
+
+def cover(shape: str, center: Tensor, radius: Tensor) -> Tensor:
+    """How much of each pixel a shape covers, with edges one pixel soft: in [0, 1], and differentiable.
+
+    Args:
+        shape: one of `SHAPES`.
+        center: x and y in [-1, 1], [..., 2].
+        radius: [...].
+
+    Returns:
+        [..., 32, 32].
+    """
+    radius = radius[..., None, None]
+    x, y = ((axis - at[..., None, None]) / radius for axis, at in zip(_grid(), center.unbind(-1), strict=True))
+    return (0.5 - _distance(shape, x, y) * radius * SIDE / 2).clamp(0, 1)
 
 
 def _distance(shape: str, x: Tensor, y: Tensor) -> Tensor:
