@@ -51,23 +51,29 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def run(file: str, cases: Iterable[Callable[[], dict[str, Any]]], title: str) -> None:
+Case = Callable[[], dict[str, Any]]
+
+
+def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = ()) -> None:
     """Run the cases, print their table and write it beside the script.
 
     Args:
         file: the script's `__file__`.
         cases: functions that return the columns of one row.
         title: the table's heading.
+        long: cases that take minutes or much memory, left out unless asked for.
     """
-    named = {case.__name__: case for case in cases}
+    short = {case.__name__: case for case in cases}
+    named = short | {case.__name__: case for case in long}
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--case", choices=list(named), help="run one case here and print its row as JSON")
-    only = parser.parse_args().case
-    if only is not None:
-        print(json.dumps(named[only]() | {"peak GiB": f"{peak_gib():.2f}"}))
+    parser.add_argument("--long", action="store_true", help="run the cases too that take minutes or much memory")
+    arguments = parser.parse_args()
+    if arguments.case is not None:
+        print(json.dumps(named[arguments.case]() | {"peak GiB": f"{peak_gib():.2f}"}))
         return
     rows = []
-    for name in named:
+    for name in named if arguments.long else short:
         print(f"{name} ...", file=sys.stderr, flush=True)
         done = subprocess.run([sys.executable, file, "--case", name], check=True, stdout=subprocess.PIPE, text=True)
         rows.append({"case": name.replace("_", " ")} | json.loads(done.stdout.splitlines()[-1]))
@@ -75,7 +81,17 @@ def run(file: str, cases: Iterable[Callable[[], dict[str, Any]]], title: str) ->
     lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
     lines += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in rows]
     script = Path(file)
-    text = "\n".join([f"# {title}", "", f"`python benchmarks/{script.name}` on {machine()}", "", *lines, ""])
+    command = f"python benchmarks/{script.name}{' --long' if arguments.long else ''}"
+    text = "\n".join(
+        [
+            f"# {title}",
+            "",
+            f"`{command}` on {machine()}",
+            "",
+            *lines,
+            "",
+        ]
+    )
     script.with_suffix(".md").write_text(text)
     print(text)
 

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vendi and RKE against the vendi-score package, Scendi against the plain way from its formulas, on the same samples.
+
+python benchmarks/entropy.py
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from harness import product_rate, run, seconds, side_by_side
+from torch import Tensor
+
+from genmonitor import GaussianKernel, RKEScore, ScendiScore, VendiScore
+from genmonitor.features import fourier_features, fourier_frequencies, unit_sphere
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the package's docstrings have invalid escapes
+    from vendi_score import vendi
+
+DIM, BATCH = 512, 1000
+
+
+def embeddings(n: int, dim: int = DIM, seed: int = 0) -> Tensor:
+    """Draw float32 samples around 50 centres, with variances that fall like one over the rank."""
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(50, dim, generator=generator)
+    noise = torch.randn(n, dim, generator=generator)
+    scale = torch.arange(1, dim + 1).float().rsqrt()
+    return (centres[torch.randint(50, (n,), generator=generator)] + noise) * scale
+
+
+def streamed(metric: Any, *sides: Tensor) -> Any:
+    """Feed a metric in batches, as a monitor does, and compute."""
+    for some in zip(*(side.split(BATCH) for side in sides), strict=True):
+        metric.update(*some)
+    return metric.compute()
+
+
+def state_mib(metric: Any) -> float:
+    states = [torch.cat(state) if isinstance(state, list) else state for state in metric.metric_state.values()]
+    return sum(state.numel() * state.element_size() for state in states) / 2**20
+
+
+def row(n: int, d: str, metric: Any, ours: float, peer: float, error: float, work: float) -> dict[str, Any]:
+    """Put a row together; `work` is the multiplications and additions that our sums need."""
+    return {
+        "n": f"{n:,}",
+        "d": d,
+        "seconds": f"{ours:.3g}",
+        "peer's seconds": f"{peer:.3g}",
+        "× peer": f"{peer / ours:.1f}",
+        "error": f"{error:.0e}",
+        "state MiB": f"{state_mib(metric):.1f}",
+        "share of torch.mm": f"{work / ours / product_rate():.0%}",
+    }
+
+
+def against(
+    x: Tensor, metric: Any, peer: Callable[[], Any], exact: float, d: str = f"{DIM}", work: float | None = None
+) -> dict[str, Any]:
+    """Time a metric that is fed in batches and a peer in turns."""
+
+    def ours() -> float:
+        metric.reset()
+        return float(streamed(metric, x))
+
+    error = abs(ours() - exact) / exact
+    took, theirs = side_by_side(ours, peer, repeats=5)
+    return row(len(x), d, metric, took, theirs, error, work or len(x) * DIM * (DIM + 1))
+
+
+def exact_score(x: Tensor, order: int = 1) -> float:
+    return float(vendi.score_dual(x.double().numpy(), q=order))
+
+
+def dual_case(n: int) -> Callable[[], dict[str, Any]]:
+    """Vendi of the cosine kernel against `score_dual`, which has all samples at once."""
+
+    def measure() -> dict[str, Any]:
+        x = embeddings(n)
+        return against(x, VendiScore(), lambda: vendi.score_dual(x.numpy()), exact_score(x))
+
+    measure.__name__ = f"Vendi_{n}_against_score_dual"
+    return measure
+
+
+def RKE_50000_against_score_dual() -> dict[str, Any]:  # noqa: N802
+    x = embeddings(50_000)
+    return against(x, RKEScore(), lambda: vendi.score_dual(x.numpy(), q=2), exact_score(x, 2))
+
+
+def gram_case(n: int) -> Callable[[], dict[str, Any]]:
+    """Vendi of the cosine kernel against `score_K`, the peer's way for kernels in general."""
+
+    def measure() -> dict[str, Any]:
+        x = embeddings(n)
+
+        def peer() -> float:
+            unit = unit_sphere(x)
+            return float(vendi.score_K((unit @ unit.T).numpy()))
+
+        return against(x, VendiScore(), peer, exact_score(x))
+
+    measure.__name__ = f"Vendi_{n}_against_score_K"
+    return measure
+
+
+def Vendi_2000_Gaussian_against_score_K() -> dict[str, Any]:  # noqa: N802
+    """Exact: both decompose the Gram matrix, which the peer is handed for nothing."""
+    n, x = 2000, embeddings(2000)
+    kernel = GaussianKernel().resolved(x)
+    gram = kernel(x.double(), x.double()).numpy()
+    peer, work = functools.partial(vendi.score_K, gram), n * n * DIM + 4 / 3 * n**3
+    return against(x, VendiScore(kernel), peer, float(peer()), work=work)
+
+
+def plain_covariances(outputs: Tensor, prompts: Tensor, batch: int = 16) -> list[Tensor]:
+    """Sum outer products of features, a batch at a time: C_II, C_IT and C_TT."""
+    sides = ((outputs, outputs), (outputs, prompts), (prompts, prompts))
+    sums = [torch.zeros(x.shape[1], y.shape[1]) for x, y in sides]
+    for start in range(0, len(outputs), batch):
+        for total, (x, y) in zip(sums, sides, strict=True):
+            total += torch.einsum("ni,nj->nij", x[start : start + batch], y[start : start + batch]).sum(0)
+    return [total / len(outputs) for total in sums]
+
+
+def plain_scores(c_ii: Tensor, c_it: Tensor, c_tt: Tensor) -> list[float]:
+    """Compute Scendi of both parts and Vendi: a full pseudo-inverse and three eigendecompositions."""
+    driven = c_it @ torch.linalg.pinv(c_tt) @ c_it.T
+    scores = []
+    for part in (c_ii - driven, driven, c_ii):
+        values = torch.linalg.eigvalsh(part)
+        values = values[values > 0]
+        scores.append(float((values * (values.sum() / values).log()).sum().exp()))
+    return scores
+
+
+def plain_seconds(outputs: Tensor, prompts: Tensor) -> float:
+    """Time the plain way: its outer products, which are linear in the samples, on a tenth of them."""
+    start = time.perf_counter()
+    plain_covariances(outputs[::10], prompts[::10])
+    products = time.perf_counter() - start
+    covariances = [(x.T @ y) / len(x) for x, y in ((outputs, outputs), (outputs, prompts), (prompts, prompts))]
+    start = time.perf_counter()
+    plain_scores(*covariances)
+    return 10 * products + time.perf_counter() - start
+
+
+def scendi_row(x: Tensor, t: Tensor, d: str, metric: ScendiScore, maps: list[Callable[[Tensor], Tensor]]) -> Any:
+    def ours() -> dict[str, Tensor]:
+        metric.reset()
+        return streamed(metric, x, t)
+
+    doubles = streamed(copy.deepcopy(metric), x.double(), t.double())
+    error = abs(float(ours()["scendi"]) / float(doubles["scendi"]) - 1)
+    features = [feature_map(side) for feature_map, side in zip(maps, (x, t), strict=True)]
+    size = sum(side.shape[1] for side in features)
+    return row(len(x), d, metric, seconds(ours), plain_seconds(*features), error, len(x) * size * (size + 1))
+
+
+def scendi_sides(n: int) -> tuple[Tensor, Tensor]:
+    """Draw outputs, and their prompts, of which there are 200."""
+    return embeddings(n), embeddings(200, seed=1)[torch.arange(n) % 200]
+
+
+def scendi_case(n: int, r: int) -> Callable[[], dict[str, Any]]:
+    """Scendi of Gaussian kernels by random Fourier features."""
+
+    def measure() -> dict[str, Any]:
+        x, t = scendi_sides(n)
+        kernels = [GaussianKernel().resolved(side) for side in (x, t)]
+        frequencies = [fourier_frequencies(DIM, r, kernel.width) for kernel in kernels]
+        maps = [functools.partial(fourier_features, frequencies=some) for some in frequencies]
+        return scendi_row(x, t, f"2 × {r} frequencies", ScendiScore(*kernels, num_features=r), maps)
+
+    measure.__name__ = f"Scendi_{n}_by_2x{r}_frequencies"
+    return measure
+
+
+def Scendi_5000_cosine() -> dict[str, Any]:  # noqa: N802
+    x, t = scendi_sides(5000)
+    return scendi_row(x, t, f"{DIM} + {DIM}", ScendiScore(), [unit_sphere, unit_sphere])
+
+
+if __name__ == "__main__":
+    cases = [
+        *(dual_case(n) for n in (1_000, 5_000, 20_000, 50_000)),
+        RKE_50000_against_score_dual,
+        *(gram_case(n) for n in (1_000, 5_000)),
+        Vendi_2000_Gaussian_against_score_K,
+        Scendi_5000_cosine,
+        scendi_case(5_000, 500),
+        scendi_case(5_000, 2_000),
+    ]
+    run(__file__, cases, "Vendi, RKE and Scendi against their peers")
