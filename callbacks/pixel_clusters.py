@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from genmonitor.callbacks.ranges import check_ranges
 from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
 from genmonitor.callbacks.roles import RealImages, assign_roles
 from genmonitor.callbacks.yardstick import Band
+from genmonitor.extra_figures import beside_cms
 from genmonitor.functional.cka import check_arguments, check_patches
 from genmonitor.functional.kernel_means import check_estimator
 from genmonitor.kernels import GaussianKernel, Kernel
@@ -104,6 +106,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         self.on_drop = on_drop
         self.yardstick: dict[str, Band] = {}
         self._drops = DropWatch()
+        self._extra_names: list[str] = []
         self._cka: Tensor | None = None
         self._average: Tensor | None = None
         self._metric: RegionMetric | None = None
@@ -148,7 +151,9 @@ class PixelClusterMonitor(GenerativeMonitor):
         computed_now: Any = self._metric.compute()
         values = {name: float(value) for name, value in computed_now.items()}
         if self.extra_metrics is not None:
-            values |= computed(self.extra_metrics)
+            extra = computed(self.extra_metrics)
+            self._extra_names = list(extra)
+            values |= extra
         return values | {f"yardstick_{name}": band[1] for name, band in self.yardstick.items()}
 
     def first_figures(self) -> dict[str, Figure]:
@@ -173,11 +178,16 @@ class PixelClusterMonitor(GenerativeMonitor):
         worst, share = report.most_to_blame(self.history[-1], self.partition)
         outlined = self.partition.regions()[worst] if share else None
         labels = self._image_labels()
-        return {
+        out = {
             "curves": figures.cluster_curves(epochs, curves, self.yardstick, labels),
             "image_and_product": figures.image_and_product(epochs, image, product, self.yardstick),
             "samples": figures.sample_grid(samples[:64], labels, outlined, self._range, share or None),
         }
+        if self._extra_names:
+            # a check of before a resumed run may lack a metric that was added since
+            extra = {name: [check.get(name, math.nan) for check in self.history] for name in self._extra_names}
+            out["extra_metrics"] = beside_cms(epochs, image, self.yardstick.get("image"), extra)
+        return out
 
     def after_check(self, trainer: Any) -> None:
         """Say a line about the check, raise the alert for regions that dropped, and send W&B its chart."""

@@ -28,17 +28,17 @@ MEDMNIST_ORIGIN = (
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 
 
-class Images(Dataset[Tensor]):
-    """Images [n, c, h, w] that lie in memory, one [c, h, w] per item."""
+class Images(Dataset[Any]):
+    """Images [n, c, h, w] that lie in memory, one [c, h, w] per item, or with labels [n] a pair of image and label."""
 
-    def __init__(self, images: Tensor) -> None:
-        self.images = images
+    def __init__(self, images: Tensor, labels: Tensor | None = None) -> None:
+        self.images, self.labels = images, labels
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, index: int) -> Tensor:
-        return self.images[index]
+    def __getitem__(self, index: int) -> Any:
+        return self.images[index] if self.labels is None else (self.images[index], self.labels[index])
 
 
 class FolderImages(Dataset[Tensor]):
@@ -69,14 +69,19 @@ def to_unit_range(values: np.ndarray) -> Tensor:
     return torch.from_numpy(values.astype(np.float32)) / 127.5 - 1
 
 
-def digits() -> tuple[Images, Images]:
+def digits(with_labels: bool = False) -> tuple[Images, Images]:
     """Return scikit-learn's digits [n, 1, 8, 8], 1297 to train on and 500 held out: the same split every time."""
     from sklearn.datasets import load_digits
 
-    images = torch.from_numpy(load_digits().images).float()[:, None] / 8 - 1
+    known = load_digits()
+    images = torch.from_numpy(known.images).float()[:, None] / 8 - 1
+    labels = torch.from_numpy(known.target) if with_labels else None
     # Any seed would do; with this one the five clusters of the demo are of similar size, a better picture.
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(4))
-    return Images(images[order[:-500]]), Images(images[order[-500:]])
+    train, held_out = (
+        Images(images[chosen], None if labels is None else labels[chosen]) for chosen in (order[:-500], order[-500:])
+    )
+    return train, held_out
 
 
 def folder(path: str | Path | None, size: int = 64) -> tuple[FolderImages, FolderImages]:
@@ -122,30 +127,40 @@ def medmnist(path: str | Path | None) -> tuple[Images, Images]:
 
 
 class ImageData(LightningDataModule):
-    """Loaders of training and validation images; every batch is one tensor [n, c, h, w] in [-1, 1].
+    """Loaders of training and validation images; every batch is one tensor [n, c, h, w] in [-1, 1], or with its labels.
 
     Args:
         name: "digits", "planted", "folder" or "medmnist".
         path: the folder or the .npz file; the other two need none.
         batch_size: images per training step.
         image_size: side to which a folder's images are resized.
+        with_labels: for digits: whether batches are pairs of images and classes int64 [n].
 
     Attributes:
         image_shape: (c, h, w) of every image.
 
     Raises:
         FileNotFoundError: if a file is missing, saying which one and where to get it.
-        ValueError: if there are no such images, or they need no `path`.
+        ValueError: if there are no such images, they need no `path` or have no labels.
     """
 
-    def __init__(self, name: str, path: str | Path | None = None, batch_size: int = 128, image_size: int = 64) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str | Path | None = None,
+        batch_size: int = 128,
+        image_size: int = 64,
+        with_labels: bool = False,
+    ) -> None:
         super().__init__()
         self.train_images: Images | FolderImages
         self.val_images: Images | FolderImages
         if name in ("digits", "planted") and path is not None:
             raise ValueError(f"{name!r} needs no file, but got `path` {str(path)!r}. Leave it out.")
+        if with_labels and name != "digits":
+            raise ValueError(f"Expected `with_labels` with digits only, but got it with {name!r}. Leave it out.")
         if name == "digits":
-            self.train_images, self.val_images = digits()
+            self.train_images, self.val_images = digits(with_labels)
         elif name == "planted":
             self.train_images, self.val_images = (Images(planted_images(n, seed=n)) for n in (4000, 1000))
         elif name == "folder":
@@ -155,14 +170,15 @@ class ImageData(LightningDataModule):
         else:
             raise ValueError(f"Expected `name` to be digits, planted, folder or medmnist, but got {name!r}.")
         self.batch_size = batch_size
-        self.image_shape = tuple(self.train_images[0].shape)
+        first = self.train_images[0]
+        self.image_shape = tuple((first[0] if with_labels else first).shape)
 
-    def train_dataloader(self) -> DataLoader[Tensor]:
+    def train_dataloader(self) -> DataLoader[Any]:
         """Return shuffled batches, all full unless there are fewer images than one batch."""
         full = len(self.train_images) >= self.batch_size
         return DataLoader(self.train_images, self.batch_size, shuffle=True, drop_last=full, **_workers())
 
-    def val_dataloader(self) -> DataLoader[Tensor]:
+    def val_dataloader(self) -> DataLoader[Any]:
         """Return the held-out images in order."""
         return DataLoader(self.val_images, self.batch_size, **_workers())
 

@@ -214,7 +214,7 @@ def sample_grid(
     value_range: tuple[float, float] = (0.0, 1.0),
     share: float | None = None,
 ) -> Figure:
-    """Generated samples with the region to blame outlined on each in its colour.
+    """Generated samples, the region to blame outlined in its colour on the first row, which leaves the others legible.
 
     Args:
         images: (n, c, H, W); the first 64 or fewer are shown, as many as stay readable.
@@ -243,6 +243,6 @@ def sample_grid(
     ax.set_axis_off()
     if worst is not None:
         outline = (boundaries(labels == worst, border=True) + 0.5) * (height / labels.shape[0]) - 0.5
-        segments = np.concatenate([outline + corner for corner in corners])
+        segments = np.concatenate([outline + corner for corner in corners[:columns]])
         add_outline(ax, segments, cluster_color(worst), 1.6, "white")
     return figure

@@ -245,10 +245,10 @@ def test_grid_outlines_the_worst_region_on_every_sample():
     tile, gap = 96, 8
     assert grid.shape == (2 * tile + gap, 2 * tile + gap, 3)
     expected = (boundaries(LABELS == 3, border=True) + 0.5) * tile / 8 - 0.5
-    for x, y in [(0, 0), (tile + gap, 0), (0, tile + gap)]:
+    for x, y in [(0, 0), (tile + gap, 0)]:
         here = outline_of(figure) - (x, y)
         assert all((here == segment).all((1, 2)).any() for segment in expected)
-    assert len(outline_of(figure)) == 3 * len(expected)
+    assert len(outline_of(figure)) == 2 * len(expected)  # the first row
 
 
 @pytest.mark.parametrize(("size", "shown"), [(8, 64), (64, 36), (256, 36)])

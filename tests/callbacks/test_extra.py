@@ -5,8 +5,11 @@ from modules import LIGHTNING_SAYS, Linear, MeanGap, digits, fit, loader, plain
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.image.fid import FrechetInceptionDistance
+from torchmetrics.image.inception import InceptionScore
 from torchmetrics.image.kid import KernelInceptionDistance
+from torchmetrics.image.mifid import MemorizationInformedFrechetInceptionDistance
 
+from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.callbacks.extra import computed, feed
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")]
@@ -76,17 +79,15 @@ def test_the_real_side_is_given_once_to_a_metric_that_keeps_it_and_else_each_tim
 
 
 def metrics():
-    return MetricCollection(
-        {
-            "fid": FrechetInceptionDistance(feature=Features(), reset_real_features=False, input_img_size=(1, 8, 8)),
-            "kid": KernelInceptionDistance(feature=Features(), subsets=3, subset_size=20),
-            "gap": MeanGap(),
-        }
-    )
+    return {
+        "fid": FrechetInceptionDistance(feature=Features(), reset_real_features=False, input_img_size=(1, 8, 8)),
+        "kid": KernelInceptionDistance(feature=Features(), subsets=3, subset_size=20),
+        "gap": MeanGap(),
+    }
 
 
 def test_torchmetrics_own_fid_and_kid_are_fed_from_the_samples_of_each_check(tmp_path):
-    monitor = plain(extra_metrics=metrics())
+    monitor = plain(extra_metrics=MetricCollection(metrics()))
     runner, module = fit(tmp_path, monitor, module=Linear(lr=0.0), val=loader(digits(300, 400)), max_epochs=3)
     first, *later = [{name: check[name] for name in ("fid", "kid", "kid_std", "gap")} for check in monitor.history]
     assert [check["gap"] for check in later] == [first["gap"]] * 2
@@ -114,3 +115,39 @@ def test_an_extra_metric_that_fails_skips_the_check_and_does_not_stop_the_run(tm
         runner, _ = fit(tmp_path, monitor, val=loader(digits(300, 400)))
     assert runner.current_epoch == 2
     assert monitor.history == []
+
+
+def all_four():
+    return metrics() | {
+        "mifid": MemorizationInformedFrechetInceptionDistance(Features(), reset_real_features=False),
+        "inception_score": InceptionScore(Features(), splits=2),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Metric `InceptionScore` will save all", "ignore:.*MemorizationInformed.* will save")
+def test_metrics_that_move_the_global_random_state_leave_training_bit_for_bit_alone(tmp_path):
+    weights = []
+    for extra in (None, all_four()):
+        torch.manual_seed(0)
+        monitor = plain(extra_metrics=extra)
+        _, module = fit(tmp_path / str(len(weights)), monitor, module=Linear(), val=loader(digits(300, 400)))
+        weights.append(torch.cat([p.detach().flatten() for p in module.parameters()]))
+    assert torch.equal(*weights)
+    named = {"fid", "kid", "kid_std", "gap", "mifid", "inception_score", "inception_score_std"}
+    assert named <= monitor.history[0].keys()
+    assert named == set(monitor._extra_names)
+    monitor.extra_metrics["kid"].update(digits(0, 60), real=False)
+    before = torch.get_rng_state()
+    monitor.extra_metrics["kid"].compute()
+    assert not torch.equal(torch.get_rng_state(), before)  # so there is something to leave alone
+
+
+def test_the_values_are_drawn_beside_cms(tmp_path):
+    monitor = PixelClusterMonitor(
+        3, n_samples=60, n_cluster_images=200, on_error="raise", extra_metrics={"gap": MeanGap()}
+    )
+    fit(tmp_path, monitor, val=loader(digits(300, 400)))
+    figure = monitor.figures(digits(0, 60))["extra_metrics"]
+    assert [ax.get_title(loc="left").split(",")[0] for ax in figure.axes] == ["CMS", "gap"]
+    assert figure.axes[1].lines[0].get_ydata().tolist() == [check["gap"] for check in monitor.history]
+    assert (tmp_path / "genmonitor" / "cms_extra_metrics.png").exists()

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train a DCGAN on digits and watch FID, KID, MiFID and Inception score beside CMS, all of the same samples.
+
+python examples/fid_beside_cms.py                              # about two minutes
+python examples/fid_beside_cms.py --inception WEIGHTS.pth
+
+All of these look at features of a network: here of a small one that knows digits, trained first. Photographs want
+Inception's; torchmetrics has that network once `pip install torch-fidelity` was run, and its weights are the file
+pt_inception-2015-12-05-6726825d.pth of https://github.com/toshas/torch-fidelity/releases.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import torch
+from data import ImageData
+from dcgan import DCGAN
+from lightning import Trainer, seed_everything
+from lightning.pytorch.loggers import TensorBoardLogger
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torchmetrics import Metric
+from torchmetrics.image.fid import FrechetInceptionDistance, NoTrainInceptionV3
+from torchmetrics.image.inception import InceptionScore
+from torchmetrics.image.kid import KernelInceptionDistance
+from torchmetrics.image.mifid import MemorizationInformedFrechetInceptionDistance
+
+from genmonitor.callbacks import PixelClusterMonitor
+
+FEATURES = 32
+
+
+class DigitFeatures(nn.Module):
+    """From images [n, 1, 8, 8] in [-1, 1] to features [n, 32], the last layer but one of a classifier."""
+
+    num_features = FEATURES  # where torchmetrics looks
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 32, 3, padding=1, stride=2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(32 * 16, FEATURES),
+            nn.ReLU(),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return features."""
+        features: Tensor = self.layers(images.float())
+        return features
+
+
+def train_classifier(data: ImageData, steps: int = 400) -> tuple[DigitFeatures, nn.Sequential, float]:
+    """Learn to tell digits apart.
+
+    Returns:
+        The features, the whole classifier with logits [n, 10], and its accuracy on the held-out images.
+    """
+    features = DigitFeatures()
+    classifier = nn.Sequential(features, nn.Linear(FEATURES, 10))
+    optimizer = torch.optim.AdamW(classifier.parameters(), 3e-3)
+    batches = iter(())
+    for _ in range(steps):
+        batch = next(batches, None)
+        if batch is None:
+            batches = iter(data.train_dataloader())
+            batch = next(batches)
+        images, labels = batch
+        optimizer.zero_grad()
+        cross_entropy(classifier(images), labels).backward()
+        optimizer.step()
+    held_out = data.val_images
+    with torch.no_grad():
+        accuracy = float((classifier(held_out.images).argmax(1) == held_out.labels).float().mean())
+    return features.eval().requires_grad_(False), classifier.eval().requires_grad_(False), accuracy
+
+
+class Inception(nn.Module):
+    """torchmetrics' Inception on images [n, 1 or 3, h, w] in [-1, 1].
+
+    Args:
+        weights: the file of its weights.
+        layer: "2048" for features, "logits_unbiased" for the Inception score.
+
+    Raises:
+        ModuleNotFoundError: if torch-fidelity is not installed.
+    """
+
+    num_features = 2048
+
+    def __init__(self, weights: Path, layer: str = "2048") -> None:
+        super().__init__()
+        self.network = NoTrainInceptionV3("inception-v3-compat", [layer], str(weights))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the layer's values."""
+        levels = ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+        features: Tensor = self.network(levels.expand(-1, 3, -1, -1))
+        return features
+
+
+def make_networks(inception: Path | None) -> tuple[nn.Module, nn.Module]:
+    """Return a network for features and one for logits."""
+    if inception is not None:
+        return Inception(inception), Inception(inception, "logits_unbiased")
+    features, classifier, accuracy = train_classifier(ImageData("digits", with_labels=True))
+    print(f"The feature network tells {100 * accuracy:.1f} % of the held-out digits.")
+    return features, classifier
+
+
+def make_metrics(features: nn.Module, classifier: nn.Module, n_samples: int) -> dict[str, Metric]:
+    """Return torchmetrics' own metrics on these networks; the real side is encoded once where they can keep it."""
+    shape = (1, 8, 8)
+    kid = KernelInceptionDistance(features, subsets=20, subset_size=n_samples // 2, reset_real_features=False)
+    mifid = MemorizationInformedFrechetInceptionDistance(features, reset_real_features=False)
+    return {
+        "fid": FrechetInceptionDistance(features, reset_real_features=False, input_img_size=shape),
+        "kid": kid,
+        "mifid": mifid,
+        "inception_score": InceptionScore(classifier, splits=5),
+    }
+
+
+def main() -> None:
+    """Train, and say where to look."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=81)
+    parser.add_argument("--n-samples", type=int, default=500, help="images generated at each check")
+    parser.add_argument("--inception", type=Path, help="the file of Inception's weights")
+    parser.add_argument("--out", type=Path, default=Path("runs/fid-beside-cms"), help="where runs are written")
+    args = parser.parse_args()
+    seed_everything(0, verbose=False)
+    features, classifier = make_networks(args.inception)
+    monitor = PixelClusterMonitor(
+        n_clusters=5,
+        n_samples=args.n_samples,
+        every_n_epochs=max(1, args.epochs // 16),
+        extra_metrics=make_metrics(features, classifier, args.n_samples),
+    )
+    logger = TensorBoardLogger(args.out.parent, name=args.out.name)
+    trainer = Trainer(max_epochs=args.epochs, logger=logger, callbacks=[monitor], log_every_n_steps=1)
+    trainer.fit(DCGAN(lr=1e-3), datamodule=ImageData("digits"))
+    print(f"Figure: {Path(logger.log_dir) / 'genmonitor' / 'cms_extra_metrics.png'}")
+    print(f"Curves: tensorboard --logdir {args.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+from pathlib import Path
+
+import compare_seeds
+import pytest
+import torch
+from compare_seeds import Runs, comparison, table
+
+CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "dcgan-digits.yaml"
+
+
+def history(*losses, other=1.0):
+    """Checks with these losses of cluster 1; cluster 2 has `other` times as much."""
+    values = [{"cluster_1": math.exp(-x), "cluster_2": math.exp(-other * x)} for x in losses]
+    return [v | {"image": v["cluster_1"] * v["cluster_2"], "epoch": 5.0 * i} for i, v in enumerate(values)]
+
+
+LABELS = torch.tensor([[1, 1], [2, 0]])
+RUNS = Runs("gan", {0: history(1.0, 0.2, 0.1), 1: history(1.0, 0.3, 0.09), 2: history(1.0, 0.9, 0.8)}, LABELS)
+
+
+def test_a_seed_whose_loss_stays_far_above_the_others_is_named_and_left_out():
+    assert RUNS.collapsed() == [2]
+    assert len(RUNS.curves("cluster_1")) == 2
+    assert Runs("gan", {0: RUNS.histories[0], 1: RUNS.histories[1]}, LABELS).collapsed() == []
+    assert "gan: collapsed seeds: 2" in table([RUNS])
+
+
+def test_a_cluster_is_learnt_when_its_mean_loss_is_a_tenth_of_the_first():
+    late = [check | {"cluster_2": math.exp(-1)} for check in history(1.0, 0.05, 0.05)]
+    runs = Runs("gan", {0: late}, LABELS)
+    assert runs.learnt("cluster_1") == 5
+    assert runs.learnt("cluster_2") == math.inf
+    assert "in the order cluster_1 (epoch 5), cluster_2 (not)" in table([runs])
+
+
+def test_the_figure_has_mean_and_band_of_every_cluster_and_the_collapsed_seed_dotted():
+    figure = comparison([RUNS, Runs("ddpm", {0: history(1.0, 0.5)}, LABELS)])
+    first, second = figure.axes[:2]
+    assert first.get_title(loc="left") == "gan, seeds: 2, collapsed (dotted): seed 2"
+    assert second.get_title(loc="left") == "ddpm, seeds: 1"
+    lines = {line.get_label(): line for line in first.lines}
+    mean = (math.exp(-0.1) + math.exp(-0.09)) / 2
+    assert lines["cluster 1"].get_ydata()[-1] == pytest.approx(mean, rel=1e-6)
+    assert [line.get_linestyle() for line in first.lines].count(":") == 2
+    band = first.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.min() == pytest.approx(math.exp(-1.0), rel=1e-6)
+    assert band.max() == pytest.approx(math.exp(-0.09), rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_the_script_trains_every_seed_and_draws_them(tmp_path, capsys, monkeypatch):
+    small = [f"--model.init_args.{side}_features=4" for side in ("generator", "discriminator")]
+    quiet = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", "--trainer.accelerator=cpu"]
+    words = ["--trainer.max_epochs=2", "--trainer.limit_train_batches=1", *small, *quiet]
+    seen = []
+    monkeypatch.setattr(compare_seeds, "comparison", lambda runs: seen.extend(runs) or comparison(runs))
+    command = ["--config", str(CONFIG), "--seeds", "2", "--out", str(tmp_path), *words]
+    compare_seeds.main(command)
+    assert (tmp_path / "comparison.png").exists()
+    assert "dcgan-digits: learnt in the order cluster_" in capsys.readouterr().out
+    (runs,) = seen
+    ends = [history[-1]["image"] for history in runs.histories.values()]
+    assert len(ends) == 2
+    assert ends[0] != ends[1]
+    assert (tmp_path / "dcgan-digits-seed-1" / "version_0" / "genmonitor" / "cms_clusters.png").exists()
+    monkeypatch.setattr(compare_seeds, "run_seed", lambda config, seed, *rest: pytest.fail(f"seed {seed} again"))
+    compare_seeds.main(command)
+    assert seen[1].histories == runs.histories
+    with pytest.raises(pytest.fail.Exception, match="seed 0 again"):
+        compare_seeds.main([*command, "--trainer.gradient_clip_val=1"])

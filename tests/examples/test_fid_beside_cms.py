@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+import sys
+from functools import partial
+
+import fid_beside_cms
+import pytest
+import torch
+from data import ImageData
+from dcgan import DCGAN
+from fid_beside_cms import FEATURES, make_metrics, train_classifier
+
+SAYS = ["ignore:Metric `", "ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:PixelCl"]
+
+
+@pytest.mark.filterwarnings(*SAYS)
+def test_the_network_knows_digits_and_its_metrics_tell_digits_from_noise():
+    torch.manual_seed(0)
+    data = ImageData("digits", with_labels=True)
+    features, classifier, accuracy = train_classifier(data, steps=120)
+    assert accuracy > 0.9
+    assert not any(p.requires_grad for p in classifier.parameters())
+    images = data.train_images.images
+    assert features(images[:3]).shape == (3, FEATURES)
+    found = {}
+    for name, fake in (("digits", images[300:500]), ("noise", torch.rand(200, 1, 8, 8) * 2 - 1)):
+        metrics = make_metrics(features, classifier, 200)
+        for metric in metrics.values():
+            if metric is not metrics["inception_score"]:
+                metric.update(images[:200], real=True)
+                metric.update(fake, real=False)
+            else:
+                metric.update(fake)
+        found[name] = {key: metric.compute() for key, metric in metrics.items()}
+    for key in ("fid", "mifid"):
+        assert found["digits"][key] < found["noise"][key] / 3
+    assert found["digits"]["kid"][0] < found["noise"]["kid"][0] / 3
+    assert found["digits"]["inception_score"][0] > found["noise"]["inception_score"][0]
+
+
+@pytest.mark.filterwarnings(*SAYS)
+def test_the_script_draws_all_metrics_beside_cms(monkeypatch, capsys, tmp_path):
+    small = {"generator_features": 4, "discriminator_features": 4}
+    monkeypatch.setattr(fid_beside_cms, "DCGAN", partial(DCGAN, **small))
+    words = ["fid_beside_cms.py", "--epochs", "2", "--n-samples", "60", "--out", str(tmp_path / "run")]
+    monkeypatch.setattr(sys, "argv", words)
+    fid_beside_cms.main()
+    assert "% of the held-out digits" in capsys.readouterr().out
+    assert (tmp_path / "run" / "version_0" / "genmonitor" / "cms_extra_metrics.png").exists()
+
+
+def test_inception_gets_bytes_in_three_channels(monkeypatch):
+    class Network(torch.nn.Module):
+        def __init__(self, *given):
+            super().__init__()
+            self.given = given
+
+        def forward(self, images):
+            self.seen = images
+            return images.flatten(1)
+
+    monkeypatch.setattr(fid_beside_cms, "NoTrainInceptionV3", Network)
+    features, logits = fid_beside_cms.make_networks("weights.pth")
+    assert logits.network.given == ("inception-v3-compat", ["logits_unbiased"], "weights.pth")
+    assert features.network.given[1] == ["2048"]
+    features(torch.tensor([-1.0, 0.0, 1.0, 1.2]).view(1, 1, 2, 2))
+    assert features.network.seen.dtype == torch.uint8
+    assert features.network.seen.shape == (1, 3, 2, 2)
+    assert features.network.seen[0, 2].flatten().tolist() == [0, 128, 255, 255]

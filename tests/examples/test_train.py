@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+from train import command_line
+
+from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition, callbacks
+from genmonitor.callbacks import GenerativeMonitor
+from genmonitor.functional import calibrate
+
+CONFIGS = Path(__file__).parents[2] / "examples" / "configs"
+NAMES = sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+pytestmark = [
+    pytest.mark.filterwarnings(line)
+    for line in (
+        "ignore:.*LeafSpec",
+        "ignore:.*does not have many workers",
+        "ignore:PixelClusterMonitor.*(yardstick|only)",
+        "ignore:The number of training batches",
+        "ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning",  # Lightning's
+        "ignore:LightningCLI's args parameter is intended to run from within Python",
+    )
+]
+
+
+def of(class_path, **init_args):
+    return {"class_path": class_path, "init_args": init_args}
+
+
+def config(name):
+    return yaml.safe_load((CONFIGS / f"{name}.yaml").read_text())
+
+
+def monitors(trainer):
+    return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]
+
+
+def written(folder, content):
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def made(path):
+    return command_line(["--config", path], run=False)
+
+
+# One epoch of each configuration on a tiny data set of its format
+
+
+def photos(folder):
+    generator = np.random.default_rng(0)
+    for i in range(60):
+        Image.fromarray(generator.integers(0, 255, (90, 70, 3), dtype=np.uint8)).save(folder / f"{i:06}.jpg")
+    return folder
+
+
+def chests(folder):
+    generator = np.random.default_rng(0)
+    splits = {
+        f"{name}_images": generator.integers(0, 255, (n, 28, 28), dtype=np.uint8)
+        for name, n in (("train", 60), ("val", 30))
+    }
+    np.savez(folder / "chestmnist.npz", **splits, train_labels=np.zeros((60, 14), dtype=np.uint8))
+    return folder / "chestmnist.npz"
+
+
+DATA = {"folder": photos, "medmnist": chests}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_configuration_runs_a_short_epoch(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    content = config(name)
+    for callback in content["trainer"]["callbacks"]:
+        small = {"n_samples": 8, "n_cluster_images": 20, "block_size": 4}
+        callback["init_args"] |= {key: small[key] for key in small.keys() & callback["init_args"]}
+        if "Monitor" in callback["class_path"]:
+            callback["init_args"]["on_error"] = "raise"
+    model = content["model"]["init_args"]
+    if "widths" in model:
+        model |= {"widths": [8 * (i + 1) for i in range(len(model["widths"]))], "sampling_steps": 2}
+    else:
+        model |= {"generator_features": 4, "discriminator_features": 4}
+    data = content["data"]["init_args"]
+    data["batch_size"] = 20
+    words = [f"--data.path={DATA[data['name']](tmp_path)}"] if data["name"] in DATA else []
+    words += ["--trainer.max_epochs=1", "--trainer.limit_train_batches=2", "--trainer.accelerator=cpu"]
+    quiet = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false"]
+    trainer = command_line(["fit", "--config", written(tmp_path, content), *words, *quiet]).trainer
+    (monitor,) = monitors(trainer)
+    assert len(monitor.history) == 1
+    assert 0 < monitor.history[0]["image"] <= 1
+    assert (tmp_path / "runs" / name / "version_0" / "genmonitor" / "cms_curves.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "clusters", "cluster_images", "samples", "batch", "lr"),
+    [
+        ("dcgan-celeba64", 5, 1000, 1200, 128, 2e-4),
+        ("dcgan-chestmnist", 6, 2000, 1350, 128, 1e-5),
+        ("ddpm-chestmnist", 6, 2000, 1350, 12, 2e-5),
+    ],
+)
+def test_the_papers_hyperparameters(name, clusters, cluster_images, samples, batch, lr, tmp_path):
+    content = config(name)
+    content["data"]["init_args"] = {"name": "digits", "batch_size": content["data"]["init_args"]["batch_size"]}
+    cli = made(written(tmp_path, content))
+    (monitor,) = monitors(cli.trainer)
+    found = monitor.n_clusters, monitor.n_cluster_images, monitor.n_samples, monitor.block_size
+    assert found == (clusters, cluster_images, samples, 150)
+    assert (cli.datamodule.batch_size, cli.model.lr) == (batch, lr)
+
+
+def test_both_digits_runs_measure_with_the_same_clusters_and_yardstick():
+    gan, diffusion = (config(name) for name in ("dcgan-digits", "ddpm-digits"))
+    settings = [
+        next(c["init_args"] for c in run["trainer"]["callbacks"] if "Pixel" in c["class_path"])
+        for run in (gan, diffusion)
+    ]
+    for name in ("n_clusters", "n_cluster_images", "n_samples"):
+        assert settings[0][name] == settings[1][name]
+    assert gan["data"]["init_args"]["name"] == diffusion["data"]["init_args"]["name"] == "digits"
+
+
+# Every argument of every monitor from a file
+
+GAUSSIAN = of("genmonitor.GaussianKernel", gamma=0.25)
+BASE = {
+    "n_samples": (120, 120),
+    "every_n_epochs": (2, 2),
+    "every_n_train_steps": (7, 7),
+    "prompts": ([0, 1, 2], lambda found: found.values == [0, 1, 2]),
+    "sample_fn": ("planted.planted_images", lambda found: found.__name__ == "planted_images"),
+    "sample_batch_size": (32, 32),
+    "real_images": (of("data.FolderImages", files=["a.png"], size=8), lambda found: found.size == 8),
+    "image_key": ("picture", "picture"),
+    "seed": (3, 3),
+    "weights": ("raw", "raw"),
+    "on_error": ("raise", "raise"),
+}
+PROMPTED = {
+    "output_encoder": (of("torch.nn.Flatten"), lambda found: isinstance(found.encoder, torch.nn.Flatten)),
+    "prompt_encoder": ("drawn_scenes.bag_of_words", lambda found: found.encoder.__name__ == "bag_of_words"),
+    "kernel": (GAUSSIAN, GaussianKernel(0.25)),
+    "prompt_kernel": (of("genmonitor.CosineKernel"), CosineKernel()),
+    "num_features": (50, 50),
+}
+ARGUMENTS = {
+    "PixelClusterMonitor": BASE
+    | {
+        "n_clusters": (4, 4),
+        "partition": (
+            of("genmonitor.PixelPartition.load", path="partition.npz"),
+            lambda found: isinstance(found, PixelPartition) and found.num_clusters == 2,
+        ),
+        "n_cluster_images": (200, 200),
+        "patch_size": (2, 2),
+        "kernel": (of("genmonitor.LaplacianKernel", gamma=0.5), LaplacianKernel(0.5)),
+        "block_size": (60, 60),
+        "extra_metrics": (
+            {"fid": of("torchmetrics.image.fid.FrechetInceptionDistance", feature=of("tests_features.Means"))},
+            lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
+        ),
+        "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
+        "on_drop": ("builtins.print", print),
+    },
+    "DiversityMonitor": BASE
+    | PROMPTED
+    | {
+        "rcond": (1e-3, 1e-3),
+        "calibration": (
+            of("genmonitor.functional.W1KPCalibration.load", path="calibration.pt"),
+            lambda found: found.dim == 3,
+        ),
+    },
+    "DisagreementMonitor": BASE
+    | PROMPTED
+    | {
+        "reference": ("start", "start"),
+        "num_modes": (3, 3),
+        "prompt_key": ("caption", "caption"),
+        "prompt_kernel": (GAUSSIAN, GaussianKernel(0.25)),
+    },
+}
+EITHER_OR = {"PixelClusterMonitor": [{"n_clusters"}, {"partition"}]}
+
+
+def arguments(cls):
+    """Every argument that a class and its bases name."""
+    names = set()
+    for base in cls.__mro__[: cls.__mro__.index(GenerativeMonitor) + 1]:
+        parameters = inspect.signature(base.__init__).parameters.values()
+        names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    return names - {"self"}
+
+
+def test_all_monitors_are_known_here():
+    classes = {name for name in callbacks.__all__ if inspect.isclass(getattr(callbacks, name))}
+    assert classes - {"GenerativeMonitor"} <= set(ARGUMENTS)
+
+
+@pytest.mark.parametrize("name", [name for name in ARGUMENTS if hasattr(callbacks, name)])
+def test_every_argument_can_be_given_in_a_file_and_survives_print_config(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "tests_features.py").write_text(
+        "import torch\n\n\nclass Means(torch.nn.Module):\n    num_features = 3\n\n"
+        "    def forward(self, images):\n        return images.float().mean((2, 3))\n"
+    )
+    PixelPartition.grid((8, 8), 1, 2).save(tmp_path / "partition.npz")
+    calibrate(torch.rand(20, 3)).save(tmp_path / "calibration.pt")
+    known = arguments(getattr(callbacks, name))
+    assert known <= set(ARGUMENTS[name])
+    for left_out in EITHER_OR.get(name, [set()]):
+        given = {key: ARGUMENTS[name][key][0] for key in known - left_out}
+        content = config("dcgan-digits")
+        content["trainer"]["callbacks"] = [of(f"genmonitor.callbacks.{name}", **given)]
+        with pytest.raises(SystemExit):
+            command_line(["fit", "--config", written(tmp_path, content), "--print_config"])
+        printed = yaml.safe_load(capsys.readouterr().out)
+        printed = {key: printed[key] for key in content}  # the others are arguments of `fit`
+        (monitor,) = monitors(made(written(tmp_path, printed)).trainer)
+        for key in given:
+            expected = ARGUMENTS[name][key][1]
+            found = getattr(monitor, key)
+            good = expected(found) if inspect.isfunction(expected) else found == expected
+            assert good, f"{key}: {found}"
+
+
+def test_a_misspelt_argument_is_refused(tmp_path, capsys):
+    content = config("dcgan-digits")
+    content["trainer"]["callbacks"] = [of("genmonitor.callbacks.PixelClusterMonitor", n_sample=100)]
+    with pytest.raises(SystemExit):
+        made(written(tmp_path, content))
+    assert "n_sample" in capsys.readouterr().err
