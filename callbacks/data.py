@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
 from genmonitor import checks
 from genmonitor.callbacks.guard import random_states_kept
@@ -44,17 +44,27 @@ class ImageSource:
                 f"Expected {name} to be a Dataset with a length and access by index, a DataLoader over one, or a tensor"
                 f", but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
             )
-        self.dataset: Dataset[Any] = dataset
+        indices = getattr(getattr(data, "sampler", None), "indices", None)  # those of a SubsetRandomSampler
+        self.dataset: Dataset[Any] = dataset if indices is None else Subset(dataset, list(indices))
         self.image_key = image_key
         self.name = name
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
+    def origin(self) -> tuple[Dataset[Any], Sequence[int]]:
+        """Return the dataset that all Subsets were taken from, and where each image is in it."""
+        dataset, indices = self.dataset, list(range(len(self)))
+        while isinstance(dataset, Subset):
+            inner = dataset.indices
+            dataset, indices = dataset.dataset, [inner[i] for i in indices]
+        return dataset, indices
+
     def read(self, indices: Sequence[int], progress: Callable[[Any], Any] = iter) -> Tensor:
         """Read images [len(indices), C, H, W] as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
 
-        Image i is the same whenever it is read, also where the dataset augments at random.
+        Image i is the same whenever it is read, also where the dataset augments at random, unless it draws from a
+        random generator of its own.
         """
         settings: dict[str, Any] = {"collate_fn": default_collate}
         if self._loader is not None:
@@ -154,13 +164,11 @@ def batch_size(batch: Any) -> int:
 
 
 def first_loader(loaders: Any) -> Any:
-    """Return the first loader of whatever a Trainer holds: one, a list, a dictionary, or a CombinedLoader of them."""
-    if loaders is None:
-        return None
-    flat = getattr(loaders, "flattened", loaders)
-    if isinstance(flat, Mapping):
-        flat = list(flat.values())
-    return flat[0] if isinstance(flat, (list, tuple)) and flat else flat
+    """Return the first loader of whatever a Trainer holds: one, lists and dictionaries of them, or a CombinedLoader."""
+    first = getattr(loaders, "flattened", loaders)
+    while isinstance(first, (Mapping, list, tuple)):
+        first = next(iter(first.values() if isinstance(first, Mapping) else first), None)
+    return first
 
 
 def _described(batch: Any) -> str:

@@ -4,53 +4,130 @@
 from __future__ import annotations
 
 import inspect
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
 
 BATCH = 100
 """Images per update: a feature network for all of them at once would not fit."""
+OURS = {"image", "product", "mmd", "violations", "constant", "sampling_seconds", "metric_seconds", "images_seen"}
 
 
-def feed(metrics: Any, samples: Tensor, real: Tensor) -> None:
-    """Give each metric of a MetricCollection this process's generated and real images.
+class ExtraMetrics:
+    """Metrics that a check measures beside its own; one that fails is left out of the check and stops nothing.
 
     A metric whose `update` takes `real` gets both sides, the real one only once if it keeps it across resets; another,
-    such as the Inception score, gets the generated side.
+    such as the Inception score, gets the generated side. torchmetrics' own Inception network expects three channels,
+    in 0..255 or with `normalize=True` in [0, 1]: images are given so. Any other metric gets them as they are.
 
     Args:
         metrics: a MetricCollection, or a dictionary of metrics.
-        samples: generated images [N, C, H, W].
-        real: real images [M, C, H, W].
+
+    Raises:
+        ValueError: if a name is one of the monitor's own.
     """
-    for metric in metrics.values():
-        metric.to(samples.device).reset()
+
+    def __init__(self, metrics: Mapping[str, Any] | Any) -> None:
+        for name in metrics:
+            if name.lower() in OURS or name.lower().startswith(("cluster_", "share_", "yardstick_")):
+                raise ValueError(
+                    f"Expected names in `extra_metrics` that are not the monitor's own, but got {name!r}. Rename it."
+                )
+        self._metrics = metrics
+        self._failed: set[str] = set()
+        self._has_real: set[str] = set()
+        self._range = (0.0, 1.0)
+
+    def prepare(self, probe: Tensor, real: Tensor) -> None:
+        """Try each metric on a few images, and empty it.
+
+        Args:
+            probe: generated images [N, C, H, W].
+            real: real images [M, C, H, W]; their range is that of all images.
+
+        Raises:
+            ValueError: if a metric does not take them.
+        """
+        self._range, self._has_real = (float(real.min()), float(real.max())), set()
+        for name, metric in self._metrics.items():
+            metric.to(probe.device)
+            try:
+                self._update(name, metric, probe, real)
+            except Exception as error:
+                raise ValueError(
+                    f"Expected every metric of `extra_metrics` to take images {list(probe.shape[1:])} by "
+                    f"`update(images, real=...)` or `update(images)`, but {name} raised {type(error).__name__}: {error}"
+                ) from error
+            kept = getattr(metric, "reset_real_features", True)
+            metric.reset_real_features = True
+            metric.reset()
+            metric.reset_real_features = kept
+        self._has_real = set()
+
+    def feed(self, samples: Tensor, real: Tensor) -> None:
+        """Give each metric this process's generated and real images."""
+        self._failed = set()
+        for name, metric in self._metrics.items():
+            try:
+                metric.reset()
+                self._update(name, metric, samples, real)
+            except Exception:
+                self._fail(name)
+
+    def compute(self, everywhere: Callable[[bool], bool] = bool) -> dict[str, float]:
+        """Compute each metric that went well on every process.
+
+        Args:
+            everywhere: tells whether all processes say yes.
+
+        Returns:
+            Lower-case name to value; a metric that returns a mean and a deviation gives `name` and `name_std`.
+        """
+        out: dict[str, float] = {}
+        for name, metric in self._metrics.items():
+            if not everywhere(name not in self._failed):
+                continue
+            values: dict[str, float] = {}
+            try:
+                values = _named(name.lower(), metric.compute())
+            except Exception:
+                self._fail(name)
+            if everywhere(name not in self._failed):
+                out |= values
+        return out
+
+    def _update(self, name: str, metric: Any, samples: Tensor, real: Tensor) -> None:
         if "real" not in inspect.signature(metric.update).parameters:
             for batch in samples.split(BATCH):
-                metric.update(batch)
-            continue
-        keeps_real = getattr(metric, "reset_real_features", True) is False
-        if not (keeps_real and getattr(metric, "_genmonitor_has_real", False)):
+                metric.update(self._as_expected(metric, batch))
+            return
+        if name not in self._has_real:
             for batch in real.split(BATCH):
-                metric.update(batch, real=True)
-            metric._genmonitor_has_real = True
+                metric.update(self._as_expected(metric, batch), real=True)
+        if getattr(metric, "reset_real_features", True) is False:
+            self._has_real.add(name)
         for batch in samples.split(BATCH):
-            metric.update(batch, real=False)
+            metric.update(self._as_expected(metric, batch), real=False)
+
+    def _as_expected(self, metric: Any, images: Tensor) -> Tensor:
+        if getattr(metric, "used_custom_model", True):
+            return images
+        low, high = self._range
+        scaled = ((images - low) / (high - low)).clamp(0, 1).expand(-1, max(3, images.shape[1]), -1, -1)
+        return scaled if metric.normalize else (255 * scaled).round().byte()
+
+    def _fail(self, name: str) -> None:
+        self._failed.add(name)
+        # on every process that it happens on
+        warnings.warn(f"`extra_metrics`: {name} failed at this check.\n{traceback.format_exc()}", stacklevel=2)
 
 
-def computed(metrics: Any) -> dict[str, float]:
-    """Compute each metric.
-
-    Returns:
-        Lower-case name to value; a metric that returns a mean and a deviation gives `name` and `name_std`.
-    """
-    out: dict[str, float] = {}
-    for key, metric in metrics.items():
-        name, value = key.lower(), metric.compute()
-        if isinstance(value, (tuple, list)):
-            out |= {name: float(value[0]), f"{name}_std": float(value[1])}
-        elif isinstance(value, dict):
-            out |= {f"{name}_{part}": float(v) for part, v in value.items()}
-        else:
-            out[name] = float(value)
-    return out
+def _named(name: str, value: Any) -> dict[str, float]:
+    if isinstance(value, (tuple, list)):
+        return {name: float(value[0]), f"{name}_std": float(value[1])}
+    if isinstance(value, dict):
+        return {f"{name}_{part}": float(v) for part, v in value.items()}
+    return {name: float(value)}

@@ -52,7 +52,7 @@ class GenerativeMonitor(Callback):
         n_samples: images generated at each check.
         every_n_epochs: check in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
-        every_n_train_steps: check after every n-th training batch instead.
+        every_n_train_steps: check after the first training batch and then after every n-th instead.
         prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
             number. None for samples without prompts.
         sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None calls `pl_module.sample(n)`. With
@@ -159,6 +159,11 @@ class GenerativeMonitor(Callback):
         """Prepare, before the first training step."""
         self.samples_of(pl_module)
         check_weights(self.weights, trainer)
+        if [monitor.prefix for monitor in _monitors(trainer)].count(self.prefix) > 1:
+            raise ValueError(
+                f"Expected monitors that log under names of their own, but several have `prefix`={self.prefix!r}. "
+                'Make a subclass with another for one of them: class Raw(PixelClusterMonitor): prefix = "cms_raw".'
+            )
         self._warn_of_rare_checks(trainer)
         self._folder = run_folder(trainer) / "genmonitor"
         if self._failures >= MAX_FAILURES:  # switched off in an earlier fit: this one tries again
@@ -172,8 +177,8 @@ class GenerativeMonitor(Callback):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Count the images, and check where `every_n_train_steps` says so."""
         self.images_seen += batch_size(batch) * trainer.world_size
-        n = self.every_n_train_steps
-        if n is not None and (trainer.fit_loop.total_batch_idx + 1) % n == 0:
+        n, first = self.every_n_train_steps, not self.history and not self._failures
+        if n is not None and (first or (trainer.fit_loop.total_batch_idx + 1) % n == 0):
             self._check(trainer, pl_module)
         self._let_samples_go(trainer)
 
@@ -195,8 +200,10 @@ class GenerativeMonitor(Callback):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Print the summary."""
+        if not self.history and not self._failures:
+            warn(f"{type(self).__name__}: training ended before the first check. Check more often, or train longer.")
         if trainer.is_global_zero and self.history:
-            print(self.summary())
+            self._show(lambda: print(self.summary()))
 
     def _check_by_epoch(self, trainer: Any, pl_module: Any) -> None:
         epoch, last = trainer.current_epoch, self._last_epoch
@@ -237,12 +244,18 @@ class GenerativeMonitor(Callback):
         values |= {"images_seen": self.images_seen}
         step = _logged_step(trainer, pl_module)
         self._log(trainer, pl_module, values, step)
-        self.history.append({"epoch": trainer.current_epoch, "step": step, **values})
+        self.history.append({"epoch": self._epoch(trainer), "step": step, **values})
         if trainer.is_global_zero:
             with left_alone(pl_module):
                 self._show(lambda: self._write(used))
                 self._show(lambda: self.after_check(trainer))
                 self._show(lambda: self._draw(trainer, lambda: self.figures(samples)))
+
+    def _epoch(self, trainer: Any) -> float:
+        """Return the epoch, with its part that is over where an epoch has several checks."""
+        done, n = trainer.fit_loop.epoch_loop.batch_progress.current.ready, trainer.num_training_batches
+        between = self.every_n_train_steps is not None or trainer.val_check_batch < n
+        return float(trainer.current_epoch + (round(done / n, 3) if between and isinstance(n, int) else 0))
 
     def _together(self, trainer: Any, work: Callable[[], Any]) -> Any:
         """Do this process's part; return None on every process if it failed on any."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +19,8 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor import PixelPartition, checks, figures
 from genmonitor.callbacks import loggers, report
 from genmonitor.callbacks.drops import DropWatch
-from genmonitor.callbacks.extra import computed, feed
+from genmonitor.callbacks.extra import ExtraMetrics
+from genmonitor.callbacks.guard import left_alone
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, tell, warn
 from genmonitor.callbacks.ranges import check_ranges
 from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
@@ -43,9 +46,9 @@ class PixelClusterMonitor(GenerativeMonitor):
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 
     Args:
-        n_clusters: None to choose by the Calinski-Harabasz score.
+        n_clusters: None to choose 2..12 by Dunn's index.
         partition: your own clusters, for example `PixelPartition.from_mask(segmentation)`, instead of found ones.
-        n_cluster_images: training images for the kernel's width and the clusters.
+        n_cluster_images: training images for the kernel's width and the clusters, at least 10 and 2 per cluster.
         n_samples: images generated at each check, and real images compared with.
         patch_size: side of a site in pixels; use patches beyond 64×64.
         kernel: Gaussian or Laplacian; None for a Gaussian.
@@ -88,6 +91,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         check_arguments(kernel, patch_size, 1e-6, None)
         check_estimator(kernel, partition, block_size)
         checks.whole_blocks("generated", n_samples, block_size)
+        if partition is None:
+            _enough_for_clusters("n_cluster_images", n_cluster_images, n_clusters)
         if partition is not None and n_clusters is not None:
             raise ValueError(f"Expected `n_clusters` or `partition`, but got both, {n_clusters} and {partition}.")
         self.n_clusters = n_clusters
@@ -96,17 +101,20 @@ class PixelClusterMonitor(GenerativeMonitor):
         self.patch_size = patch_size
         self.kernel = kernel or GaussianKernel()
         self.block_size = block_size
-        self._given = {  # kernel and partition are filled in later
+        self._given: dict[str, Any] = {  # kernel and partition are filled in later
             "kernel": type(self.kernel).__name__,
             "gamma": self.kernel.gamma,
             "partition": None if partition is None else partition.labels.tolist(),
+            "site_size": None if partition is None else partition.patch_size,
         }
         self.extra_metrics = extra_metrics
+        self._extra = ExtraMetrics(extra_metrics or {})
         self.site_encoder = site_encoder
         self.on_drop = on_drop
         self.yardstick: dict[str, Band] = {}
         self._drops = DropWatch()
         self._extra_names: list[str] = []
+        self._data: list[float] = []
         self._cka: Tensor | None = None
         self._average: Tensor | None = None
         self._metric: RegionMetric | None = None
@@ -119,8 +127,17 @@ class PixelClusterMonitor(GenerativeMonitor):
         )
         for note in roles.notes:
             warn(f"{type(self).__name__}: {note}.")
+        if isinstance(self.site_encoder, nn.Module):
+            self.site_encoder.to(pl_module.device)
         probe = self.draw(trainer, pl_module, range(min(PROBE, self.n_samples)))
-        self._check_probe(probe, roles.compared.read(roles.for_comparison[:PROBE]))
+        compared = roles.compared.read(roles.for_comparison[:PROBE])
+        self._same_data_or_anew(
+            [float(len(roles.training)), float(len(roles.compared)), float(compared.double().sum())]
+        )
+        self._check_probe(probe, compared)
+        self._extra.prepare(probe, compared.to(probe.device))
+        if self._given["partition"] is None:
+            _enough_for_clusters("n_cluster_images", len(roles.for_clusters), self.n_clusters)
         if not self.yardstick:
             found = self.on_rank_zero(trainer, lambda: self._find(trainer, roles, probe.device))
             self.partition, self.kernel, self.yardstick = found.partition, found.kernel, found.yardstick
@@ -136,13 +153,10 @@ class PixelClusterMonitor(GenerativeMonitor):
         """Give this process's samples to the metrics."""
         if len(samples) > 1 and bool((samples.amax(0) == samples.amin(0)).all()):
             warn(f"{type(self).__name__}: all generated images are the same, so the values say little.")
-        if len(samples) and len(self._real):  # a process may have no share
-            check_ranges(self._real, samples)
         assert self._metric is not None
         self._metric.reset()
         self._metric.update(self._sites(samples), real=False)
-        if self.extra_metrics is not None:
-            feed(self.extra_metrics, samples, self._real)
+        self._extra.feed(samples, self._real)
         return True
 
     def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
@@ -150,10 +164,9 @@ class PixelClusterMonitor(GenerativeMonitor):
         assert self._metric is not None
         computed_now: Any = self._metric.compute()
         values = {name: float(value) for name, value in computed_now.items()}
-        if self.extra_metrics is not None:
-            extra = computed(self.extra_metrics)
-            self._extra_names = list(extra)
-            values |= extra
+        extra = self._extra.compute(lambda fine: trainer.strategy.reduce_boolean_decision(fine, all=True))
+        self._extra_names = list(extra)
+        values |= extra
         return values | {f"yardstick_{name}": band[1] for name, band in self.yardstick.items()}
 
     def first_figures(self) -> dict[str, Figure]:
@@ -214,7 +227,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         if trainer.is_global_zero and self.partition is not None:
             charts = loggers.cluster_charts(self.prefix, list(self.partition.regions()))
             loggers.log_layout(trainer.loggers, self.prefix, charts)
-            self.partition.save(self._folder / "partition.npz")
+            self._show(partial(self.partition.save, self._folder / "partition.npz"))
 
     def summary(self) -> str:
         """Return a table of the regions, the most to blame at the last check first."""
@@ -238,6 +251,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             return super().state_dict()
         return super().state_dict() | {
             "settings": self._settings(),
+            "data": list(self._data),
             "labels": self.partition.labels,
             "site_size": self.partition.patch_size,
             "gamma": self.kernel.gamma,
@@ -263,6 +277,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         self.kernel = replace(self.kernel, gamma=state_dict["gamma"])
         self.yardstick = {name: (band[0], band[1], band[2]) for name, band in state_dict["yardstick"].items()}
         self._range = (float(state_dict["range"][0]), float(state_dict["range"][1]))
+        self._data = list(state_dict["data"])
         self._drops.reached = dict(state_dict["drops"]["reached"])
         self._drops.below = dict(state_dict["drops"]["below"])
 
@@ -271,13 +286,34 @@ class PixelClusterMonitor(GenerativeMonitor):
         prompts = None if self.prompts is None else self.prompts.values
         return {name: getattr(self, name) for name in names} | self._given | {"prompts": prompts}
 
+    def _same_data_or_anew(self, data: list[float]) -> None:
+        """Forget what was found in other data: what is fixed for a run holds for its images only."""
+        if self._data and self._data != data:
+            warn(
+                f"{type(self).__name__} was used with other images before: clusters, yardstick and curves start anew, "
+                "since values before and after cannot be compared."
+            )
+            self._forget()
+        self._data = data
+
+    def _forget(self) -> None:
+        labels = self._given["partition"]
+        self.partition = None if labels is None else PixelPartition(torch.tensor(labels), self._given["site_size"])
+        self.kernel = replace(self.kernel, gamma=self._given["gamma"])
+        self.yardstick, self.history, self._drops = {}, [], DropWatch()
+
     def _check_probe(self, probe: Tensor, real: Tensor) -> None:
         if probe.shape[1:] != real.shape[1:]:
             raise ValueError(
                 f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
                 f"{list(probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's transform."
             )
-        check_ranges(real, probe)
+        try:
+            check_ranges(real, probe)
+        except ValueError as error:
+            if not self.yardstick:
+                raise
+            warn(f"{type(self).__name__}: {error}")  # a run that goes on was configured well: the generator has broken
         sites = self._sites(probe)
         check_patches("images", sites, self.patch_size)
         if self.partition is not None:
@@ -294,14 +330,16 @@ class PixelClusterMonitor(GenerativeMonitor):
             self.block_size,
             self.n_samples,
             self.seed,
-            lambda over: self.progress(trainer, over, "yardstick"),
+            lambda over, doing: self.progress(trainer, over, doing),
         )
 
     def _sites(self, images: Tensor) -> Tensor:
         """Return the maps whose sites are clustered: the images themselves, or what the encoder makes of them."""
         if self.site_encoder is None or not len(images):
             return images
-        return torch.cat([self.site_encoder(batch).float() for batch in images.split(self.sample_batch_size)])
+        encoder = self.site_encoder
+        with left_alone(encoder) if isinstance(encoder, nn.Module) else nullcontext():
+            return torch.cat([encoder(batch).float() for batch in images.split(self.sample_batch_size)])
 
     def _image_labels(self) -> Tensor:
         """Return the labels at the resolution of the images."""
@@ -309,3 +347,12 @@ class PixelClusterMonitor(GenerativeMonitor):
         labels = self.partition.pixel_labels()
         size = self._real.shape[2:]
         return interpolate(labels[None, None].double(), size=size, mode="nearest-exact")[0, 0].long()
+
+
+def _enough_for_clusters(name: str, n: int, n_clusters: int | None) -> None:
+    least = max(10, 2 * (n_clusters or 1))
+    if n < least:
+        raise ValueError(
+            f"Expected `{name}` of at least {least} images, 10 and 2 per cluster, but got {n}: with fewer all pixels "
+            "seem to vary together. Give more, fewer clusters, or your own `partition`."
+        )

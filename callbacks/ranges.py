@@ -14,9 +14,10 @@ def check_ranges(real: Tensor, fake: Tensor) -> None:
         fake: images [M, C, H, W], perhaps of an untrained generator.
 
     Raises:
-        ValueError: if one side is in [0, 255] and the other near [-1, 1]; if real images are in [0, 1] and generated
-            ones often negative, as behind a tanh; or if real images are in [-1, 1] and generated ones never negative
-            but for an output layer that is still zero.
+        ValueError: if one side is in [0, 255] and the other near [-1, 1]; if real images are in [0, 16] and generated
+            ones in [0, 1]; if real images are in [0, 1] and generated ones often negative, as behind a tanh; if real
+            images are in [-1, 1] and generated ones vary without ever being negative; or if real images reach no more
+            than 1/255, as integers 0 and 1 do when they are read as 0..255.
 
     Example:
         >>> import torch
@@ -32,9 +33,13 @@ def check_ranges(real: Tensor, fake: Tensor) -> None:
     problem = None
     if (size > 20 and fake_size <= 2) or (fake_size > 20 and size <= 2):
         problem = f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
+    elif low >= 0 and 0 < high <= 1.001 / 255:
+        problem = "real images reach no more than 1/255: integers are read as 0..255"
+    elif low >= 0 and fake_low >= 0 and size > 8 and 0.25 < fake_size <= 1.001:
+        problem = f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
     elif low >= 0 and negative > 0.05:
         problem = f"real images are in [{low:.3g}, {high:.3g}] and {negative:.2f} of the generated values are negative"
-    elif low < -0.25 * size and fake_low >= 0 and fake_high > 0.25 * size:
+    elif low < -0.25 * size and fake_low >= 0 and fake_high > 0.25 * size and fake_high - fake_low > 0.01 * size:
         problem = f"real images are in [{low:.3g}, {high:.3g}] and no generated value is negative"
     if problem:
         raise ValueError(

@@ -44,7 +44,9 @@ class RealSide:
             real_images, name = validation_data(trainer), "the validation data"
         if real_images is None:
             real_images, name = first_loader(trainer.train_dataloader), "the training data"
-            self.notes.append("there is no validation data: generated images are compared with training images")
+            self.notes.append(
+                "there is no validation data, or it is switched off: generated images are compared with training images"
+            )
         self._source = ImageSource(real_images, image_key, name)
         generator = torch.Generator().manual_seed(seed)
         self._chosen = torch.randperm(len(self._source), generator=generator)[:n].tolist()

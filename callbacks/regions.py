@@ -50,7 +50,7 @@ def find_regions(
     block_size: int | None,
     n_samples: int,
     seed: int,
-    progress: Callable[[Any], Iterator[Any]],
+    progress: Callable[[Any, str], Iterator[Any]],
 ) -> Found:
     """Take kernel width, clusters and yardstick from training images.
 
@@ -64,17 +64,18 @@ def find_regions(
         block_size: of the estimator.
         n_samples: images in a draw of the yardstick.
         seed: of the draws.
-        progress: wraps the draws.
+        progress: wraps what is gone over, by what is being done.
     """
     images = roles.training.read(roles.for_clusters)
     sites = sites_of(images)
     kernel = kernel.resolved(sites.flatten(1))
     cka = None
     if partition is None:
-        cka = pixel_cka(sites, kernel=kernel, patch_size=patch_size)
+        for _ in progress(range(1), "clusters"):
+            cka = pixel_cka(sites, kernel=kernel, patch_size=patch_size).cpu()
+        assert cka is not None
         h, w = (size // patch_size for size in sites.shape[2:])
         partition = PixelPartition.from_cka(cka, (h, w), n_clusters, patch_size)
-        cka = cka.cpu()
     metric = RegionMetric(partition, kernel, block_size, reset_real_features=False, sync_on_compute=False)
     metric.to(sites.device).update(sites_of(roles.compared.read(roles.for_comparison)), real=True)
     names = ("image", "product", *partition.regions(), "mmd")
@@ -85,6 +86,9 @@ def find_regions(
         values: Any = metric.compute()
         return {name: float(values[name]) for name in names}
 
-    yardstick = measure_yardstick(measure, roles.training.read, roles.for_yardstick, n_samples, seed, progress)
+    def draws(over: Any) -> Iterator[Any]:
+        return progress(over, "yardstick")
+
+    yardstick = measure_yardstick(measure, roles.training.read, roles.for_yardstick, n_samples, seed, draws)
     value_range = (float(images.min()), float(images.max()))
     return Found(partition, kernel, yardstick, value_range, cka, images.mean(0))

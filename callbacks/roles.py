@@ -58,12 +58,19 @@ def assign_roles(
     if validation is not None:
         compared = ImageSource(validation, image_key, "the validation data")
         chosen = torch.randperm(len(compared), generator=generator)[:n_samples]
-        rest = order
+        rest = _apart(source, order, compared, chosen)
+        if len(rest) < len(order):
+            notes.append(
+                f"{len(order) - len(rest)} of the {len(chosen)} validation images compared with are training images "
+                "too; clusters and yardstick are taken from the others"
+            )
     else:
         compared = source
         chosen, rest = order[: min(n_samples, len(order) // 2)], order[min(n_samples, len(order) // 2) :]
         if real_images is None:
-            notes.append("there is no validation data: generated images are compared with training images")
+            notes.append(
+                "there is no validation data, or it is switched off: generated images are compared with training images"
+            )
     if block_size is not None:
         chosen = chosen[: len(chosen) - len(chosen) % block_size]
     if len(chosen) < max(2, block_size or 0) or len(rest) < 2:
@@ -77,6 +84,12 @@ def assign_roles(
             f"Expected real images of one shape, but {source.name} holds {shapes[0]} and {compared.name} {shapes[1]}. "
             "Resize or convert them in the dataset's transform, or give other images with `real_images=`."
         )
+    first = rest[:1].tolist()
+    if not torch.equal(source.read(first), source.read(first)):
+        notes.append(
+            f"an image of {source.name} is another each time it is read, since the dataset draws from a generator of "
+            "its own, which reading moves. Give `real_images=` the images without augmentation"
+        )
     if len(chosen) < n_samples:
         notes.append(f"only {len(chosen)} real images are there to compare {n_samples} generated ones with")
     if len(rest) < 2 * n_samples:
@@ -85,6 +98,15 @@ def assign_roles(
             "images are there to draw from"
         )
     return RealImages(source, rest[:n_clusters].tolist(), rest, compared, chosen.tolist(), notes)
+
+
+def _apart(source: ImageSource, order: Tensor, compared: ImageSource, chosen: Tensor) -> Tensor:
+    """Return those of the training images that are not among the validation images compared with."""
+    (dataset, place), (other, other_place) = source.origin(), compared.origin()
+    if dataset is not other:
+        return order
+    taken = {other_place[i] for i in chosen.tolist()}
+    return order[torch.tensor([place[i] not in taken for i in order.tolist()], dtype=torch.bool)]
 
 
 def validation_data(trainer: Any) -> Any:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -71,7 +72,8 @@ class PixelPartition:
         Args:
             matrix: CKA [d, d] of `PixelCKA` or `functional.pixel_cka`.
             shape: (h, w) of the sites, h·w = d.
-            n_clusters: C; None takes the C of 2..12 with the largest Calinski-Harabasz score.
+            n_clusters: C; None takes the C of 2..12 with the largest Dunn index: the distance of the
+                nearest two clusters' centres over the radius of the widest cluster.
             patch_size: side of a site in pixels.
 
         Raises:
@@ -207,7 +209,7 @@ class PixelPartition:
 
 
 def _average_linkage(points: Tensor, n_clusters: int | None) -> Tensor:
-    """Label each point 1..C; C by the Calinski-Harabasz score where it is None."""
+    """Label each point 1..C; C by Dunn's index where it is None."""
     if len(points) == 1:
         return torch.ones(1, dtype=torch.long)
     from scipy.cluster.hierarchy import cut_tree, linkage
@@ -224,12 +226,14 @@ def _average_linkage(points: Tensor, n_clusters: int | None) -> Tensor:
 
     if n_clusters is not None:
         return cut(n_clusters)
-    from torchmetrics.functional.clustering import calinski_harabasz_score
+    from torchmetrics.functional.clustering import dunn_index
 
     candidates = [cut(count) for count in range(2, min(MAX_AUTOMATIC_CLUSTERS, len(points) - 1) + 1)]
     points = points.cpu()
-    scores = [float(calinski_harabasz_score(points, candidate)) for candidate in candidates]
-    return candidates[scores.index(max(scores))] if scores else cut(1)
+    if not candidates:
+        return cut(1)
+    scores = torch.stack([dunn_index(points, candidate) for candidate in candidates])
+    return candidates[int(scores.nan_to_num(nan=0.0, posinf=math.inf).argmax())]  # nan where all points are one
 
 
 def _by_size(labels: Tensor) -> Tensor:

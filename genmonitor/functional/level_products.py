@@ -75,7 +75,10 @@ def by_precision(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: floa
     concentration = (highest / spectrum.T.sqrt().clamp_min(torch.finfo(spectrum.dtype).tiny)).amax(1).clamp_max(1)
     less = torch.minimum(concentration[:, None], concentration)
     deviations = 2 * 2**-8 * math.sqrt(2) * less * weights
-    heavy, middle, weak, variance = [], [], [], 0.0
+    heavy: Pairs = []
+    middle: Pairs = []
+    weak: Pairs = []
+    variance = 0.0
     for k, other in sorted(pairs, key=lambda pair: float(weights[pair])):
         variance += float(deviations[k, other]) ** 2
         if 5 * math.sqrt(variance) <= tolerance:

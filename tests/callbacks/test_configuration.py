@@ -9,6 +9,7 @@ from modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
 from torch.utils.data import IterableDataset
 
 from genmonitor import CosineKernel, PixelPartition
+from genmonitor.callbacks import PixelClusterMonitor
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 
@@ -183,9 +184,34 @@ def test_a_stream_trains_once_real_images_are_given(tmp_path):
 
 
 def test_an_untrained_generator_that_gives_one_image_only_is_measured_with_a_warning(tmp_path):
-    for level in (0.0, -1.0, 0.2):
+    for level in (0.0, -1.0, 0.2, 0.5, 1.0):
         monitor = plain()
         with pytest.warns(UserWarning, match="Plain: all generated images are the same, so the values say little"):
             fit(tmp_path, monitor, module=Counting(lambda images, x=level: torch.full_like(images, x)))
         assert all(torch.tensor(list(check.values())).isfinite().all() for check in monitor.history)
         assert monitor.history[0]["image"] < monitor.yardstick["image"][0]
+
+
+@pytest.mark.parametrize("level", [(0.85, 0.95), (-30, 30), (0.2, 0.9)])
+def test_a_generator_that_leaves_the_range_once_it_trains_is_measured(tmp_path, level):
+    module = Counting(lambda images: scaled(*level)(images) if module.steps else images)
+    monitor = plain(on_error="raise")
+    fit(tmp_path, monitor, module=module)
+    assert [0 <= check["image"] < monitor.yardstick["image"][0] for check in monitor.history] == [True, True]
+
+
+@pytest.mark.parametrize("settings", [{"n_cluster_images": 9}, {"n_cluster_images": 39, "n_clusters": 20}])
+def test_fewer_images_than_clusters_can_be_found_in_are_refused(settings):
+    least = 10 if "n_clusters" not in settings else 40
+    with pytest.raises(ValueError, match=f"`n_cluster_images` of at least {least} images"):
+        PixelClusterMonitor(**settings)
+
+
+def test_two_monitors_that_would_log_the_same_keys_are_refused_before_training(tmp_path):
+    class Other(PixelClusterMonitor):
+        pass
+
+    module = Counting()
+    with pytest.raises(ValueError, match="several have `prefix`='cms'"):
+        fit(tmp_path, plain(), Other(3, n_samples=60, n_cluster_images=200), module=module)
+    assert module.steps == 0

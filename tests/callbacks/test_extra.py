@@ -9,8 +9,12 @@ from torchmetrics.image.inception import InceptionScore
 from torchmetrics.image.kid import KernelInceptionDistance
 from torchmetrics.image.mifid import MemorizationInformedFrechetInceptionDistance
 
+<<<<<<< HEAD
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.callbacks.extra import computed, feed
+=======
+from genmonitor.callbacks.extra import ExtraMetrics
+>>>>>>> 7c3f9fb (What a review found: real images apart also where loaders share a dataset, other data make a monitor start anew, a generator that breaks is measured, extra metrics fail by themselves)
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")]
 
@@ -51,8 +55,9 @@ class Parts(Brightness):
 
 
 def values(metrics, samples, real):
-    feed(metrics, samples, real)
-    return computed(metrics)
+    extra = ExtraMetrics(metrics)
+    extra.feed(samples, real)
+    return extra.compute()
 
 
 def test_each_kind_of_metric_gets_the_sides_it_takes_and_its_results_get_names():
@@ -71,8 +76,10 @@ def test_each_kind_of_metric_gets_the_sides_it_takes_and_its_results_get_names()
 @pytest.mark.parametrize("keeps", [True, False])
 def test_the_real_side_is_given_once_to_a_metric_that_keeps_it_and_else_each_time(keeps):
     metric = MeanGap(reset_real_features=not keeps)
+    extra = ExtraMetrics({"gap": metric})
     for start in (150, 300, 450):
-        found = values({"gap": metric}, digits(start, start + 150), digits(0, 150))
+        extra.feed(digits(start, start + 150), digits(0, 150))
+        found = extra.compute()
         expected = float(digits(start, start + 150).mean() - digits(0, 150).mean())
         assert found["gap"] == pytest.approx(expected, abs=1e-7)
     assert metric.given == 2 * (1 if keeps else 3)  # 150 images are two batches
@@ -105,15 +112,31 @@ def test_torchmetrics_own_fid_and_kid_are_fed_from_the_samples_of_each_check(tmp
     assert first["gap"] == pytest.approx(float(samples.mean() - monitor._real.mean()), abs=1e-6)
 
 
-def test_an_extra_metric_that_fails_skips_the_check_and_does_not_stop_the_run(tmp_path):
-    class Broken(MeanGap):
-        def compute(self):
-            raise RuntimeError("no such feature")
+class Broken(MeanGap):
+    def __init__(self, where):
+        super().__init__()
+        self.where, self.updates = where, 0
 
-    monitor = plain(extra_metrics={"broken": Broken()}, on_error="warn")
-    with pytest.warns(UserWarning, match="no such feature"):
+    def update(self, images, real):
+        self.updates += 1
+        if self.where == "update" and self.updates > 2:  # the first two are tried before training
+            raise RuntimeError("no such feature")
+        super().update(images, real)
+
+    def compute(self):
+        value = super().compute()
+        if self.where == "compute":
+            raise RuntimeError("no such feature")
+        return value.expand(2, 3) if self.where == "a matrix" else value
+
+
+@pytest.mark.parametrize("where", ["update", "compute", "a matrix"])
+def test_an_extra_metric_that_fails_is_left_out_and_the_check_goes_on(tmp_path, where):
+    monitor = plain(extra_metrics={"broken": Broken(where), "gap": MeanGap()}, on_error="warn")
+    with pytest.warns(UserWarning, match="`extra_metrics`: broken failed"):
         runner, _ = fit(tmp_path, monitor, val=loader(digits(300, 400)))
     assert runner.current_epoch == 2
+<<<<<<< HEAD
     assert monitor.history == []
 
 
@@ -151,3 +174,46 @@ def test_the_values_are_drawn_beside_cms(tmp_path):
     assert [ax.get_title(loc="left").split(",")[0] for ax in figure.axes] == ["CMS", "gap"]
     assert figure.axes[1].lines[0].get_ydata().tolist() == [check["gap"] for check in monitor.history]
     assert (tmp_path / "genmonitor" / "cms_extra_metrics.png").exists()
+=======
+    assert len(monitor.history) == 2
+    assert all("gap" in check and "image" in check and "broken" not in check for check in monitor.history)
+
+
+def test_an_extra_metric_that_takes_no_such_images_is_refused_before_training(tmp_path):
+    class ThreeChannels(MeanGap):
+        def update(self, images, real):
+            raise ValueError("three channels, please")
+
+    with pytest.raises(ValueError, match=r"`extra_metrics` .* colour raised ValueError: three channels, please"):
+        fit(tmp_path, plain(extra_metrics={"colour": ThreeChannels()}), val=loader(digits(300, 400)))
+
+
+@pytest.mark.parametrize("name", ["image", "MMD", "share_1", "cluster_2"])
+def test_a_name_of_the_monitors_own_is_refused(name):
+    with pytest.raises(ValueError, match=f"`extra_metrics` .* got '{name}'"):
+        plain(extra_metrics={name: MeanGap()})
+
+
+class Inception(MeanGap):
+    """What torchmetrics' metrics do with their own network: three channels, and a range by `normalize`."""
+
+    used_custom_model = False
+
+    def __init__(self, normalize):
+        super().__init__()
+        self.normalize, self.seen = normalize, []
+
+    def update(self, images, real):
+        self.seen.append((images.dtype, tuple(images.shape[1:]), float(images.min()), float(images.max())))
+        super().update(images.float(), real)
+
+
+@pytest.mark.parametrize(("normalize", "dtype", "high"), [(True, torch.float32, 1), (False, torch.uint8, 255)])
+def test_torchmetrics_own_network_gets_three_channels_in_the_range_it_expects(normalize, dtype, high):
+    metric = Inception(normalize)
+    extra = ExtraMetrics({"fid": metric})
+    extra.prepare(digits(0, 20), digits(20, 60))
+    extra.feed(digits(0, 20), digits(20, 60))
+    assert {(kind, shape) for kind, shape, _, _ in metric.seen} == {(dtype, (3, 8, 8))}
+    assert (min(low for *_, low, _ in metric.seen), max(top for *_, top in metric.seen)) == (0, high)
+>>>>>>> 7c3f9fb (What a review found: real images apart also where loaders share a dataset, other data make a monitor start anew, a generator that breaks is measured, extra metrics fail by themselves)

@@ -76,11 +76,11 @@ def test_with_rarer_validation_checks_come_where_it_comes(tmp_path, every, expec
     assert epochs(monitor) == expected
 
 
-@pytest.mark.parametrize(("every", "expected"), [(1, [0, 0, 0, 1, 1, 1, 2, 2, 2]), (2, [0, 0, 0, 2, 2, 2])])
+@pytest.mark.parametrize(("every", "expected"), [(1, range(9)), (2, [0, 1, 2, 6, 7, 8])])
 def test_with_several_validations_an_epoch_there_are_as_many_checks(tmp_path, every, expected):
     monitor = plain(every_n_epochs=every)
     fit(tmp_path, monitor, val=validation(), max_epochs=3, val_check_interval=1)
-    assert epochs(monitor) == expected
+    assert epochs(monitor) == [round((validations + 1) / 3, 3) for validations in expected]
 
 
 def test_validation_data_is_found_also_where_lightning_asks_for_it_later(tmp_path):
@@ -97,10 +97,11 @@ def test_validation_data_is_found_also_where_lightning_asks_for_it_later(tmp_pat
 def test_checks_every_n_steps_reach_the_logger_whatever_its_own_interval(tmp_path, val):
     monitor, logger = plain(every_n_train_steps=2), Remember()
     runner, _ = fit(tmp_path, monitor, val=val, logger=logger, log_every_n_steps=50)
-    assert [check["step"] for check in monitor.history] == [1, 3, 5]
-    assert [step for step, _ in logger.logged] == [1, 3, 5]
+    assert [check["step"] for check in monitor.history] == [0, 1, 3, 5]
+    assert epochs(monitor) == [0.333, 0.667, 1.333, 2]
+    assert [step for step, _ in logger.logged] == [0, 1, 3, 5]
     for (_, logged), check in zip(logger.logged, monitor.history, strict=True):
-        assert (logged["cms/image"], logged["epoch"]) == (pytest.approx(check["image"]), check["epoch"])
+        assert (logged["cms/image"], logged["epoch"]) == (pytest.approx(check["image"]), check["step"] // 3)
         assert {f"cms/{name}" for name in check} - {"cms/epoch", "cms/step"} <= logged.keys()
     assert float(runner.callback_metrics["cms/image"]) == pytest.approx(monitor.history[-1]["image"])
 
@@ -305,3 +306,25 @@ def test_figures_that_fail_cost_the_figures_and_nothing_else(tmp_path, monkeypat
     assert epochs(monitor) == [0, 1]
     manifests = sorted((tmp_path / "genmonitor").glob("*.json"))
     assert [json.loads(path.read_text())["check"]["epoch"] for path in manifests] == [0, 1]
+
+
+@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
+def test_who_waits_for_a_key_finds_it_also_where_checks_are_further_apart_than_epochs(tmp_path, val):
+    best = ModelCheckpoint(tmp_path / "best", monitor="cms/image", mode="max")
+    stop = EarlyStopping("cms/product", mode="max", patience=9)
+    with pytest.warns(UserWarning, match="does not measure in every epoch"):
+        fit(tmp_path, plain(every_n_train_steps=50), best, stop, val=val)
+    assert best.best_model_path
+
+
+def test_a_run_that_ends_before_its_first_check_says_so(tmp_path):
+    with pytest.warns(UserWarning, match="Plain: training ended before the first check"):
+        fit(tmp_path, plain(), val=validation(), max_steps=2)
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path):
+    (tmp_path / "genmonitor").write_text("in the way")
+    monitor = plain(on_error="warn")
+    with pytest.warns(UserWarning, match="could not show this check"):
+        fit(tmp_path, monitor, val=validation())
+    assert len(monitor.history) == 2

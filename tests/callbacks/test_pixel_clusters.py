@@ -21,6 +21,7 @@ from modules import (
 )
 from planted import planted_labels
 from sklearn.metrics import adjusted_rand_score
+from torch import nn
 from torch.nn.functional import avg_pool2d
 from torch.utils.data import DataLoader
 
@@ -224,3 +225,27 @@ def test_a_second_fit_of_the_same_trainer_goes_on_with_the_curve(tmp_path):
     runner.fit(module, loader(digits(0, 300)), loader(digits(300, 400)))
     assert [check["epoch"] for check in monitor.history] == [0, 1, 2]
     assert monitor.partition is partition
+
+
+def test_other_images_make_everything_anew_and_the_same_go_on(tmp_path):
+    monitor = plain()
+    images = digits(0, 300)
+    fit(tmp_path, monitor, train=loader(images), val=loader(digits(300, 400)))
+    partition, gamma, checks = monitor.partition, monitor.kernel.gamma, len(monitor.history)
+    fit(tmp_path, monitor, train=loader(images), val=loader(digits(300, 400)))
+    assert (monitor.partition, len(monitor.history)) == (partition, 2 * checks)
+    others = digits(400, 700).transpose(2, 3)
+    with pytest.warns(UserWarning, match="Plain was used with other images before"):
+        fit(tmp_path, monitor, train=loader(others), val=loader(digits(700, 800).transpose(2, 3)))
+    assert monitor.partition != partition
+    assert monitor.kernel.gamma != gamma
+    assert len(monitor.history) == checks
+
+
+def test_an_encoder_that_is_a_module_is_run_in_eval_mode_and_left_as_it_was(tmp_path):
+    encoder = nn.Sequential(nn.BatchNorm2d(1), nn.Dropout(0.5))
+    monitor = plain(site_encoder=encoder)
+    fit(tmp_path, monitor, module=Linear(lr=0.0), val=loader(digits(300, 400)))
+    assert encoder.training
+    assert float(encoder[0].num_batches_tracked) == 0
+    assert monitor.history[0]["image"] == monitor.history[1]["image"]

@@ -17,6 +17,8 @@ REFUSED = {
     "0..255 against [0, 1]": (between(0, 1), between(0, 255), "generated ones 25"),
     "[-1, 1] against 0..255": (between(0, 255), between(-1, 1), "real images reach 25"),
     "0..255 against [-1, 1]": (between(-1, 1), between(0, 255), "generated ones 25"),
+    "[0, 1] against 0..16": (between(0, 16), between(0, 1), "real images reach 1[56].* generated ones (0.99|1)"),
+    "integers 0 and 1 read as 0..255": (between(0, 1).round() / 255, between(0, 1), "reach no more than 1/255"),
     "a new sigmoid against [-1, 1]": (between(-1, 1), between(0.45, 0.55), "no generated value is negative"),
 }
 
@@ -43,6 +45,8 @@ def test_another_scale_is_refused_naming_both_sides_and_the_remedies(name):
         (between(-1, 1), torch.full((9, 1, 8, 8), -1.0)),
         (between(-2.1, 2.6), between(-3, 4)),  # standardised
         (between(0, 255), between(90, 100)),
+        (between(0, 16), between(0, 0.1)),  # a new network behind a ReLU
+        *((between(-1, 1), torch.full((9, 1, 8, 8), value)) for value in (0.3, 0.5, 1.0)),  # constant, untrained
     ],
 )
 def test_a_bad_generator_in_the_right_range_is_let_through(real, fake):

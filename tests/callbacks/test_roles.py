@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from modules import loader
+from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
 from genmonitor.callbacks.roles import assign_roles
 
@@ -35,7 +37,9 @@ def test_without_it_training_images_are_compared_with_that_serve_for_nothing_els
     assert roles.compared is roles.training
     assert not set(roles.for_comparison) & (set(roles.for_clusters) | set(roles.for_yardstick.tolist()))
     assert len(roles.for_comparison) + len(roles.for_yardstick) == 100
-    assert roles.notes == ["there is no validation data: generated images are compared with training images"]
+    assert roles.notes == [
+        "there is no validation data, or it is switched off: generated images are compared with training images"
+    ]
 
 
 def test_the_users_own_images_take_every_role_without_remark():
@@ -82,3 +86,34 @@ def test_no_images_at_all_are_refused_with_the_remedy():
         assign(loader(numbered(3)))
     with pytest.raises(ValueError, match="`real_images` holds 1 "):
         assign(real_images=numbered(1))
+
+
+def test_samplers_that_split_one_dataset_are_kept_to():
+    images = TensorDataset(numbered(100))
+    loaders = [DataLoader(images, 10, sampler=SubsetRandomSampler(part)) for part in (range(60), range(60, 100))]
+    roles = assign(*loaders)
+    assert (
+        roles.training.read(roles.for_yardstick.tolist()).max() < 60 <= roles.compared.read(roles.for_comparison).min()
+    )
+    assert roles.notes == []
+
+
+def test_validation_images_that_are_training_images_serve_for_the_comparison_alone():
+    images = TensorDataset(numbered(100))
+    roles = assign(DataLoader(images), DataLoader(Subset(images, range(50, 100))))
+    compared = set(roles.compared.read(roles.for_comparison)[:, 0, 0, 0].tolist())
+    others = set(roles.training.read(roles.for_yardstick.tolist())[:, 0, 0, 0].tolist())
+    assert not compared & others
+    assert len(others) == 100 - len(compared) == 70
+    assert roles.notes[0].startswith("30 of the 30 validation images compared with are training images too")
+
+
+def test_a_dataset_with_a_random_generator_of_its_own_is_noted():
+    class Augmented(TensorDataset):
+        random = np.random.default_rng(0)
+
+        def __getitem__(self, index):
+            return super().__getitem__(index)[0] + self.random.random()
+
+    notes = assign(DataLoader(Augmented(numbered(200)))).notes
+    assert "an image of the training data is another each time it is read" in notes[-1]

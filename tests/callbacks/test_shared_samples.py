@@ -141,7 +141,7 @@ def test_raw_and_averaged_weights_have_samples_of_their_own(tmp_path):
 
 def test_between_steps_an_average_that_moves_between_two_monitors_is_sampled_twice(tmp_path):
     first, last = (plain(every_n_train_steps=2) for _ in range(2))
-    assert run(tmp_path, first, EMAWeightAveraging(decay=0.5), last, epochs=1) == 2 * 60
+    assert run(tmp_path, first, EMAWeightAveraging(decay=0.5), last, epochs=1) == 2 * 2 * 60
     assert measured(first)[0]["image"] != measured(last)[0]["image"]
 
 

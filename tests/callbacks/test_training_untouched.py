@@ -91,7 +91,7 @@ def test_a_monitor_leaves_no_trace(expect_no_trace, kind, validate):
 def test_checks_between_steps_leave_no_trace_also_of_accumulated_gradients(expect_no_trace, accumulate):
     monitor = plain(every_n_train_steps=2, sample_fn=rude)
     expect_no_trace("one optimizer", False, monitor, accumulate)
-    assert len(monitor.history) == 6
+    assert len(monitor.history) == 7
 
 
 def rude(module, n):

@@ -8,7 +8,10 @@ import torch
 from data import ImageData
 from dcgan import DCGAN
 from lightning import Trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import nn
+
+from genmonitor.callbacks import PixelClusterMonitor
 
 
 def small(side, channels=1):
@@ -126,3 +129,22 @@ def test_the_script_blames_the_spoiled_region_and_says_where_to_look(monkeypatch
     figures = tmp_path / "run" / "version_0" / "genmonitor"
     assert str(figures) in said
     assert any(figures.glob("*.png"))
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*LeafSpec:FutureWarning",
+    "ignore:.*(does not have many workers|no validation data|overlap|real images are there)",
+)
+@pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:.*Checkpoint directory")
+@pytest.mark.parametrize("validate", [True, False])
+def test_checkpoints_and_early_stopping_go_by_the_monitors_values(tmp_path, validate):
+    data = ImageData("digits", batch_size=256)
+    best = ModelCheckpoint(tmp_path, monitor="cms/image", mode="max")
+    stop = EarlyStopping("cms/product", mode="max", patience=1, min_delta=1.0)  # no gain is enough
+    monitor = PixelClusterMonitor(3, n_samples=100, n_cluster_images=200, on_error="raise")
+    settings = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+    limit = {} if validate else {"limit_val_batches": 0}
+    trainer = Trainer(max_epochs=9, callbacks=[monitor, best, stop], default_root_dir=tmp_path, **settings, **limit)
+    trainer.fit(small(8), data)
+    assert [check["epoch"] for check in monitor.history] == [0, 1]
+    assert best.best_model_score == pytest.approx(max(check["image"] for check in monitor.history))

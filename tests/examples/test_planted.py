@@ -7,6 +7,9 @@ from planted import PlantedGenerator, planted_images, planted_labels
 from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.metrics import adjusted_rand_score
 
+from genmonitor import PixelPartition
+from genmonitor.functional import pixel_cka
+
 LABELS = planted_labels()
 
 
@@ -47,6 +50,12 @@ def test_average_linkage_on_cka_finds_the_true_regions(seed):
     x = planted_images(250, seed).flatten(1)[:, changing].double()
     found = fcluster(linkage(pixel_cka_from_gram_matrices(x).numpy(), "average"), 4, "maxclust")
     assert adjusted_rand_score(LABELS.flatten()[changing], found) == 1
+
+
+@pytest.mark.parametrize(("n", "seed"), [(300, 1), (1000, 2), (1000, 0)])
+def test_the_number_of_regions_is_found_too(n, seed):
+    partition = PixelPartition.from_cka(pixel_cka(planted_images(n, seed)), LABELS.shape)
+    assert torch.equal(partition.labels, LABELS)
 
 
 def test_regions_are_independent_of_each_other_and_dependent_within():
