@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -69,11 +70,21 @@ class Runs:
         """Return a region's CMS for each seed that has not collapsed, one per check."""
         return [[c[region] for c in h] for seed, h in self.histories.items() if seed not in self.collapsed()]
 
+    def goal(self, region: str) -> float:
+        """Return the loss at which a region counts as learnt."""
+        return LEARNT * loss(self.mean(region)[0])
+
+    def mean(self, region: str) -> list[float]:
+        """Return a region's CMS, the mean over the seeds that have not collapsed, one per check."""
+        return [fmean(values) for values in zip(*self.curves(region), strict=True)]
+
     def learnt(self, region: str) -> float:
-        """Return the epoch at which a region's mean curve was learnt, infinite if it was not."""
-        means = [fmean(values) for values in zip(*self.curves(region), strict=True)]
-        goal = LEARNT * loss(means[0])
-        return next((e for e, value in zip(self.epochs, means, strict=True) if loss(value) <= goal), math.inf)
+        """Return the epoch at which a region's mean curve was learnt, between two checks; infinite if it was not."""
+        goal, losses = self.goal(region), [loss(value) for value in self.mean(region)]
+        for (start, before), (end, after) in pairwise(zip(self.epochs, losses, strict=True)):
+            if after <= goal:
+                return start + (end - start) * math.log(before / goal) / math.log(before / max(after, 1e-12))
+        return math.inf
 
 
 def loss(cms: float) -> float:
@@ -127,13 +138,14 @@ def draw_row(ax: Any, of: Runs) -> None:
     for region, label in of.regions.items():
         curves, color = torch.tensor(of.curves(region)), cluster_color(label)
         ax.fill_between(of.epochs, curves.amin(0), curves.amax(0), color=color, alpha=0.2, linewidth=0)
-        mean = curves.mean(0)
-        ax.plot(of.epochs, mean, color=color, linewidth=2, label=cluster_name(label))
+        ax.plot(of.epochs, of.mean(region), color=color, linewidth=2, label=cluster_name(label))
         for seed in lost:
             ax.plot(of.epochs, [check[region] for check in of.histories[seed]], ":", color=color, linewidth=1)
         epoch = of.learnt(region)
         if epoch < math.inf:
-            ax.plot(epoch, mean[of.epochs.index(epoch)], "o", markersize=10, color="white", markeredgecolor=color)
+            ax.plot(
+                epoch, math.exp(-of.goal(region)), "o", markersize=9, color="white", markeredgecolor=color, zorder=3
+            )
     seeds = len(of.histories) - len(lost)
     said = f", collapsed (dotted): seed {', '.join(map(str, lost))}" if lost else ""
     ax.set_title(f"{of.name}, seeds: {seeds}{said}", loc="left", fontsize=11, color=INK)
@@ -146,7 +158,7 @@ def table(runs: Sequence[Runs]) -> str:
     for of in runs:
         order = sorted(of.regions, key=of.learnt)
         said = [
-            f"{region} ({'not' if of.learnt(region) == math.inf else f'epoch {of.learnt(region):g}'})"
+            f"{region} ({'not' if of.learnt(region) == math.inf else f'epoch {of.learnt(region):.1f}'})"
             for region in order
         ]
         lines += [f"{of.name}: learnt in the order {', '.join(said)}"]
