@@ -66,16 +66,9 @@ class ImageSource:
         Image i is the same whenever it is read, also where the dataset augments at random, unless it draws from a
         random generator of its own.
         """
-        settings: dict[str, Any] = {"collate_fn": default_collate}
-        if self._loader is not None:
-            names = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
-            settings = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
-        if len(indices) <= READ_BATCH:  # starting workers would take longer than the batch
-            settings |= {"num_workers": 0, "multiprocessing_context": None}
-        loader: DataLoader[Any] = DataLoader(_Fixed(self.dataset, indices), batch_size=READ_BATCH, **settings)
         out: list[Tensor] = []
         with random_states_kept():
-            for batch in progress(loader):
+            for batch in progress(self.loader(indices)):
                 images = find_images(batch, self.image_key)
                 shape = tuple(out[0].shape[1:]) if out else None
                 out.append(checks.images(f"images of {self.name}", images, shape).float())
@@ -86,6 +79,16 @@ class ImageSource:
                 "Let `image_key=` lead to all images of a batch [N, C, H, W]."
             )
         return torch.cat(out)
+
+    def loader(self, indices: Sequence[int]) -> DataLoader[Any]:
+        """Return a loader of these items in their order; reading it moves the random states."""
+        settings: dict[str, Any] = {"collate_fn": default_collate}
+        if self._loader is not None:
+            names = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
+            settings = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
+        if len(indices) <= READ_BATCH:  # starting workers would take longer than the batch
+            settings |= {"num_workers": 0, "multiprocessing_context": None}
+        return DataLoader(_Fixed(self.dataset, indices), batch_size=READ_BATCH, **settings)
 
 
 class _Fixed(Dataset[Any]):
@@ -132,7 +135,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
             found = batch[key]
         except (KeyError, IndexError, TypeError) as error:
             raise ValueError(
-                f"Expected `image_key`={key!r} to lead to the images of a batch, but got {_described(batch)}."
+                f"Expected `image_key`={key!r} to lead to the images of a batch, but got {described(batch)}."
             ) from error
     elif isinstance(batch, Tensor):
         found = batch
@@ -144,7 +147,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         found = next((x for ndim in (4, 3) for x in tensors if x.ndim == ndim), None)
     if not isinstance(found, Tensor) or found.ndim not in (3, 4):
         raise ValueError(
-            f"Expected images [N, C, H, W] in a batch, but got {_described(batch if found is None else found)}. "
+            f"Expected images [N, C, H, W] in a batch, but got {described(batch if found is None else found)}. "
             "Give `image_key=` a key, an index or a callable from the batch to its images, or `real_images=`."
         )
     return found[:, None] if found.ndim == 3 else found
@@ -171,11 +174,13 @@ def first_loader(loaders: Any) -> Any:
     return first
 
 
-def _described(batch: Any) -> str:
+def described(batch: Any) -> str:
+    """Say what kind of batch it is, for errors."""
     if isinstance(batch, Tensor):
         return f"a tensor of shape {list(batch.shape)}"
     if isinstance(batch, Mapping):
         return f"a dictionary with the keys {list(batch)}"
     if isinstance(batch, Sequence) and not isinstance(batch, str):
-        return f"a {type(batch).__name__} of {', '.join(_described(x) for x in batch)}"
+        parts = [*map(described, batch[:5]), *(["…"] if len(batch) > 5 else [])]
+        return f"a {type(batch).__name__} of {', '.join(parts)}"
     return type(batch).__name__

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from genmonitor.functional.w1kp import PromptVariability
+
 NAMES = {
     "vendi": "modes (Vendi)",
     "rke": "modes (RKE)",
     "scendi": "the model's own (Scendi)",
     "scendi_prompt": "from the prompts (Scendi)",
     "prompt_share": "share of the prompts",
+    "w1kp": "likeness within a prompt (W1KP)",
     "precision": "precision",
     "recall": "recall",
     "density": "density",
@@ -18,9 +21,15 @@ NAMES = {
 }
 
 
-def charts(n: int) -> dict[str, list[str]]:
-    """Return which values belong in one chart, by a title that says of how many samples they are."""
-    return {
+def charts(n: int, calibrated: bool) -> dict[str, list[str]]:
+    """Return which values belong in one chart, by a title that says of how many samples they are.
+
+    Args:
+        n: samples.
+        calibrated: whether W1KP is measured.
+    """
+    of_prompts = {"Likeness of the images of one prompt (W1KP)": ["w1kp"]} if calibrated else {}
+    return of_prompts | {
         f"Modes of {n} images (Vendi grows with n)": ["vendi", "real_vendi", "rke", "real_rke"],
         f"Variety of {n} images by its source": ["scendi", "scendi_prompt"],
         "Share of the variety that prompts explain": ["prompt_share"],
@@ -38,13 +47,22 @@ def line(check: Mapping[str, float], n: int) -> str:
     )
 
 
-def table(history: Sequence[Mapping[str, float]], n: int) -> str:
-    """Say the last check value by value, what it was at most and when, and what real images get."""
+def table(history: Sequence[Mapping[str, float]], n: int, alike: Sequence[PromptVariability]) -> str:
+    """Say the last check value by value, what it was at most and when, what real images get, and the alike prompts.
+
+    Args:
+        history: one dictionary per check.
+        n: samples.
+        alike: the least varied prompts, the least first; may be empty.
+    """
     last, rows = history[-1], []
     for name, title in NAMES.items():
         if name in last:
             most = max(history, key=lambda check: check[name])
             real = f"{last[f'real_{name}']:.3f}" if f"real_{name}" in last else ""
-            rows.append(f"{title:<28}{last[name]:>9.3f}{most[name]:>12.3f} at epoch {most['epoch']:<6g}{real:>12}")
-    head = f"{'':<28}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
-    return "\n".join(["", f"What the generator varies, epoch {last['epoch']:g}, {n} images", head, *rows, ""])
+            rows.append(f"{title:<32}{last[name]:>9.3f}{most[name]:>12.3f} at epoch {most['epoch']:<6g}{real:>12}")
+    # repr, since what a prompt holds must not move a terminal's cursor
+    least = [f"{row.w1kp:>6.2f} {row.level:<6} {str(row.prompt)[:60]!r}" for row in alike]
+    least = ["The least varied prompts, by W1KP and level of likeness", *least] if least else []
+    head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
+    return "\n".join(["", f"What the generator varies, epoch {last['epoch']:g}, {n} images", head, *rows, *least, ""])

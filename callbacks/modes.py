@@ -33,6 +33,13 @@ class DiversityMetric(ScendiScore):
         }
 
 
+def gathered(rows: Tensor) -> Tensor:
+    """Return the rows of all processes [N, ...] in the order of the processes; every process must call it."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.cat(gather_all_tensors(rows.contiguous()))
+    return rows
+
+
 @dataclass(frozen=True)
 class ModeEnds:
     """The samples at both ends of each mode: `images` [modes, 2k, C, H, W] and their `indices` [modes, 2k].
@@ -55,9 +62,7 @@ def mode_ends(scores: Tensor, images: Tensor, indices: Tensor, k: int) -> ModeEn
     """
     near = _ends(scores, k).unique()
     parts = [scores[near], images[near], indices[near]]
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        parts = [torch.cat(gather_all_tensors(part.contiguous())) for part in parts]
-    scores, images, indices = parts
+    scores, images, indices = map(gathered, parts)
     ends = _ends(scores, k)
     return ModeEnds(images[ends].cpu(), indices[ends].cpu())
 

@@ -39,6 +39,7 @@ class Prompts:
                 f"then repeated, but got {type(prompts).__name__} of {kinds}. For 10 classes give list(range(10))."
             )
         self.values: list[Any] = values
+        self.distinct: list[Any] = list(dict.fromkeys(values))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -47,6 +48,16 @@ class Prompts:
         """Return the prompts of these samples: a list of strings, or labels as int64 [n] on the device."""
         chosen = [self.values[i % len(self.values)] for i in indices]
         return torch.tensor(chosen, device=device) if self.are_labels else chosen
+
+    def numbers(self, indices: Tensor) -> Tensor:
+        """Return which of the distinct prompts these samples have, int64 [n]."""
+        places = {prompt: place for place, prompt in enumerate(self.distinct)}
+        table = torch.tensor([places[prompt] for prompt in self.values], device=indices.device)
+        return table[indices % len(table)]
+
+    def names(self, n: int) -> list[Any]:
+        """Return the prompt of each of the first n samples, as they were given."""
+        return [self.values[i % len(self.values)] for i in range(n)]
 
     def text(self, index: int) -> str:
         """Return a sample's prompt as people read it."""

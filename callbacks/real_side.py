@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,40 +21,21 @@ PROBE = 100
 
 
 class RealSide:
-    """The real images of a run.
+    """The real images that generated ones are compared with: some of a set, fixed for the run.
 
     Args:
-        trainer: its validation data are used where `real_images` is None, or else its training data.
-        real_images: a Dataset, DataLoader or tensor; or None.
-        image_key: where the images are in a batch.
-        n: so many are compared with, or all where there are fewer.
-        seed: of their choice.
+        source: the set.
+        chosen: their indices in it.
         shape: (C, H, W) of generated images.
 
     Raises:
-        ValueError: if there are too few, or not of this shape.
+        ValueError: if there are fewer than 2, or they are not of this shape.
     """
 
-    def __init__(
-        self, trainer: Any, real_images: Any, image_key: ImageKey, n: int, seed: int, shape: tuple[int, ...]
-    ) -> None:
-        self.notes: list[str] = []
-        name = "`real_images`"
-        if real_images is None:
-            real_images, name = validation_data(trainer), "the validation data"
-        if real_images is None:
-            real_images, name = first_loader(trainer.train_dataloader), "the training data"
-            self.notes.append(
-                "there is no validation data, or it is switched off: generated images are compared with training images"
-            )
-        self._source = ImageSource(real_images, image_key, name)
-        generator = torch.Generator().manual_seed(seed)
-        self._chosen = torch.randperm(len(self._source), generator=generator)[:n].tolist()
-        if min(len(self), n) <= NEIGHBOURS:
-            raise ValueError(
-                f"Expected more than {NEIGHBOURS} real and generated images, the neighbours that precision and recall "
-                f"look at, but got {len(self)} and {n}. Give more."
-            )
+    def __init__(self, source: ImageSource, chosen: Sequence[int], shape: tuple[int, ...]) -> None:
+        self._source, self._chosen = source, list(chosen)
+        if len(self) < 2:
+            raise ValueError(f"Expected at least 2 real images, but {source.name} holds {len(self)}. Give more.")
         self._probe = self.read(range(min(PROBE, len(self))))
         if self._probe.shape[1:] != shape:
             raise ValueError(
@@ -62,8 +43,6 @@ class RealSide:
                 f"{list(self._probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's "
                 "transform."
             )
-        if len(self) < n:
-            self.notes.append(f"only {len(self)} real images are there to compare {n} generated ones with")
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -82,26 +61,59 @@ class RealSide:
         return kernel.resolved(encode(self.read(range(min(MEDIAN_SAMPLES, len(self))))))
 
 
-def find_real_side(
-    trainer: Any, real_images: Any, image_key: ImageKey, n: int, seed: int, probe: Tensor
-) -> tuple[RealSide | None, list[str]]:
-    """Find the real images of a run, and what the user should know of them.
+def compared_images(trainer: Any, real_images: Any, image_key: ImageKey) -> tuple[ImageSource, list[str]]:
+    """Return the set that generated images are compared with, and what the user should know of it.
 
     Args:
-        trainer: as for `RealSide`, and so on.
-        real_images: where it is None and the Trainer has no images that would do, there is no real side.
-        image_key: as for `RealSide`.
-        n: as for `RealSide`.
-        seed: as for `RealSide`.
-        probe: some generated images.
+        trainer: its validation data are used where `real_images` is None, or else its training data.
+        real_images: a Dataset, DataLoader or tensor; or None.
+        image_key: where the images are in a batch.
+
+    Raises:
+        ValueError: if the set has no length or no access by index.
     """
-    try:
-        real = RealSide(trainer, real_images, image_key, n, seed, tuple(probe.shape[1:]))
-    except ValueError as error:
-        if real_images is not None:
-            raise
-        return None, [f"precision, recall, density and coverage are not measured. {error}".removesuffix(".")]
-    return real, real.notes
+    name, notes = "`real_images`", []
+    if real_images is None:
+        real_images, name = validation_data(trainer), "the validation data"
+    if real_images is None:
+        real_images, name = first_loader(trainer.train_dataloader), "the training data"
+        notes.append(
+            "there is no validation data, or it is switched off: generated images are compared with training images"
+        )
+    return ImageSource(real_images, image_key, name), notes
+
+
+def random_real_side(
+    trainer: Any, real_images: Any, image_key: ImageKey, n: int, seed: int, shape: tuple[int, ...]
+) -> tuple[RealSide, list[str]]:
+    """Choose real images at random, and say what the user should know of them.
+
+    Args:
+        trainer: as for `compared_images`.
+        real_images: as for `compared_images`.
+        image_key: as for `compared_images`.
+        n: so many are chosen, or all where there are fewer.
+        seed: of the choice.
+        shape: (C, H, W) of generated images.
+
+    Raises:
+        ValueError: if there are fewer than 2, or they are not of this shape.
+    """
+    source, notes = compared_images(trainer, real_images, image_key)
+    generator = torch.Generator().manual_seed(seed)
+    real = RealSide(source, torch.randperm(len(source), generator=generator)[:n].tolist(), shape)
+    if len(real) < n:
+        notes.append(f"only {len(real)} real images are there to compare {n} generated ones with")
+    return real, notes
+
+
+def check_neighbours(real: int, generated: int) -> None:
+    """Refuse fewer images than have the neighbours that `Comparison` looks at."""
+    if min(real, generated) <= NEIGHBOURS:
+        raise ValueError(
+            f"Expected more than {NEIGHBOURS} real and generated images, the neighbours that precision and recall "
+            f"look at, but got {real} and {generated}. Give more."
+        )
 
 
 class Comparison:

@@ -7,12 +7,12 @@ What the prompts explain is blue, what the model adds by itself orange, both tog
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -27,6 +27,7 @@ from genmonitor.drawing import (
     epoch_axis,
     latest,
     new_figure,
+    printable,
     to_array,
     to_tiles,
 )
@@ -41,6 +42,7 @@ COUNTS = {  # key: colour, line, name
 }
 SHARES = {
     "prompt_share": (PROMPTS, "-", "variety explained by the prompts"),
+    "w1kp": (cluster_color(2), "-", "W1KP, likeness within a prompt"),
     "precision": (cluster_color(3), "-", "precision"),
     "density": (cluster_color(3), ":", "density"),
     "recall": (cluster_color(5), "-", "recall"),
@@ -174,12 +176,32 @@ def mode_samples(
             ax.set(xticks=[], yticks=[])
             place: dict[str, Any] = {"fontsize": 9, "ha": "center", "va": "top", "color": INK, "parse_math": False}
             middle_of = ((xs[c] + width / 2) / total[0], 1 - (top + height + 3) / total[1])
-            figure.text(*middle_of, s=_printable(prompts[row][c], int(width / 5.6)), **place)
+            figure.text(*middle_of, s=printable(prompts[row][c], int(width / 5.6)), **place)
     return figure
 
 
-def _printable(text: str, length: int) -> str:
-    """One line of at most so many characters, those that the font lacks as a question mark."""
-    font = get_font(findfont(FontProperties()))
-    line = "".join(c if font.get_char_index(ord(c)) else "?" for c in " ".join(text.split()))
-    return line if len(line) <= length else f"{line[: length - 1]}…"
+def least_varied(
+    rows: Sequence[tuple[str, float, str, Array]], value_range: tuple[float, float] = (0.0, 1.0)
+) -> Figure:
+    """The prompts whose images are most alike: each with its W1KP and some of its images.
+
+    Args:
+        rows: prompt, W1KP, a remark, and images (k, c, H, W); at least one row, the least varied first.
+        value_range: what to show as black and as white.
+    """
+    tiles = [to_tiles(to_array(images), value_range) for *_, images in rows]
+    height, width = tiles[0].shape[1:3]
+    words, head, gap, between = 300, 76, 14, 6
+    size = (max(18 + words + max(map(len, tiles)) * (width + between) + 12, 560), head + len(rows) * (height + gap) + 6)
+    note = "W1KP: 1 where all images of a prompt are alike, 0 where they differ as much as any."
+    figure = new_figure(*size, "The least varied prompts", note)
+    for row, ((prompt, w1kp, remark, _), some) in enumerate(zip(rows, tiles, strict=True)):
+        top = head + row * (height + gap)
+        text = f"{fill(printable(prompt, 66), 34)}\n{w1kp:.2f}  {remark}"
+        place: dict[str, Any] = {"fontsize": 11, "va": "center", "color": INK, "parse_math": False}
+        figure.text(18 / size[0], 1 - (top + height / 2) / size[1], text, **place)
+        for column, tile in enumerate(some):
+            ax = add_axes(figure, 18 + words + column * (width + between), size[1] - top - height, width, height)
+            ax.imshow(tile, interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+    return figure

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MaxNLocator
@@ -160,6 +161,13 @@ def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[
     blocks = images[..., : height * step, : width * step].reshape(n, 3, height, step, width, step)
     grow = -(-96 // max(height, width))
     return np.moveaxis(blocks.mean((3, 5)).repeat(grow, axis=2).repeat(grow, axis=3), 1, 3)
+
+
+def printable(text: str, length: int) -> str:
+    """One line of at most so many characters, those that the font lacks as a question mark."""
+    font = get_font(findfont(FontProperties()))
+    line = "".join(c if font.get_char_index(ord(c)) else "?" for c in " ".join(text.split()))
+    return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def cms_axis(axes: Iterable[Axes], values: Iterable[float], also: Iterable[float] = ()) -> None:

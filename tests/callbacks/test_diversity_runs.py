@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from modules import LIGHTNING_SAYS, digits, fit, loader, measured
-from prompted import Prompted, plain
+from prompted import Killed, Prompted, Shrinking, plain
 from two_processes_diversity import outcomes
 
 from genmonitor import GaussianKernel
@@ -19,24 +19,6 @@ from genmonitor import GaussianKernel
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. this check failed")]
 
 SCRIPT = Path(__file__).with_name("two_processes_diversity.py")
-
-
-class Shrinking(Prompted):
-    """Learns without random numbers, which Lightning's checkpoints do not hold: its samples fade."""
-
-    def __init__(self):
-        super().__init__(lr=0.05)
-
-    def training_step(self, batch, index):
-        return self.net.weight.square().sum()
-
-
-class Killed(Callback):
-    """The power goes out in the third epoch."""
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if trainer.current_epoch == 2:
-            raise OSError("power")
 
 
 def run(folder, monitor, *callbacks, **settings):
