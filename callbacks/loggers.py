@@ -8,6 +8,7 @@ rank: call it on rank zero only. A logger that raises is named in one warning an
 from __future__ import annotations
 
 import io
+import json
 import math
 import os
 import re
@@ -17,6 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
+
+import numpy as np
+
+from genmonitor.callbacks.tables import markdown_table, without_pictures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -143,6 +148,43 @@ def log_series(
             _log_wandb(logger, experiment, {tag: chart}, step)
 
     _for_each(loggers, send)
+
+
+def log_table(
+    loggers: Iterable[Any], tag: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], step: int, path: Path
+) -> None:
+    """Send a table to W&B with its pictures, to TensorBoard as text, and always write it as a JSON file too.
+
+    Call on rank zero only.
+
+    Args:
+        loggers: ``trainer.loggers``.
+        tag: the table's key.
+        columns: their names.
+        rows: cells: strings, which are shown as they are, whatever is in them; numbers; pictures, RGB uint8 (H, W, 3),
+            which only W&B gets.
+        step: the trainer's step.
+        path: the JSON file, a list with one dictionary per row.
+    """
+    text_columns, text_rows = without_pictures(columns, rows)
+
+    def send(logger: Any, experiment: Any) -> None:
+        if hasattr(experiment, "add_text"):
+            experiment.add_text(_prefixed(logger, tag), markdown_table(text_columns, text_rows), global_step=step)
+        elif _is_wandb(experiment):
+            import wandb
+            from PIL import Image
+
+            def cell(value: Any) -> Any:
+                return wandb.Image(Image.fromarray(value)) if isinstance(value, np.ndarray) else value
+
+            table = wandb.Table(columns=list(columns), data=[[cell(value) for value in row] for row in rows])
+            _log_wandb(logger, experiment, {tag: table}, step)
+
+    _for_each(loggers, send)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = [dict(zip(text_columns, row, strict=True)) for row in text_rows]
+    _write(path, json.dumps(kept, indent=1).encode())
 
 
 def log_alert(loggers: Iterable[Any], title: str, text: str, step: int | None = None) -> None:

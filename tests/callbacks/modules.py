@@ -3,10 +3,13 @@
 
 import json
 import struct
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
 from lightning import LightningModule, Trainer
+from matplotlib.image import imread
 from planted import PlantedGenerator, planted_images
 from sklearn.datasets import load_digits
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -200,19 +203,42 @@ def read_tensorboard(folder):
     return events
 
 
+def shown_by_tensorboard(markdown):
+    """Return the HTML that TensorBoard makes of a text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what TensorBoard imports
+        from tensorboard.plugin_util import markdown_to_safe_html
+    return markdown_to_safe_html(markdown)
+
+
 def read_wandb(folder):
     """Return every dictionary that an offline W&B run logged, from its .wandb file."""
+    histories = (record.history.item for record in _wandb_records(folder, "history"))
+    return [
+        {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items} for items in histories
+    ]
+
+
+def read_wandb_tables(folder):
+    """Return the tables of an offline W&B run, each with its columns and its rows, pictures being arrays in [0, 1]."""
+    tables = []
+    for record in _wandb_records(folder, "artifact"):
+        files = {entry.path: Path(entry.local_path) for entry in record.artifact.manifest.contents}
+        (table,) = (json.loads(file.read_text()) for name, file in files.items() if name.endswith(".table.json"))
+        rows = [[imread(files[x["path"]]) if isinstance(x, dict) else x for x in row] for row in table["data"]]
+        tables.append((table["columns"], rows))
+    return tables
+
+
+def _wandb_records(folder, kind):
     from wandb.proto.wandb_internal_pb2 import Record
 
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")
-    logged = []
     for content in _records(path.read_bytes()):
         record = Record()
         record.ParseFromString(content)
-        if record.WhichOneof("record_type") == "history":
-            items = record.history.item
-            logged.append({item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items})
-    return logged
+        if record.WhichOneof("record_type") == kind:
+            yield record
 
 
 def _records(data, block=32768, header=7):

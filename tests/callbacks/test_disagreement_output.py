@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where DisagreementMonitor shows what it found: TensorBoard, W&B, the terminal and a folder."""
+
+import json
+import re
+from html import unescape
+
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
+from modules import LIGHTNING_SAYS, digits, fit, read_tensorboard, read_wandb, read_wandb_tables, shown_by_tensorboard
+from prompted import Changed
+
+from genmonitor import GaussianKernel
+from genmonitor.callbacks import DisagreementMonitor
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
+PROMPTS = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=2+3 | \x1b[31m../../cat"]
+CHANGED = 1
+FIGURES = {"disagreement/curves", "disagreement/modes", "disagreement/prompts"}
+
+
+def watch(folder, logger, epochs=2):
+    """Let the images of the second prompt change in the second epoch."""
+
+    def numbers(texts):
+        return torch.tensor([PROMPTS.index(text) for text in texts])
+
+    monitor = DisagreementMonitor(
+        PROMPTS,
+        n_samples=30,
+        reference="previous",
+        sample_fn=lambda module, texts: module.sample_prompts(numbers(texts)),
+        prompt_encoder=lambda texts: torch.eye(3)[numbers(texts)],
+        prompt_kernel=GaussianKernel(8.0),
+        real_images=digits(0, 100),
+        on_error="raise",
+    )
+    fit(folder, monitor, module=Changed(CHANGED, 1), max_epochs=epochs, logger=logger, log_every_n_steps=1)
+    return monitor
+
+
+def test_tensorboard_gets_scalars_figures_and_the_prompts_as_harmless_text(tmp_path, capsys):
+    logger = TensorBoardLogger(tmp_path, name="run")
+    monitor = watch(tmp_path, logger)
+    events = read_tensorboard(tmp_path / "run" / "version_0")
+    scalars = {tag for tag in events.Tags()["scalars"] if tag.startswith("disagreement/")}
+    assert scalars == {f"disagreement/{name}" for name in monitor.history[0] if name not in ("epoch", "step")}
+    logged = [event.value for event in events.Scalars("disagreement/top_1")]
+    assert logged == pytest.approx([check["top_1"] for check in monitor.history], rel=1e-6)
+    assert set(events.Tags()["images"]) == FIGURES
+    texts = [
+        event.tensor_proto.string_val[0].decode() for event in events.Tensors("disagreement/prompts_table/text_summary")
+    ]
+    assert len(texts) == 2
+    assert not re.search(r"<|\]\(|javascript:", texts[1])
+    html = shown_by_tensorboard(texts[1])
+    assert not re.search(r"<(script|a|img)", html)
+    cells = [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", html)]
+    assert cells[0] == PROMPTS[CHANGED]
+    assert float(cells[1]) == pytest.approx(1, abs=0.01)
+    layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
+    assert "Disagreement with the previous check" in layout
+    said = capsys.readouterr().out
+    assert "Where the model differs from the previous check, epoch 1" in said
+    assert f"100 %  {PROMPTS[CHANGED]!r}" in said
+    assert "\x1b" not in said
+
+
+def test_an_offline_wandb_run_holds_the_table_with_pictures_of_both_sides(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    for name, value in {"SILENT": "true", "DATA_DIR": str(tmp_path), "CACHE_DIR": str(tmp_path)}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    logger = WandbLogger(save_dir=str(tmp_path), offline=True)
+    monitor = watch(tmp_path, logger)
+    logger.experiment.finish()
+    wandb.teardown()
+    logged = read_wandb(tmp_path)
+    steps = [values["trainer/global_step"] for values in logged if "disagreement/prompts_table/sha256" in values]
+    assert steps == [check["step"] for check in monitor.history]
+    _, (columns, rows) = read_wandb_tables(tmp_path)
+    assert columns == ["prompt", "share", "model", "the previous check"]
+    assert {row[0] for row in rows} == set(PROMPTS)
+    prompt, share, model, before = rows[0]
+    assert (prompt, share) == (PROMPTS[CHANGED], pytest.approx(1, abs=0.01))
+    assert model.shape == before.shape == (96, 3 * 96 + 2 * 6, 3)
+    # the samples of this prompt are the negatives of what they were; between them it is white
+    assert np.abs(model + before - 1)[:, :96].max() <= 0.01
+    assert (model + before == 2)[:, 96:102].all()
+    assert np.array_equal(rows[1][2], rows[1][3])
+
+
+def test_any_other_logger_leaves_pictures_and_a_file_in_the_runs_folder(tmp_path):
+    monitor = watch(tmp_path, CSVLogger(tmp_path, name="run"))
+    folder = tmp_path / "run" / "version_0" / "genmonitor"
+    steps = [check["step"] for check in monitor.history]
+    each = [f"epoch_{epoch:04d}_step_{step}" for epoch, step in enumerate(steps)]
+    assert {path.name for path in folder.iterdir()} == {
+        "disagreement_curves.png",
+        *(f"disagreement_{name}_{when}.png" for name in ("modes", "prompts") for when in each),
+        *(f"disagreement_prompts_{when}.json" for when in each),
+        "disagreement_check_00001.json",
+        "disagreement_check_00002.json",
+        "prompts.json",
+    }
+    rows = json.loads((folder / f"disagreement_prompts_{each[1]}.json").read_text())
+    assert rows[0] == {"prompt": PROMPTS[CHANGED], "share": pytest.approx(1, abs=0.01)}
+    manifest = json.loads((folder / "disagreement_check_00002.json").read_text())
+    assert manifest["check"] == monitor.history[1]
+    assert (manifest["reference"], manifest["reference_samples"]) == ("previous", 30)
+    assert manifest["kernel"] == repr(monitor.kernel)
+    assert not {path.name for path in tmp_path.rglob("*cat*")}
