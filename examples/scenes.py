@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a small text-to-image diffusion model on drawn scenes, with its monitors on one set of samples per check.
+"""Train a small text-to-image diffusion model on drawn scenes, with every monitor on one set of samples per check.
 
 python examples/scenes.py              # about six minutes
 
-Which region is wrong, how varied the images are, and how much of that the prompts explain: see `runs/scenes`.
+Which region is wrong, how varied the images are and how much of that the prompts explain, and for which prompts the
+model still differs from the data: see `runs/scenes`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, interpolate
 from torch.utils.data import DataLoader, Dataset
 
-from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor
 
 SMALL = 16
 PROMPTS = [f"a {color} {shape}" for color in COLORS for shape in SHAPES]
@@ -78,12 +79,13 @@ def describe_small(images: Tensor) -> Tensor:
 
 
 def make_monitors(n_samples: int, every_n_epochs: int) -> list[Callback]:
-    """Return the monitors; they ask for the same samples, so each check draws them once."""
+    """Return the three monitors; they ask for the same samples, so each check draws them once."""
     same: dict[str, Any] = {"prompts": PROMPTS, "n_samples": n_samples, "every_n_epochs": every_n_epochs}
     encoders: dict[str, Any] = {"output_encoder": describe_small, "prompt_encoder": bag_of_words}
     return [
         PixelClusterMonitor(n_clusters=4, **same),
         DiversityMonitor(**same, **encoders),
+        DisagreementMonitor(reference="data", **same, **encoders),
     ]
 
 

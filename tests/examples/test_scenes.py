@@ -56,8 +56,8 @@ def test_the_script_runs_all_monitors_on_one_set_of_samples_per_check(monkeypatc
     monkeypatch.setattr(sys, "argv", words)
     scenes.main()
     assert drawn == 2 * (PROMPTS * 4)
-    assert [len(monitor.history) for monitor in monitors] == [2, 2]
+    assert [len(monitor.history) for monitor in monitors] == [2, 2, 2]
     figures = tmp_path / "run" / "version_0" / "genmonitor"
     assert str(figures) in capsys.readouterr().out
-    for name in ("cms_curves", "diversity_curves"):
+    for name in ("cms_curves", "diversity_curves", "disagreement_curves"):
         assert (figures / f"{name}.png").exists()
