@@ -88,15 +88,14 @@ class ImageSource:
             settings = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
         if len(indices) <= READ_BATCH:  # starting workers would take longer than the batch
             settings |= {"num_workers": 0, "multiprocessing_context": None}
-        return DataLoader(_Fixed(self.dataset, indices), batch_size=READ_BATCH, **settings)
+        return DataLoader(_Fixed(self.dataset, indices, self.name), batch_size=READ_BATCH, **settings)
 
 
 class _Fixed(Dataset[Any]):
     """Items of a dataset, each from random states of its own: what a transform draws is part of the image."""
 
-    def __init__(self, dataset: Dataset[Any], indices: Sequence[int]) -> None:
-        self.dataset = dataset
-        self.indices = indices
+    def __init__(self, dataset: Dataset[Any], indices: Sequence[int], name: str) -> None:
+        self.dataset, self.indices, self.name = dataset, indices, name
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -106,7 +105,13 @@ class _Fixed(Dataset[Any]):
         torch.default_generator.manual_seed(index)
         np.random.seed(index % 2**32)  # noqa: NPY002
         random.seed(index)
-        return self.dataset[index]
+        try:
+            return self.dataset[index]
+        except IndexError as error:
+            raise ValueError(
+                f"Expected {self.name} to hold {len(self.dataset)} images, as its length says, but there is none at "  # type: ignore[arg-type]
+                f"{index}. Let its length be the number of its items."
+            ) from error
 
 
 def find_images(batch: Any, key: ImageKey) -> Tensor:

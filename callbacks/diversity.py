@@ -181,10 +181,10 @@ class DiversityMonitor(PromptedMonitor):
         """Return a table of the last check."""
         return report.table(self.history, self.n_samples, [] if self._variability is None else self._variability.least)
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Prepare, before the first training step, and write down the calibration."""
-        super().on_train_start(trainer, pl_module)
-        if trainer.is_global_zero and self.calibration is not None:
+    def write_once(self) -> None:
+        """Write down the prompts and the calibration."""
+        super().write_once()
+        if self.calibration is not None:
             self.calibration.save(self._folder / CALIBRATION_FILE)
 
     def facts(self) -> dict[str, Any]:

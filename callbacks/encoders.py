@@ -46,6 +46,15 @@ class OneHot:
         return (labels[:, None] == self.classes.to(labels.device)).float()
 
 
+def check_not_meta(name: str, encoder: nn.Module) -> None:
+    """Refuse an encoder that has no weights yet."""
+    if any(parameter.is_meta for parameter in encoder.parameters()):
+        raise ValueError(
+            f"Expected `{name}` with weights, but those of {type(encoder).__qualname__} are on the meta device, which "
+            "holds none. Load its weights first."
+        )
+
+
 class Frozen:
     """An encoder that is run in eval mode, without gradients, batch by batch.
 
@@ -71,7 +80,7 @@ class Frozen:
         """Freeze a Module and move it to the trained module's device.
 
         Raises:
-            ValueError: if it shares parameters with the trained module, which freezing it would stop.
+            ValueError: if it shares parameters with the trained module, which freezing it would stop, or has none yet.
         """
         if not isinstance(self.encoder, nn.Module):
             return
@@ -81,6 +90,7 @@ class Frozen:
                 f"Expected `{self.name}` to be apart from the trained module, but they share parameters: freezing one "
                 "would stop the other's training, and curves would move with it. Give copy.deepcopy(encoder)."
             )
+        check_not_meta(self.name, self.encoder)
         device: Any = pl_module.device
         self.encoder.eval().requires_grad_(False).to(device)
 
@@ -177,9 +187,9 @@ def clip_encoders(name: str | Path, value_range: tuple[float, float]) -> tuple[C
         OSError: if the folder or the hub lacks the model, the tokenizer or the preprocessor's configuration.
         ValueError: if the range is empty.
     """
+    if not (isinstance(value_range, (tuple, list)) and len(value_range) == 2 and value_range[0] < value_range[1]):
+        raise ValueError(f"Expected `value_range` as (low, high) with low < high, but got {value_range!r}.")
     low, high = value_range
-    if not low < high:
-        raise ValueError(f"Expected `value_range` as (low, high) with low < high, but got {value_range}.")
     try:
         from transformers import CLIPModel, CLIPTokenizer, ImageProcessingMixin
     except ImportError as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
+from torchmetrics import Metric
 
 BATCH = 100
 """Images per update: a feature network for all of them at once would not fit."""
@@ -27,10 +28,18 @@ class ExtraMetrics:
         metrics: a MetricCollection, or a dictionary of metrics.
 
     Raises:
+        TypeError: if they are something else.
         ValueError: if a name is one of the monitor's own.
     """
 
     def __init__(self, metrics: Mapping[str, Any] | Any) -> None:
+        values = list(metrics.values()) if hasattr(metrics, "values") else [metrics]
+        if not hasattr(metrics, "items") or not all(isinstance(x, Metric) for x in values):
+            kinds = ", ".join(type(x).__name__ for x in values)
+            raise TypeError(
+                "Expected `extra_metrics` to be a MetricCollection or a dictionary of metrics, but got "
+                f"{type(metrics).__name__} of {kinds}. Wrap them: MetricCollection({{'kid': kid}})."
+            )
         for name in metrics:
             if name.lower() in OURS or name.lower().startswith(("cluster_", "share_", "yardstick_")):
                 raise ValueError(

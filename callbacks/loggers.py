@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import re
 import textwrap
 import warnings
@@ -21,6 +20,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from genmonitor.callbacks.files import write_whole
 from genmonitor.callbacks.tables import markdown_table, without_pictures
 
 if TYPE_CHECKING:
@@ -72,8 +72,13 @@ def log_figures(
     _for_each(loggers, send)
     directory.mkdir(parents=True, exist_ok=True)
     for tag, path in paths.items():
-        _write(path, pngs[tag])
+        write_whole(path, pngs[tag])
     return paths
+
+
+def log_scalars(loggers: Iterable[Any], values: Mapping[str, float], step: int) -> None:
+    """Send scalars to each logger at once, whatever its interval. Call on rank zero only."""
+    _for_each(loggers, lambda logger, experiment: logger.log_metrics(dict(values), step=step))
 
 
 def cluster_charts(prefix: str, clusters: Sequence[str]) -> dict[str, list[str]]:
@@ -184,7 +189,7 @@ def log_table(
     _for_each(loggers, send)
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = [dict(zip(text_columns, row, strict=True)) for row in text_rows]
-    _write(path, json.dumps(kept, indent=1).encode())
+    write_whole(path, json.dumps(kept, indent=1).encode())
 
 
 def log_alert(loggers: Iterable[Any], title: str, text: str, step: int | None = None) -> None:
@@ -250,13 +255,3 @@ def _to_png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=figure.dpi)
     return buffer.getvalue()
-
-
-def _write(path: Path, content: bytes) -> None:
-    # aside and then moved: whoever looks at the file meanwhile sees the old one or the new one, never half of it
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_bytes(content)
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)

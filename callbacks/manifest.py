@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
-import os
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("genmonitor", "torch", "lightning", "torchmetrics", "numpy", "scipy")
+from genmonitor.callbacks.files import write_whole
+
+PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy")
 
 
 def run_folder(trainer: Any) -> Path:
@@ -22,8 +24,16 @@ def run_folder(trainer: Any) -> Path:
     return Path(trainer.strategy.broadcast(str(folder), src=0))
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of what is installed of the packages that a value depends on."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):  # either namespace of Lightning may be missing
+            found[name] = version(name)
+    return found
+
+
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest and the versions it holds for, complete or not at all."""
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(manifest | {"versions": {name: version(name) for name in PACKAGES}}, indent=1))
-    os.replace(aside, path)
+    said = manifest | {"versions": versions()}
+    write_whole(path, json.dumps(said, indent=1).encode())

@@ -32,7 +32,7 @@ from genmonitor.callbacks.guard import left_alone
 from genmonitor.callbacks.manifest import run_folder, write_manifest
 from genmonitor.callbacks.prompts import PromptedSampleFn, Prompts, prompted_sampler
 from genmonitor.callbacks.sampling import SampleFn, draw, sampler, seed_everything
-from genmonitor.callbacks.weights import check_weights, chosen_weights
+from genmonitor.callbacks.weights import check_weights, check_whole, chosen_weights
 
 __all__ = ["Callback", "GenerativeMonitor", "tell", "warn"]
 
@@ -107,6 +107,7 @@ class GenerativeMonitor(Callback):
         self.history: list[dict[str, float]] = []
         self.images_seen = 0
         self._failures = 0
+        self._not_finite = self._found_not_finite = False
         self._last_epoch: int | None = None
         self._folder = Path()
         self._sample_shape: tuple[int, ...] = ()
@@ -138,6 +139,9 @@ class GenerativeMonitor(Callback):
         """Draw what is shown once. Rank zero calls it."""
         return {}
 
+    def write_once(self) -> None:
+        """Write the files that manifests refer to, into `_folder`. Rank zero calls it, once prepared."""
+
     def figures(self, samples: Tensor) -> dict[str, Figure]:
         """Draw what is shown at each check, from `history` and rank zero's samples. Rank zero calls it."""
         return {}
@@ -159,6 +163,7 @@ class GenerativeMonitor(Callback):
         """Prepare, before the first training step."""
         self.samples_of(pl_module)
         check_weights(self.weights, trainer)
+        check_whole(trainer)
         if [monitor.prefix for monitor in _monitors(trainer)].count(self.prefix) > 1:
             raise ValueError(
                 f"Expected monitors that log under names of their own, but several have `prefix`={self.prefix!r}. "
@@ -173,6 +178,7 @@ class GenerativeMonitor(Callback):
         if trainer.is_global_zero:
             with left_alone(pl_module):
                 self._show(lambda: self._draw(trainer, self.first_figures))
+                self._show(self.write_once)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Count the images, and check where `every_n_train_steps` says so."""
@@ -237,9 +243,9 @@ class GenerativeMonitor(Callback):
             values = self._together(trainer, lambda: self.measure(trainer, samples)) if collected else None
             measured = time.perf_counter()
         if values is None:
-            self._failed(trainer)
+            self._failed(trainer, pl_module)
             return
-        self._failures = 0
+        self._failures, self._not_finite = 0, False
         values |= {"sampling_seconds": drawn - start, "metric_seconds": measured - drawn}
         values |= {"images_seen": self.images_seen}
         step = _logged_step(trainer, pl_module)
@@ -271,16 +277,23 @@ class GenerativeMonitor(Callback):
             warnings.warn(
                 f"{type(self).__name__}: this check failed{where} and is skipped.\n{_trace(error)}", stacklevel=2
             )
-        return result if trainer.strategy.reduce_boolean_decision(error is None, all=True) else None
+        decide = trainer.strategy.reduce_boolean_decision
+        if decide(error is None, all=True):
+            return result
+        self._found_not_finite = decide(isinstance(error, checks.NotFiniteError), all=False)
+        return None
 
-    def _failed(self, trainer: Any) -> None:
-        self._failures += 1
+    def _failed(self, trainer: Any, pl_module: Any) -> None:
+        if self._found_not_finite:  # a finding about the generator, which may recover: no reason to stop looking
+            self._alert_not_finite(trainer, pl_module)
+        else:
+            self._failures += 1
         for callback in trainer.callbacks:
             # ModelCheckpoint and EarlyStopping raise at a key never seen, and the latter stops at what is not finite
             key = str(getattr(callback, "monitor", None))
             if key.startswith(f"{self.prefix}/"):
                 trainer.callback_metrics.setdefault(key, torch.tensor(-WORST if callback.mode == "max" else WORST))
-        if self._failures == MAX_FAILURES:
+        if self._failures == MAX_FAILURES and not self._found_not_finite:
             warn(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
 
     def _samples(self, trainer: Any, pl_module: Any) -> Tensor:
@@ -304,6 +317,15 @@ class GenerativeMonitor(Callback):
         if _monitors(trainer)[-1] is self:
             shared_samples.forget(trainer)
 
+    def _alert_not_finite(self, trainer: Any, pl_module: Any) -> None:
+        first, self._not_finite = not self._not_finite, True
+        if first and trainer.is_global_zero:
+            title = f"{self.prefix}: NaN or infinite values"
+            text = f"The generator gives NaN or infinite values at epoch {trainer.current_epoch}: they have no score."
+            warn(f"{type(self).__name__}: {text}")
+            step = _logged_step(trainer, pl_module)
+            self._show(lambda: loggers.log_alert(trainer.loggers, title, text, step))
+
     def draw(self, trainer: Any, pl_module: Any, indices: Iterable[int]) -> Tensor:
         """Generate the samples of these indices of the one global set, [len(indices), C, H, W]."""
         indices = list(indices)
@@ -314,6 +336,7 @@ class GenerativeMonitor(Callback):
             return torch.empty(0, *self._sample_shape, device=pl_module.device)
         with trainer.precision_plugin.forward_context():
             samples = draw(sample, self.progress(trainer, batches, "sampling"), self.seed)
+        samples = samples.to(pl_module.device)  # where the processes talk to each other
         self._sample_shape = tuple(samples.shape[1:])
         return samples
 
@@ -349,8 +372,8 @@ class GenerativeMonitor(Callback):
             return
         # pl_module.log would keep only the values that fall on a multiple of log_every_n_steps
         pl_module.log_dict(named, on_step=True, on_epoch=False, logger=False, batch_size=1, sync_dist=True)
-        for logger in trainer.loggers:
-            logger.log_metrics(named | {"epoch": trainer.current_epoch}, step=step)
+        if trainer.is_global_zero:
+            loggers.log_scalars(trainer.loggers, named | {"epoch": trainer.current_epoch}, step)
 
     def _show(self, part: Callable[[], None]) -> None:
         """Put figures, the manifest or words where a person looks; what fails here is told and nothing more."""

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor import PixelPartition, checks, figures
 from genmonitor.callbacks import loggers, report
 from genmonitor.callbacks.drops import DropWatch
+from genmonitor.callbacks.encoders import check_not_meta
 from genmonitor.callbacks.extra import ExtraMetrics
 from genmonitor.callbacks.guard import left_alone
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, tell, warn
@@ -95,6 +95,8 @@ class PixelClusterMonitor(GenerativeMonitor):
             _enough_for_clusters("n_cluster_images", n_cluster_images, n_clusters)
         if partition is not None and n_clusters is not None:
             raise ValueError(f"Expected `n_clusters` or `partition`, but got both, {n_clusters} and {partition}.")
+        checks.function("site_encoder", site_encoder, "from images to maps [n, c, h, w]")
+        checks.function("on_drop", on_drop, "that takes a line of text")
         self.n_clusters = n_clusters
         self.partition = partition
         self.n_cluster_images = n_cluster_images
@@ -108,7 +110,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             "site_size": None if partition is None else partition.patch_size,
         }
         self.extra_metrics = extra_metrics
-        self._extra = ExtraMetrics(extra_metrics or {})
+        self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self.site_encoder = site_encoder
         self.on_drop = on_drop
         self.yardstick: dict[str, Band] = {}
@@ -128,6 +130,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         for note in roles.notes:
             warn(f"{type(self).__name__}: {note}.")
         if isinstance(self.site_encoder, nn.Module):
+            check_not_meta("site_encoder", self.site_encoder)
             self.site_encoder.to(pl_module.device)
         probe = self.draw(trainer, pl_module, range(min(PROBE, self.n_samples)))
         compared = roles.compared.read(roles.for_comparison[:PROBE])
@@ -227,7 +230,11 @@ class PixelClusterMonitor(GenerativeMonitor):
         if trainer.is_global_zero and self.partition is not None:
             charts = loggers.cluster_charts(self.prefix, list(self.partition.regions()))
             loggers.log_layout(trainer.loggers, self.prefix, charts)
-            self._show(partial(self.partition.save, self._folder / "partition.npz"))
+
+    def write_once(self) -> None:
+        """Write down the partition."""
+        assert self.partition is not None
+        self.partition.save(self._folder / "partition.npz")
 
     def summary(self) -> str:
         """Return a table of the regions, the most to blame at the last check first."""

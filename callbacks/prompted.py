@@ -13,6 +13,7 @@ from torch import Tensor
 
 from genmonitor.callbacks import loggers
 from genmonitor.callbacks.encoders import Encoder, Frozen, OneHot, pixels
+from genmonitor.callbacks.files import write_whole
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, warn
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import RealSide
@@ -99,13 +100,15 @@ class PromptedMonitor(GenerativeMonitor):
         self.kernel = self._resolved(trainer, probe.device)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Prepare, before the first training step, lay out the loggers' charts and write down the prompts."""
+        """Prepare, before the first training step, and lay out the loggers' charts."""
         super().on_train_start(trainer, pl_module)
         if trainer.is_global_zero:
             charts = {title: [f"{self.prefix}/{name}" for name in names] for title, names in self.charts().items()}
             loggers.log_layout(trainer.loggers, self.prefix, charts)
-            self._folder.mkdir(parents=True, exist_ok=True)
-            (self._folder / "prompts.json").write_text(json.dumps(self.prompts.values))
+
+    def write_once(self) -> None:
+        """Write down the prompts."""
+        write_whole(self._folder / "prompts.json", json.dumps(self.prompts.values).encode())
 
     def encode(self, images: Tensor) -> Tensor:
         """Return features of images on their device, [0, d] of none."""

@@ -33,10 +33,12 @@ class Prompts:
         values = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
         self.are_labels = all(isinstance(x, int) and not isinstance(x, bool) for x in values)
         if not values or not (self.are_labels or all(isinstance(x, str) for x in values)):
-            kinds = ", ".join(sorted({type(x).__name__ for x in values})) or "nothing"
+            kinds = f"{type(prompts).__name__} of {', '.join(sorted({type(x).__name__ for x in values})) or 'nothing'}"
+            if isinstance(given, str) or not isinstance(given, Iterable):
+                kinds = repr(given)
             raise ValueError(
                 "Expected `prompts` as a list of strings or of integer class labels, one per sample or fewer that are "
-                f"then repeated, but got {type(prompts).__name__} of {kinds}. For 10 classes give list(range(10))."
+                f"then repeated, but got {kinds}. For 10 classes give list(range(10))."
             )
         self.values: list[Any] = values
         self.distinct: list[Any] = list(dict.fromkeys(values))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from typing import Any
@@ -12,6 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+try:
+    from lightning.pytorch.utilities.memory import garbage_collection_cuda, is_oom_error
+except ImportError:
+    from pytorch_lightning.utilities.memory import garbage_collection_cuda, is_oom_error
 
 from genmonitor import checks
 
@@ -158,18 +164,38 @@ def draw(sample: Callable[[list[int]], Any], indices: Iterable[list[int]], seed:
 
     Raises:
         TypeError, ValueError: if a batch is no tensor of that many finite images.
+        RuntimeError: if there is no memory for a single one.
     """
-    batches = []
-    for batch in indices:
-        seeds = [_mixed(seed, i) for i in batch]
-        seed_everything(seeds[0])
-        with SeededRows(seeds):
-            out = sample(batch)
-        images = checks.images("generated images", out)
-        if len(images) != len(batch):
-            raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")
-        batches.append(images)
-    return torch.cat(batches)
+    return torch.cat([_draw_what_fits(sample, batch, seed) for batch in indices])
+
+
+def _draw_what_fits(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
+    """Draw a batch, in two halves where the memory does not suffice for the whole, and so on."""
+    try:
+        return _draw_batch(sample, batch, seed)
+    except RuntimeError as error:
+        if len(batch) == 1 or not is_oom_error(error):
+            raise
+    # not in the handler, whose traceback still holds what the failed attempt had allocated
+    garbage_collection_cuda()
+    half = len(batch) // 2
+    warnings.warn(
+        f"There is no memory for {len(batch)} samples at once, so they are drawn by {half}. "
+        f"Give sample_batch_size={half} to save the attempts.",
+        stacklevel=2,
+    )
+    return torch.cat([_draw_what_fits(sample, part, seed) for part in (batch[:half], batch[half:])])
+
+
+def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
+    seeds = [_mixed(seed, i) for i in batch]
+    seed_everything(seeds[0])
+    with SeededRows(seeds):
+        out = sample(batch)
+    images = checks.images("generated images", out)
+    if len(images) != len(batch):
+        raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")
+    return images
 
 
 def seed_everything(seed: int) -> None:

@@ -20,6 +20,22 @@ def check_weights(weights: str, trainer: Any) -> None:
         )
 
 
+def check_whole(trainer: Any) -> None:
+    """Refuse a strategy under which no process holds the whole model.
+
+    Drawing samples is then work that all processes must do in step, and each draws a share of its own here: one that
+    has fewer batches, or none, would leave the others waiting.
+    """
+    strategy = trainer.strategy
+    name = type(strategy).__name__
+    if name in ("FSDPStrategy", "ModelParallelStrategy") or getattr(strategy, "zero_stage_3", False):
+        raise ValueError(
+            "Expected a strategy that keeps the whole model on every process, but got "
+            f"{name}, which splits its parameters. Train with strategy='ddp' (or DeepSpeed up to stage 2), or leave "
+            "the monitor out and run it over the consolidated checkpoints."
+        )
+
+
 @contextmanager
 def chosen_weights(weights: str, trainer: Any, pl_module: Any, monitor: Any) -> Iterator[str]:
     """Have the chosen weights in the module inside the block.

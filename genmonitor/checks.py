@@ -12,6 +12,10 @@ import torch
 from torch import Tensor
 
 
+class NotFiniteError(ValueError):
+    """NaN or infinities where there must be none: a finding about whoever made them, not a wrong call."""
+
+
 def tensor(name: str, value: object) -> Tensor:
     """Refuse what is not a real-valued tensor."""
     if not isinstance(value, Tensor):
@@ -27,7 +31,7 @@ def finite(name: str, value: Tensor) -> None:
         return
     bad = int((~torch.isfinite(value)).sum())
     if bad:
-        raise ValueError(
+        raise NotFiniteError(
             f"Expected `{name}` to be finite, but {bad} of its {value.numel()} values are NaN or infinite. "
             "Find out where they come from: a metric over the rest would be of another distribution."
         )
@@ -100,6 +104,26 @@ def at_least(name: str, value: object, minimum: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise ValueError(f"Expected `{name}` to be a whole number >= {minimum}, but got {value!r}.")
     return value
+
+
+def flag(name: str, value: object) -> bool:
+    """Return True or False; a word such as "no" would pass for True."""
+    if not isinstance(value, bool):
+        raise TypeError(f"Expected `{name}` to be True or False, but got {value!r}.")
+    return value
+
+
+def function(name: str, value: object, what: str) -> None:
+    """Refuse what is neither None nor callable."""
+    if value is not None and not callable(value):
+        raise TypeError(f"Expected `{name}` to be a callable {what}, or None, but got {value!r}.")
+
+
+def height_and_width(name: str, value: object) -> None:
+    """Refuse what is not a pair of positive whole numbers."""
+    sides = list(value) if isinstance(value, (tuple, list)) else []
+    if len(sides) != 2 or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in sides):
+        raise ValueError(f"Expected `{name}` as (height, width), whole numbers >= 1, but got {value!r}.")
 
 
 def at_most(name: str, value: int, maximum: int, memory: str) -> None:

@@ -158,7 +158,18 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         return self.decay(self.distances(x, y))
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the Gram matrix [N, M] of x [N, D] and y [M, D], in full precision."""
+        """Return the Gram matrix [N, M] of x [N, D] and y [M, D], in full precision.
+
+        Raises:
+            ValueError: if they differ in D or dtype, or are not finite.
+        """
+        checks.finite("x", checks.tensor("x", x))
+        checks.finite("y", checks.tensor("y", y))
+        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or x.dtype != y.dtype:
+            raise ValueError(
+                f"Expected `x` [N, D] and `y` [M, D] of one D and dtype, but got {list(x.shape)} of {x.dtype} and "
+                f"{list(y.shape)} of {y.dtype}. Flatten images by x.flatten(1); convert one to the other's dtype."
+            )
         with full_precision():
             return self.gram(*(centred(x, y) if self.sums_over_sites else (x, y)))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
+from zipfile import BadZipFile
 
 import torch
 from torch import Tensor
@@ -49,7 +50,7 @@ class PixelPartition:
         self.patch_size = checks.at_least("patch_size", patch_size, 1)
         self.num_clusters = int(self.labels.max())
         used = self.labels.unique().tolist()
-        if used[0] < 0 or set(range(1, self.num_clusters + 1)) - set(used):
+        if used[0] < 0 or used == [0] or set(range(1, self.num_clusters + 1)) - set(used):
             raise ValueError(
                 f"Expected `labels` to use each of 1..C, and 0 for constant sites, but got the values {used}. "
                 "PixelPartition.from_mask numbers any mask."
@@ -86,6 +87,7 @@ class PixelPartition:
                     [2, 0]])
         """
         matrix = checks.tensor("matrix", matrix)
+        checks.height_and_width("shape", shape)
         d = shape[0] * shape[1]
         if matrix.shape != (d, d):
             raise ValueError(
@@ -141,6 +143,7 @@ class PixelPartition:
             tensor([[1, 1, 2, 2],
                     [1, 1, 2, 2]])
         """
+        checks.height_and_width("shape", shape)
         for name, parts, size in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
             if checks.at_least(name, parts, 1) > size:
                 raise ValueError(f"Expected `{name}` of at most {size} for `shape`={tuple(shape)}, but got {parts}.")
@@ -187,11 +190,24 @@ class PixelPartition:
 
     @classmethod
     def load(cls, path: str | Path) -> PixelPartition:
-        """Read a partition written by `save`; nothing is unpickled."""
+        """Read a partition written by `save`; nothing is unpickled.
+
+        Raises:
+            FileNotFoundError, ValueError: if there is no such file, or it is another kind of file.
+        """
         import numpy as np
 
-        with np.load(path, allow_pickle=False) as file:
-            return cls(torch.from_numpy(file["labels"]), int(file["patch_size"]))
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"Expected `path` to be a file that `save` wrote, but there is none at {path!s}.")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                labels, patch_size = torch.from_numpy(file["labels"]), int(file["patch_size"])
+        except (ValueError, TypeError, KeyError, IndexError, EOFError, OSError, BadZipFile) as error:
+            raise ValueError(
+                f"Expected `path` to be a file that `save` wrote, but {path!s} is none ({error}). Give partition.npz "
+                "of a run's folder, or save the partition again."
+            ) from None
+        return cls(labels, patch_size)
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -45,6 +45,8 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
     x, y = checks.features("x", x).double(), checks.features("y", y).double()
     checks.enough("x", x)
     checks.paired("x", x, "y", y)
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"Expected `kernel` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
     kernel = kernel or GaussianKernel()
     k = _centred_gram(kernel.resolved(x)(x, x))
     m = _centred_gram(kernel.resolved(y)(y, y))

@@ -153,4 +153,6 @@ def similarity_level(value: float) -> str:
         >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]
         ['none', 'low', 'medium', 'high']
     """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"Expected `value` to be a number, such as float(scores['w1kp']), but got {value!r}.")
     return next((level for level, end in LEVELS.items() if value < end), "high")

@@ -65,9 +65,12 @@ class W1KPCalibration:
             dim: values of the embedding that it was made with. A file of two arrays does not say.
 
         Raises:
+            FileNotFoundError: if there is no such file.
             ValueError: if the file holds something else, or `dim` is missing or another than the file's.
         """
         # torch 2.4 has no such context: there only tensors load
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"Expected `path` to be a file of a calibration, but there is none at {path!s}.")
         allow = getattr(torch.serialization, "safe_globals", nullcontext)
         with allow(_numpy_globals()):
             try:

@@ -21,6 +21,26 @@ class GenerativeMetric(Metric):
         kwargs: those of torchmetrics.Metric.
     """
 
+    def _fixed(self) -> dict[str, Any]:
+        """Return what the first `update` fixed for all later ones."""
+        return {}
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another metric of this kind.
+
+        Raises:
+            ValueError: if their first `update` fixed something else: sums of unlike terms mean nothing.
+        """
+        mine = self._fixed()
+        theirs = incoming_state._fixed() if isinstance(incoming_state, GenerativeMetric) else {}
+        if mine.keys() != theirs.keys() or not all(_equal(mine[name], theirs[name]) for name in mine):
+            raise ValueError(
+                f"Expected a {type(self).__name__} that began like this one, but its first `update` fixed other "
+                "expansion points. Begin both alike: make the other by `clone()` after the first `update`, then "
+                "`reset()` it."
+            )
+        super().merge_state(incoming_state)
+
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw one value, or several in their order.
 
@@ -63,6 +83,10 @@ def _kind(state: Tensor | list[Tensor]) -> tuple[tuple[int, ...], torch.dtype] |
     if isinstance(state, Tensor):
         return (tuple(state.shape), state.dtype) if state.ndim else None
     return (tuple(state[0].shape[1:]), state[0].dtype) if len(state) else None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
 
 
 def from_rank_zero(choose: Callable[[], _T]) -> _T:

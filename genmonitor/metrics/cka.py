@@ -192,6 +192,9 @@ class PixelCKA(GenerativeMetric):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return what the first `update` fixed."""
+        return self._fixed()
+
+    def _fixed(self) -> dict[str, Any]:
         return self._plan or {}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:

@@ -84,7 +84,7 @@ class PromptSplit(GenerativeMetric):
         self.eta = float(eta)
         self.num_modes = num_modes
         self.num_features = num_features
-        self.seed = seed
+        self.seed = checks.at_least("seed", seed, 0)
         self._shifts: dict[str, Tensor] | None = None
         self._map: tuple[torch.device, FeatureMap] | None = None
         for side in SIDES:
@@ -123,7 +123,7 @@ class PromptSplit(GenerativeMetric):
         """
         x, t = check_pairs("outputs", outputs, "prompts", prompts, self._dims())
         x, t = x.detach(), t.detach()
-        side = SIDES[bool(reference)]
+        side = SIDES[checks.flag("reference", reference)]
         if self.num_features is None:
             # new lists, since a compute group shares the old ones
             setattr(self, f"{side}_outputs", [*getattr(self, f"{side}_outputs"), x])
@@ -167,6 +167,9 @@ class PromptSplit(GenerativeMetric):
 
     def get_extra_state(self) -> dict[str, Tensor]:
         """Return the shifts that the first `update` fixed."""
+        return self._fixed()
+
+    def _fixed(self) -> dict[str, Any]:
         return self._shifts or {}
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:

@@ -48,7 +48,7 @@ class SpectralMetric(GenerativeMetric):
     def __init__(self, kernels: list[Kernel], num_features: int | None, seed: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_features = num_features
-        self.seed = seed
+        self.seed = checks.at_least("seed", seed, 0)
         self._kernels = dict(zip(self.gammas, kernels, strict=True))
         self._maps: dict[str, tuple[Kernel, torch.device, FeatureMap]] = {}
         # of the samples of each side; they give the random Fourier features, together with gamma and seed

@@ -46,7 +46,7 @@ class TwoSampleMetric(TwoSidedMetric):
         self._kernel = kernel or GaussianKernel()
         self.partition = partition
         self.block_size = block_size
-        self.unbiased = unbiased
+        self.unbiased = checks.flag("unbiased", unbiased)
         gamma = math.nan if self._kernel.gamma is None else self._kernel.gamma
         self.register_buffer("gamma", torch.tensor(gamma, dtype=torch.float64))
         self._real_terms: tuple[Kernel, Tensor, Tensor] | None = None

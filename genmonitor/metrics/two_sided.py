@@ -28,7 +28,7 @@ class TwoSidedMetric(GenerativeMetric):
 
     def __init__(self, reset_real_features: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.reset_real_features = reset_real_features
+        self.reset_real_features = checks.flag("reset_real_features", reset_real_features)
         self.add_state("fake_samples", default=[], dist_reduce_fx="cat")
         self.add_state("real_samples", default=[], dist_reduce_fx="cat")
         # metrics of one compute group share their states: only those that agree on this may
@@ -42,9 +42,10 @@ class TwoSidedMetric(GenerativeMetric):
             real: which side.
 
         Raises:
-            TypeError: if they are no tensor of real numbers.
+            TypeError: if they are no tensor of real numbers, or `real` is neither True nor False.
             ValueError: if they are not finite or differ in shape from those before.
         """
+        checks.flag("real", real)
         shape = next((tuple(side[0].shape[1:]) for side in (self.fake_samples, self.real_samples) if len(side)), None)
         x = self._checked_samples("real samples" if real else "fake samples", samples, shape)
         side = "real_samples" if real else "fake_samples"

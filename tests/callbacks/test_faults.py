@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong during a run: it is said, the check is skipped or shown less of, and training is left as it was."""
+
+import errno
+import json
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain, read_tensorboard
+from prompted import Prompted
+from prompted import plain as prompted
+from torch import nn
+from torch.utils.data import Dataset
+from traces import run, same, without_monitor
+
+from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+
+pytestmark = [
+    *LIGHTNING_SAYS,
+    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|the yardstick)"),
+    pytest.mark.filterwarnings("ignore:PixelClusterMonitor. (only|the yardstick|there is no validation)"),
+]
+KIND = "one optimizer"
+
+
+def quietly(folder, *callbacks, **settings):
+    """Run with warnings kept as a list: what was said, and what the run left behind."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        left = run(folder, KIND, False, *callbacks, **settings)
+    return [str(warning.message) for warning in said], left
+
+
+def untouched(folder, left):
+    expected = without_monitor(folder, KIND, False, 1)
+    return {part for part in expected if not same(left[part], expected[part])} == set()
+
+
+class FromEpoch:
+    """A sampler that does something else to the images from an epoch on, to one past the last."""
+
+    def __init__(self, spoil, start, stop=99):
+        self.spoil, self.epochs = spoil, range(start, stop)
+
+    def __call__(self, module, n):
+        images = module.sample(n)
+        return self.spoil(images) if module.current_epoch in self.epochs else images
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("everywhere", [True, False], ids=["everywhere", "in one pixel"])
+def test_nan_and_infinity_are_missing_values_and_leave_no_trace(tmp_path, bad, everywhere):
+    def spoil(images):
+        images = images.clone()
+        images.view(-1)[: None if everywhere else 1] = bad
+        return images
+
+    monitor = plain(sample_fn=FromEpoch(spoil, 1), on_error="warn")
+    said, left = quietly(tmp_path, monitor)
+    assert untouched(tmp_path, left)
+    assert [check["epoch"] for check in monitor.history] == [0]
+    assert sum("Plain: The generator gives NaN or infinite values at epoch 1" in text for text in said) == 1
+
+
+def test_a_generator_that_gives_nan_alerts_once_and_is_measured_again_when_it_recovers(tmp_path):
+    logger = TensorBoardLogger(tmp_path)
+    nan = FromEpoch(lambda images: images * float("nan"), 1, 6)  # longer than the failures that switch a monitor off
+    monitor = plain(sample_fn=nan, on_error="warn")
+    stops = EarlyStopping("cms/image", mode="max", patience=20, check_finite=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit(tmp_path, monitor, stops, logger=logger, max_epochs=8)
+    assert [check["epoch"] for check in monitor.history] == [0, 6, 7]
+    events = read_tensorboard(logger.log_dir)
+    (alert,) = events.Tensors("alerts/text_summary")
+    assert "NaN or infinite values at epoch 1" in alert.tensor_proto.string_val[0].decode()
+    assert len(events.Scalars("cms/image")) == 3  # a gap in the curve, no number made up
+
+
+def test_features_that_are_nan_are_a_finding_too(tmp_path):
+    module = Prompted()
+    encode = FromEpoch(lambda x: x * float("nan"), 1, 5)
+
+    def encoder(images):
+        return encode(
+            type("Same", (), {"sample": lambda _, n: images.flatten(1), "current_epoch": module.current_epoch})(), 0
+        )
+
+    monitor = prompted(output_encoder=encoder, on_error="warn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit(tmp_path, monitor, module=module, max_epochs=7)
+    assert [check["epoch"] for check in monitor.history] == [0, 5, 6]
+
+
+MEMORY = {
+    "cuda": "CUDA out of memory. Tried to allocate 20.00 GiB",
+    "cpu": "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried",
+}
+
+
+class Small:
+    """A device on which only so many samples fit at once."""
+
+    def __init__(self, most, message=MEMORY["cuda"]):
+        self.most, self.message, self.asked = most, message, []
+
+    def __call__(self, module, n):
+        self.asked.append(n)
+        if n > self.most:
+            raise RuntimeError(self.message)
+        return module.sample(n)
+
+
+@pytest.mark.parametrize("memory", MEMORY)
+def test_without_memory_for_a_batch_it_is_halved_until_it_fits_and_gives_the_same(tmp_path, memory):
+    small, enough = plain(sample_fn=Small(8, MEMORY[memory]), sample_batch_size=60), plain(sample_batch_size=60)
+    said, left = quietly(tmp_path, small)
+    run(tmp_path, KIND, False, enough)
+    assert untouched(tmp_path, left)
+    assert measured(small) == [pytest.approx(check, rel=1e-6, abs=1e-6) for check in measured(enough)]
+    assert len(small.history) == 2
+    assert {60, 30, 15, 7} <= set(small.sample_fn.asked)
+    assert any(
+        "no memory for 60 samples at once, so they are drawn by 30. Give sample_batch_size=30" in t for t in said
+    )
+
+
+def test_without_memory_for_a_single_sample_the_check_is_skipped(tmp_path):
+    small = Small(100)
+    monitor = plain(sample_fn=small, on_error="warn")
+
+    class Fills(Callback):
+        def on_train_start(self, trainer, pl_module):
+            small.most = 0
+
+    said, left = quietly(tmp_path, monitor, Fills())
+    assert untouched(tmp_path, left)
+    assert monitor.history == []
+    assert any("this check failed and is skipped" in text and "CUDA out of memory" in text for text in said)
+
+
+def test_another_error_of_the_sampler_is_not_tried_again(tmp_path):
+    small = Small(100, "CUDA error: device-side assert triggered")
+    monitor = plain(sample_fn=small, on_error="warn")
+
+    class Breaks(Callback):
+        def on_train_start(self, trainer, pl_module):
+            small.most, small.asked = 0, []
+
+    quietly(tmp_path, monitor, Breaks())
+    assert small.asked == [60, 60]
+
+
+class Raises(CSVLogger):
+    """A logger that takes the loss, but nothing of a monitor: its own limits, or its server's."""
+
+    def log_metrics(self, metrics, step=None):
+        if any(name.startswith("cms/") for name in metrics):
+            raise ConnectionError("the server does not answer")
+
+
+@pytest.mark.filterwarnings("ignore:Plain.*|Raises.*|PixelCluster.*|Experiment logs directory")
+def test_a_logger_that_raises_costs_neither_the_run_nor_the_numbers(tmp_path):
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, every_n_train_steps=2)
+    with pytest.warns(UserWarning, match="Raises did not take what was logged: ConnectionError"):
+        trainer, _ = fit(tmp_path, monitor, logger=Raises(tmp_path), max_epochs=2)
+    assert trainer.global_step == 6
+    assert len(monitor.history) == 4
+    assert list((tmp_path / "lightning_logs").glob("*/genmonitor/cms_curves.png"))
+
+
+def full(path, content):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def read_only(path, content):
+    raise OSError(errno.EROFS, "Read-only file system")
+
+
+@pytest.mark.parametrize("fault", [full, read_only], ids=["full disk", "read-only folder"])
+@pytest.mark.parametrize("kind", ["clusters", "diversity"])
+def test_a_disk_that_takes_nothing_costs_the_files_and_nothing_else(tmp_path, monkeypatch, fault, kind):
+    monkeypatch.setattr(Path, "write_bytes", fault)
+    monkeypatch.setattr(Path, "write_text", fault)
+    monkeypatch.setattr("genmonitor.PixelPartition.save", fault)
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200)
+    if kind == "diversity":
+        monitor = DiversityMonitor(range(5), 60)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trainer, _ = fit(tmp_path, monitor, module=Prompted(), max_epochs=2)
+    assert trainer.global_step == 6
+    assert [check["epoch"] for check in monitor.history] == [0, 1]
+    assert any("could not show this check" in str(w.message) and fault.__name__[:4] in ("full", "read") for w in said)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_real_disk_that_is_full_costs_the_files_and_nothing_else(tmp_path):
+    folder = Path("/dev/full")
+    if not folder.exists():
+        pytest.skip("no /dev/full here")
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200)
+    (tmp_path / "genmonitor").symlink_to(folder)  # what makes the folder fails as well
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        fit(tmp_path, monitor, max_epochs=1)
+    assert len(monitor.history) == 1
+    assert any("could not show this check" in str(w.message) for w in said)
+
+
+def test_a_log_folder_that_is_deleted_during_the_run_is_made_again(tmp_path):
+    class Deletes(Callback):
+        def on_train_epoch_start(self, trainer, pl_module):
+            if trainer.current_epoch == 1:
+                shutil.rmtree(tmp_path / "genmonitor")
+
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, on_error="raise")
+    fit(tmp_path, monitor, Deletes(), max_epochs=2)
+    left = {path.name for path in (tmp_path / "genmonitor").iterdir()}
+    assert {"cms_curves.png", "cms_check_00002.json"} <= left
+    assert "cms_check_00001.json" not in left
+
+
+def test_an_interrupted_wandb_run_costs_its_figures_only(tmp_path, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    from lightning.pytorch.loggers import WandbLogger
+
+    logger = WandbLogger(save_dir=str(tmp_path), offline=True)
+
+    class Interrupts(Callback):
+        def on_train_epoch_start(self, trainer, pl_module):
+            if trainer.current_epoch == 1:
+                logger.experiment.finish()
+
+    class Silent(Linear):
+        def log(self, *args, **kwargs):
+            pass
+
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, every_n_train_steps=3)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trainer, _ = fit(tmp_path, monitor, Interrupts(), module=Silent(), logger=logger, max_epochs=3)
+    wandb.teardown()
+    assert trainer.global_step == 9
+    assert len(monitor.history) == 4
+    assert any("WandbLogger did not take what was logged" in str(w.message) for w in said)
+
+
+class Growing(Dataset):
+    """Data to which images are added, or from which they are taken away, during the run."""
+
+    def __init__(self, images, length):
+        self.images, self.length = images, length
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, index):
+        return self.images[index]
+
+
+@pytest.mark.parametrize("later", [250, 100], ids=["grows", "shrinks"])
+def test_data_that_change_their_length_during_a_run_do_not_move_the_curves(tmp_path, later):
+    data, still = Growing(digits(0, 300), 150), Growing(digits(0, 300), 150)
+
+    class Changes(Callback):
+        def on_train_epoch_start(self, trainer, pl_module):
+            if trainer.current_epoch == 1:
+                data.length = later
+
+    one, other = plain(real_images=data), plain(real_images=still)
+    fit(tmp_path, one, Changes(), module=Linear(lr=0.0), max_epochs=3)
+    assert len({json.dumps({**check, "epoch": 0, "step": 0, "images_seen": 0}) for check in measured(one)}) == 1
+    torch.manual_seed(0)
+    fit(tmp_path, other, module=Linear(lr=0.0), max_epochs=1)
+    assert one.yardstick == other.yardstick
+
+
+@pytest.mark.parametrize("checked", [True, False], ids=["with a check", "before the first"])
+def test_data_of_another_length_after_a_resume_start_the_curves_anew_and_it_is_said(tmp_path, checked):
+    first, resumed, fresh = plain(), plain(), plain()
+    keep = ModelCheckpoint(tmp_path, save_last=True)
+    fit(tmp_path, first, keep, train=loader(digits(0, 300)), max_epochs=1)
+    longer = loader(digits(0, 500))
+    with pytest.warns(UserWarning, match="used with other images before: clusters, yardstick and curves start anew"):
+        fit(tmp_path, resumed, keep, train=longer, max_epochs=2, ckpt_path=tmp_path / "last.ckpt")
+    fit(tmp_path, fresh, train=longer, max_epochs=1)
+    assert (resumed.partition, resumed.kernel, resumed.yardstick) == (fresh.partition, fresh.kernel, fresh.yardstick)
+    assert [check["epoch"] for check in resumed.history] == [1]
+
+
+def test_data_that_are_shorter_than_they_say_are_refused_before_training(tmp_path):
+    lies = Growing(digits(0, 100), 300)
+    with pytest.raises(ValueError, match="`real_images` to hold 300 images, as its length says, but there is none"):
+        fit(tmp_path, plain(real_images=lies))
+
+
+class Elsewhere(nn.Module):
+    """Maps of images by a layer that must be on their device; it stands for one that was left on another device."""
+
+    def __init__(self, device="cpu"):
+        super().__init__()
+        self.pool, self.scale = nn.AvgPool2d(2), nn.Parameter(torch.ones(1, device=device))
+        self.moved_to = []
+
+    def to(self, *args, **kwargs):
+        self.moved_to.append(torch.device(*args))
+        return super().to(*args, **kwargs)
+
+    def forward(self, images):
+        return self.pool(images * self.scale)
+
+
+def test_a_site_encoder_is_moved_to_the_modules_device(tmp_path):
+    encoder = Elsewhere()
+    fit(tmp_path, plain(site_encoder=encoder), max_epochs=1)
+    assert encoder.moved_to == [torch.device("cpu")]
+
+
+@pytest.mark.parametrize("part", ["site_encoder", "output_encoder"])
+def test_an_encoder_without_data_is_refused_before_training(tmp_path, part):
+    encoder = Elsewhere("meta")
+    monitor = plain(site_encoder=encoder) if part == "site_encoder" else prompted(output_encoder=encoder)
+    with pytest.raises(ValueError, match=f"`{part}`.*meta device.*Load its weights"):
+        fit(tmp_path, monitor, module=Prompted())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_module_that_is_converted_between_fits_is_measured_again(tmp_path, dtype):
+    class Converted(Linear):
+        def sample(self, n):
+            return torch.tanh(self.net(torch.randn(n, 4).to(self.dtype))).view(n, 1, 8, 8)
+
+        def training_step(self, batch, index):
+            return self.net.weight.square().sum()
+
+    module, monitor = Converted(lr=0.0), plain()
+    fit(tmp_path, monitor, module=module, max_epochs=1)
+    fit(tmp_path, monitor, module=module.to(dtype), max_epochs=1)
+    first, second = monitor.history
+    assert second["image"] == pytest.approx(first["image"], abs=1e-3)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("order", [("gpu", "cpu"), ("cpu", "gpu")], ids=" then ".join)
+def test_a_module_that_moves_between_devices_is_measured_the_same(tmp_path, order):
+    module, monitor = Linear(lr=0.0), plain(site_encoder=Elsewhere())
+    for accelerator in order:
+        fit(tmp_path, monitor, module=module, max_epochs=1, accelerator=accelerator)
+    first, second = monitor.history
+    assert second["image"] == pytest.approx(first["image"], rel=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_samples_that_come_back_on_the_cpu_are_measured_on_the_gpu(tmp_path):
+    monitor = plain(sample_fn=lambda module, n: module.sample(n).cpu())
+    fit(tmp_path, monitor, max_epochs=1, accelerator="gpu")
+    assert monitor._real.is_cuda
+    assert len(monitor.history) == 1
