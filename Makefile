@@ -26,6 +26,8 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/cka.py
 	$(BIN)/python benchmarks/cms.py
+	$(BIN)/python benchmarks/promptsplit.py
+	$(BIN)/python benchmarks/entropy.py
 
 clean:
 	rm -rf .venv build dist runs *.egg-info
