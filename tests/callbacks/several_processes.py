@@ -39,13 +39,18 @@ class Other(Plain):
     prefix = "other"
 
 
-def outcomes(folder, processes):
+def one_gives_nan(module, n):
+    return module.sample(n) * (float("nan") if fails(module) else 1)
+
+
+def outcomes(folder, processes, accelerator="cpu"):
     """Return what each kind of run measured; the weights do not change, so that one process must agree with several."""
     out = {}
     for name, n in (
         ("well", 301),
         ("one fails to sample", 301),
         ("one fails to collect", 301),
+        ("one fails by NaN", 301),
         ("no share for one", 2),
         ("two share samples", 301),
     ):
@@ -54,6 +59,10 @@ def outcomes(folder, processes):
         parts = {"extra_metrics": {"gap": MeanGap(reset_real_features=False)}}
         if name == "one fails to sample":
             parts["sample_fn"] = one_cannot_sample
+        if name == "one fails by NaN":
+            parts["sample_fn"] = one_gives_nan
+        if accelerator == "gpu":  # where tensors of the CPU cannot be gathered
+            parts.setdefault("sample_fn", lambda module, n: module.sample(n).cpu())
         if name == "one fails to collect":
             parts["site_encoder"] = partial(one_cannot_encode, module)
         monitor = plain(n_samples=n, on_error="warn", sample_batch_size=64, **parts)
@@ -62,20 +71,23 @@ def outcomes(folder, processes):
         if name != "two share samples":
             others = []
         best = ModelCheckpoint(folder / f"{name} {processes}", monitor="cms/image", mode="max")
-        strategy = {"strategy": "ddp", "devices": processes} if processes > 1 else {}
+        strategy = {"strategy": "ddp", "devices": processes, "accelerator": accelerator}
+        strategy = strategy if processes > 1 or accelerator == "gpu" else {}
         train, val = loader(digits(0, 600), 50), loader(digits(600, 1200), 50)
         trainer, _ = fit(folder, monitor, *others, best, module=module, train=train, val=val, max_epochs=3, **strategy)
-        out[name] = {"history": measured(monitor), "image": float(trainer.callback_metrics["cms/image"])}
+        fixed = [monitor.partition.labels.tolist(), monitor.kernel.gamma, monitor.yardstick]
+        image = float(trainer.callback_metrics["cms/image"])
+        out[name] = {"history": measured(monitor), "image": image, "fixed": json.loads(json.dumps(fixed))}
         if others:
             out["the other"] = {"history": measured(others[0]), "image": float(trainer.callback_metrics["other/image"])}
     return out
 
 
-def main(folder):
+def main(folder, processes, accelerator):
     warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
-    out = outcomes(folder, processes=3)
+    out = outcomes(folder, processes, accelerator)
     (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -8,41 +8,85 @@ import sys
 from pathlib import Path
 
 import pytest
-from modules import LIGHTNING_SAYS
+import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from modules import LIGHTNING_SAYS, fit, plain
+from prompted import Prompted
+from prompted import plain as prompted
 from several_processes import outcomes
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore:Plain. (this check failed|the yardstick)"),
+    pytest.mark.filterwarnings("ignore:Plain. (this check failed|the yardstick|The generator gives NaN)"),
 ]
 
 SCRIPT = Path(__file__).with_name("several_processes.py")
+SECONDS = 300  # a process that waits for another would wait for half an hour
 
 
-def test_three_processes_measure_what_one_does_and_skip_together(tmp_path):
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What one process measures."""
+    return outcomes(tmp_path_factory.mktemp("one"), processes=1)
+
+
+def run(folder, processes, accelerator="cpu"):
+    """Return what was said, and what each process measured."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
-    command = [sys.executable, str(SCRIPT), str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    command = [sys.executable, str(SCRIPT), str(folder), str(processes), accelerator]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
+    ranks = [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(processes)]
+    return done.stdout + done.stderr, ranks
 
-    expected = outcomes(tmp_path, processes=1)
-    for rank in range(3):
-        found = json.loads((tmp_path / f"rank_{rank}.json").read_text())
-        assert found.keys() == expected.keys()
-        for name in expected:
-            epochs = [check["epoch"] for check in found[name]["history"]]
-            assert epochs == ([0, 2] if "fails" in name else [0, 1, 2])
-            for check, reference in zip(found[name]["history"], expected[name]["history"], strict=True):
-                assert check == pytest.approx(reference | {"step": check["step"]}, rel=1e-6, abs=1e-6)
-            assert found[name]["image"] == pytest.approx(expected[name]["image"], rel=1e-6)
 
-        # sharing changes nothing: the same numbers to the last bit
-        assert found["two share samples"] == found["well"]
-        alone = found["well"]["history"]
-        assert [check["image"] for check in found["the other"]["history"]] != [check["image"] for check in alone]
+def agree(found, expected, error=1e-6):
+    """Whether a process measured what one process alone does, and skipped where one of several failed."""
+    assert found.keys() == expected.keys()
+    for name in expected:
+        epochs = [check["epoch"] for check in found[name]["history"]]
+        assert epochs == ([0, 2] if "fails" in name else [0, 1, 2])
+        for check, reference in zip(found[name]["history"], expected[name]["history"], strict=True):
+            assert check == pytest.approx(reference | {"step": check["step"]}, rel=error, abs=error)
+        assert found[name]["image"] == pytest.approx(expected[name]["image"], rel=error)
 
-    said = done.stdout + done.stderr
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3])
+def test_several_processes_measure_what_one_does_and_skip_together(tmp_path, expected, processes, record_property):
+    said, ranks = run(tmp_path, processes)
+    for found in ranks:
+        agree(found, expected)
+        # found once and given to all, so equal to the last bit
+        assert [found[name].get("fixed") for name in expected] == [expected[name].get("fixed") for name in expected]
     assert said.count("RuntimeError: no samples today") == said.count("RuntimeError: no maps today") == 1
-    assert said.count("Plain: this check failed on process 2 and is skipped") == 2
+    assert said.count(f"Plain: this check failed on process {processes - 1} and is skipped") == 3
+    assert said.count("Plain: The generator gives NaN or infinite values at epoch 1") >= 1
     assert said.count("Where the generator is wrong") == len(expected)  # one table a fit, not one a process
+    record_property("several processes: runs compared with one process", len(expected))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_processes_on_gpus_gather_no_tensor_of_the_cpu(tmp_path, expected):
+    _, ranks = run(tmp_path, torch.cuda.device_count(), "gpu")
+    for found in ranks:
+        agree({"well": found["well"]}, {"well": expected["well"]}, 1e-4)
+
+
+class FSDPStrategy(SingleDeviceStrategy):
+    """Goes by the name of the one that splits the parameters, which itself needs GPUs."""
+
+
+@pytest.mark.parametrize("monitor", [plain, prompted])
+def test_a_strategy_that_splits_the_model_is_refused_before_training(tmp_path, monitor):
+    with pytest.raises(
+        ValueError, match=r"keeps the whole model on every process, but got FSDPStrategy.*strategy=.ddp."
+    ):
+        fit(tmp_path, monitor(), module=Prompted(), strategy=FSDPStrategy(torch.device("cpu")))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_lightnings_own_fsdp_is_refused_before_training(tmp_path):
+    with pytest.raises(ValueError, match="but got FSDPStrategy"):
+        fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")

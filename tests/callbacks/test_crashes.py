@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that are killed again and again, anywhere, end as one that nobody killed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+SCRIPT = Path(__file__).with_name("crashes.py")
+KILLS = 20
+
+
+def test_runs_killed_twenty_times_end_as_one_that_nobody_killed(tmp_path, record_property):
+    command = [sys.executable, str(SCRIPT), str(tmp_path), str(KILLS)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["different"] == []
+    assert sum(said["died"].values()) >= KILLS
+    assert min(said["died"].values()) > 0, said["died"]
+    assert said["files read"] > 100
+    for name, value in said["died"].items():
+        record_property(f"killed: {name}", value)
+    record_property("killed: files read afterwards", said["files read"])
