@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Five hundred checks in one process leave nothing behind: no memory, no open file, no figure."""
+
+import gc
+import os
+
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import TensorBoardLogger
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+from modules import LIGHTNING_SAYS, Linear, digits, fit, loader
+from prompted import Prompted
+
+from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:(Plain|Small).*")]
+CHECKS = 500
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Small(PixelClusterMonitor):
+    """Draws a small figure of its own at each check; what is soaked is what happens to it."""
+
+    def first_figures(self):
+        return {}
+
+    def figures(self, samples):
+        figure = Figure((1, 1))
+        figure.add_subplot().imshow(samples[0, 0].numpy())
+        return {"samples": figure}
+
+
+class Watch(Callback):
+    """What the process holds after each step."""
+
+    def __init__(self, after):
+        self.after, self.held = after, {}
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        if trainer.global_step in self.after:
+            self.held[trainer.global_step] = holds()
+
+
+def holds():
+    gc.collect()
+    objects = gc.get_objects()
+    with open("/proc/self/statm") as file:
+        memory = int(file.read().split()[1]) * PAGE / 2**20
+    return {
+        "files": len(os.listdir("/proc/self/fd")),
+        "figures": sum(issubclass(type(x), Figure) for x in objects),
+        "tensors": sum(issubclass(type(x), torch.Tensor) for x in objects),
+        "megabytes": memory,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux shows them")
+def test_five_hundred_checks_leave_nothing_behind(tmp_path, record_property):
+    logger = TensorBoardLogger(tmp_path)
+    settings = {"n_samples": 20, "every_n_train_steps": 1, "on_error": "raise"}
+    monitor = Small(2, n_cluster_images=50, **settings)
+    early, late = CHECKS // 5, CHECKS
+    watch = Watch((early, late))
+    train = loader(digits(0, 100), 20)
+    fit(tmp_path, watch, monitor, module=Linear(), train=train, max_epochs=CHECKS // 5, logger=logger)
+    assert len(monitor.history) == CHECKS
+    before, after = watch.held[early], watch.held[late]
+    assert after["files"] == before["files"]
+    assert after["figures"] <= before["figures"] <= 1
+    assert after["tensors"] <= before["tensors"] + 2
+    assert after["megabytes"] < before["megabytes"] + 40
+    for what in after:
+        record_property(f"soaked: {what} after {early} checks", round(before[what]))
+        record_property(f"soaked: {what} after {late} checks", round(after[what]))
+
+
+@pytest.mark.parametrize("kind", ["clusters", "diversity"])
+def test_the_figures_of_every_check_are_freed(tmp_path, kind):
+    clusters = PixelClusterMonitor(3, n_samples=40, n_cluster_images=100, on_error="raise")
+    monitor = clusters if kind == "clusters" else DiversityMonitor(range(5), 40, on_error="raise")
+    with pytest.MonkeyPatch.context() as patch:
+        made = []
+        original = Figure.__init__
+
+        def counted(figure, *args, **kwargs):
+            made.append(1)
+            original(figure, *args, **kwargs)
+
+        patch.setattr(Figure, "__init__", counted)
+        fit(tmp_path, monitor, module=Prompted(), val=loader(digits(300, 400)), max_epochs=3)
+    assert len(made) >= 9
+    assert holds()["figures"] == 0
+    assert pyplot.get_fignums() == []
