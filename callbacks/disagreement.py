@@ -76,6 +76,7 @@ class DisagreementMonitor(PromptedMonitor):
 
     prefix = "disagreement"
     figures_to_keep = ("modes", "prompts")
+    about = report.ABOUT
 
     def __init__(
         self,
@@ -129,9 +130,9 @@ class DisagreementMonitor(PromptedMonitor):
             return None, [f"there are no real images to take the kernel's width from. {error}".removesuffix(".")]
         return real, []
 
-    def charts(self) -> dict[str, Sequence[str]]:
-        """Return which values belong in one chart, by its title."""
-        return {**report.charts(self.num_modes, self.reference)}
+    def charts(self) -> dict[str, list[str]]:
+        """Return which values share a chart, by its title."""
+        return report.charts(self.num_modes, self.reference)
 
     def prepare(self, trainer: Any, pl_module: Any) -> None:
         """Prepare what conditional monitors share, and encode the reference unless a checkpoint held it."""

@@ -13,6 +13,15 @@ SAID, LISTED = 3, 10
 LEAST = 0.005
 """A smaller share is not named."""
 
+ABOUT = {
+    "total": "how much the model has that the reference lacks, over all prompts; it grows with the number of modes",
+    "top_…": "the largest modes of outputs and prompts that the model has and the reference lacks",
+    "bottom_…": "the largest that the reference has and the model lacks, below zero",
+    "sampling_seconds": "what drawing the samples of a check took",
+    "metric_seconds": "what measuring them took",
+    "images_seen": "training images so far",
+}
+
 
 def names(k: int) -> dict[str, list[str]]:
     """Name the values of the modes of either sign."""

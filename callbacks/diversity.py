@@ -70,6 +70,7 @@ class DiversityMonitor(PromptedMonitor):
 
     prefix = "diversity"
     figures_to_keep = ("modes", "least_varied")
+    about = report.ABOUT
 
     def __init__(
         self,
@@ -111,9 +112,9 @@ class DiversityMonitor(PromptedMonitor):
             return None, [f"precision, recall, density and coverage are not measured. {error}".removesuffix(".")]
         return real, notes
 
-    def charts(self) -> dict[str, Sequence[str]]:
-        """Return which values belong in one chart, by its title."""
-        return {**report.charts(self.n_samples, self.calibration is not None)}
+    def charts(self) -> dict[str, list[str]]:
+        """Return which values share a chart, by its title."""
+        return report.charts(self.n_samples, self.calibration is not None)
 
     def prepare(self, trainer: Any, pl_module: Any) -> None:
         """Prepare what conditional monitors share, and encode the real images."""

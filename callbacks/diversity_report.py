@@ -20,6 +20,23 @@ NAMES = {
     "coverage": "coverage",
 }
 
+ABOUT = {
+    "vendi": "effective number of modes among the images; it grows with their number",
+    "rke": "the same with rare modes counting less; it hardly grows with their number",
+    "scendi": "the variety that the model adds by itself, at least 1",
+    "scendi_prompt": "the variety of what the prompts explain, at least 1",
+    "prompt_share": "share of the variety that the prompts explain, in [0, 1]",
+    "w1kp": "how alike the images of one prompt are, in [0, 1]: higher is less varied",
+    "precision": "share of generated images near real ones, in [0, 1]",
+    "recall": "share of real images near generated ones, in [0, 1]",
+    "density": "how densely real images lie around generated ones, around 1 at best",
+    "coverage": "share of real images with a generated one near, in [0, 1]",
+    "real_…": "what as many real images get, constant over the run",
+    "sampling_seconds": "what drawing the samples of a check took",
+    "metric_seconds": "what measuring them took",
+    "images_seen": "training images so far",
+}
+
 
 def charts(n: int, calibrated: bool) -> dict[str, list[str]]:
     """Return which values belong in one chart, by a title that says of how many samples they are.

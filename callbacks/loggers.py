@@ -81,22 +81,6 @@ def log_scalars(loggers: Iterable[Any], values: Mapping[str, float], step: int) 
     _for_each(loggers, lambda logger, experiment: logger.log_metrics(dict(values), step=step))
 
 
-def cluster_charts(prefix: str, clusters: Sequence[str]) -> dict[str, list[str]]:
-    """Which of a monitor's scalars belong in one chart, by the chart's title.
-
-    >>> cluster_charts("cms", ["cluster_1", "constant"])["CMS per cluster"]
-    ['cms/cluster_1', 'cms/constant']
-    """
-    shares = [f"share_{name.removeprefix('cluster_')}" for name in clusters if name != "constant"]
-    charts = {
-        "CMS per cluster": clusters,
-        "CMS of image and product": ["image", "product"],
-        "Share of the loss": shares,
-        "Seconds per check": ["sampling_seconds", "metric_seconds"],
-    }
-    return {title: [f"{prefix}/{name}" for name in names] for title, names in charts.items()}
-
-
 def log_layout(loggers: Iterable[Any], prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
     """Put scalars that belong together into one chart. Call once, on rank zero only, before the first scalar.
 
@@ -105,7 +89,7 @@ def log_layout(loggers: Iterable[Any], prefix: str, charts: Mapping[str, Sequenc
     Args:
         loggers: ``trainer.loggers``.
         prefix: what the keys begin with, for example ``cms``; the heading over the charts.
-        charts: title to full keys, see `cluster_charts`.
+        charts: title to full keys.
     """
 
     def send(logger: Any, experiment: Any) -> None:
@@ -120,6 +104,68 @@ def log_layout(loggers: Iterable[Any], prefix: str, charts: Mapping[str, Sequenc
             experiment.define_metric(_prefixed(logger, f"{prefix}/*"), step_metric=_WANDB_STEP, step_sync=True)
 
     _for_each(loggers, send)
+
+
+def log_about(loggers: Iterable[Any], prefix: str, about: Mapping[str, str]) -> None:
+    """Say in TensorBoard's text tab what each value is.
+
+    Args:
+        loggers: ``trainer.loggers``.
+        prefix: what the keys begin with; the text's tag is ``<prefix>/about``.
+        about: name to what it says, in Markdown.
+    """
+
+    def send(logger: Any, experiment: Any) -> None:
+        if hasattr(experiment, "add_text") and about:
+            rows = [f"| `{_prefixed(logger, f'{prefix}/{name}')}` | {text} |" for name, text in about.items()]
+            experiment.add_text(
+                _prefixed(logger, f"{prefix}/about"), "\n".join(["| value | |", "| --- | --- |", *rows])
+            )
+
+    _for_each(loggers, send)
+
+
+def log_descriptions(loggers: Iterable[Any], prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
+    """Give TensorBoard a description of each scalar, shown beside its chart. Call before the first value is logged.
+
+    Args:
+        loggers: ``trainer.loggers``.
+        prefix: what the keys begin with.
+        about: name to what it says; one that ends in … stands for all that begin so.
+        names: of the scalars.
+    """
+
+    def send(logger: Any, experiment: Any) -> None:
+        if not hasattr(experiment, "add_scalar") or not hasattr(experiment, "_get_file_writer"):
+            return
+        from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR, Summary, SummaryMetadata
+
+        plugin = SummaryMetadata.PluginData(plugin_name="scalars")
+        for name, text in said.items():
+            described = SummaryMetadata(summary_description=text, plugin_data=plugin, data_class=DATA_CLASS_SCALAR)
+            value = Summary.Value(tag=_prefixed(logger, f"{prefix}/{name}"), metadata=described)  # and no number yet
+            experiment._get_file_writer().add_summary(Summary(value=[value]), 0)
+
+    families = {name.removesuffix("…"): text for name, text in about.items() if name.endswith("…")}
+    said = {
+        name: about.get(name) or next(text for start, text in families.items() if name.startswith(start))
+        for name in names
+        if name in about or name.startswith(tuple(families))
+    }
+    _for_each(loggers, send)
+
+
+def without_figures(loggers: Iterable[Any]) -> list[str]:
+    """Name the loggers that take no figure, so that the files are all there is of them."""
+    return [
+        type(logger).__name__
+        for logger in loggers
+        if not (
+            hasattr(experiment := getattr(logger, "experiment", None), "add_figure")
+            or _is_wandb(experiment)
+            or hasattr(experiment, "log_figure")
+        )
+    ]
 
 
 def log_series(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,11 @@ from genmonitor import checks
 from genmonitor.callbacks import loggers, shared_samples
 from genmonitor.callbacks.data import ImageKey, batch_size
 from genmonitor.callbacks.guard import left_alone
-from genmonitor.callbacks.manifest import run_folder, write_manifest
+from genmonitor.callbacks.manifest import circumstances, run_folder, write_about, write_manifest
 from genmonitor.callbacks.prompts import PromptedSampleFn, Prompts, prompted_sampler
 from genmonitor.callbacks.sampling import SampleFn, draw, sampler, seed_everything
 from genmonitor.callbacks.weights import check_weights, check_whole, chosen_weights
+from genmonitor.report import write_report
 
 __all__ = ["Callback", "GenerativeMonitor", "tell", "warn"]
 
@@ -72,6 +73,8 @@ class GenerativeMonitor(Callback):
     prompts: Prompts | None = None
     prefix = "monitor"
     figures_to_keep: tuple[str, ...] = ("samples",)
+    about: Mapping[str, str] = {}
+    """What each value says, by its name; a name that ends in … stands for all that begin so."""
 
     def __init__(
         self,
@@ -110,7 +113,9 @@ class GenerativeMonitor(Callback):
         self._not_finite = self._found_not_finite = False
         self._last_epoch: int | None = None
         self._folder = Path()
+        self._described = False
         self._sample_shape: tuple[int, ...] = ()
+        self._ranges: list[tuple[int, int]] = []
 
     # what a subclass says
 
@@ -135,6 +140,10 @@ class GenerativeMonitor(Callback):
         """Return the values of one check. Every process calls it, once `collect` went well on all of them."""
         raise NotImplementedError
 
+    def charts(self) -> Mapping[str, Sequence[str]]:
+        """Return which values share a chart, by its title. Rank zero calls it, once prepared."""
+        return {}
+
     def first_figures(self) -> dict[str, Figure]:
         """Draw what is shown once. Rank zero calls it."""
         return {}
@@ -157,6 +166,12 @@ class GenerativeMonitor(Callback):
         """Return what is needed to measure the same again, for the manifest."""
         return {}
 
+    def only_in_code(self) -> list[str]:
+        """Name the arguments given that no manifest can hold: `genmonitor replay` needs them from the user's code."""
+        given = {"sample_fn": self.sample_fn, "real_images": self.real_images}
+        given |= {"image_key": self.image_key if callable(self.image_key) else None}
+        return [name for name, value in given.items() if value is not None]
+
     # when
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -170,7 +185,7 @@ class GenerativeMonitor(Callback):
                 'Make a subclass with another for one of them: class Raw(PixelClusterMonitor): prefix = "cms_raw".'
             )
         self._warn_of_rare_checks(trainer)
-        self._folder = run_folder(trainer) / "genmonitor"
+        self._folder, self._described = run_folder(trainer) / "genmonitor", False
         if self._failures >= MAX_FAILURES:  # switched off in an earlier fit: this one tries again
             self._failures = 0
         with left_alone(pl_module):
@@ -179,6 +194,7 @@ class GenerativeMonitor(Callback):
             with left_alone(pl_module):
                 self._show(lambda: self._draw(trainer, self.first_figures))
                 self._show(self.write_once)
+                self._show(lambda: self._lay_out(trainer))
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Count the images, and check where `every_n_train_steps` says so."""
@@ -210,6 +226,7 @@ class GenerativeMonitor(Callback):
             warn(f"{type(self).__name__}: training ended before the first check. Check more often, or train longer.")
         if trainer.is_global_zero and self.history:
             self._show(lambda: print(self.summary()))
+            print(f"Report: {self._folder / 'report.html'}")
 
     def _check_by_epoch(self, trainer: Any, pl_module: Any) -> None:
         epoch, last = trainer.current_epoch, self._last_epoch
@@ -249,13 +266,17 @@ class GenerativeMonitor(Callback):
         values |= {"sampling_seconds": drawn - start, "metric_seconds": measured - drawn}
         values |= {"images_seen": self.images_seen}
         step = _logged_step(trainer, pl_module)
+        if trainer.is_global_zero and not self._described:
+            self._described = True
+            loggers.log_descriptions(trainer.loggers, self.prefix, self.about, values)
         self._log(trainer, pl_module, values, step)
         self.history.append({"epoch": self._epoch(trainer), "step": step, **values})
         if trainer.is_global_zero:
             with left_alone(pl_module):
-                self._show(lambda: self._write(used))
+                self._show(lambda: self._write(trainer, pl_module, used))
                 self._show(lambda: self.after_check(trainer))
                 self._show(lambda: self._draw(trainer, lambda: self.figures(samples)))
+                self._show(lambda: write_report(self._folder))
 
     def _epoch(self, trainer: Any) -> float:
         """Return the epoch, with its part that is over where an epoch has several checks."""
@@ -299,11 +320,13 @@ class GenerativeMonitor(Callback):
     def _samples(self, trainer: Any, pl_module: Any) -> Tensor:
         """Return this process's share of the samples, drawn by itself or by a monitor before it in this check."""
         indices = list(self.share(trainer))
+        self._ranges = [(0, len(indices))]
         if len(_monitors(trainer)) < 2 or not indices:
             return self.draw(trainer, pl_module, indices)
         request = (*self._request(), shared_samples.fingerprint(pl_module))
         draw_missing = partial(self.draw, trainer, pl_module)
         samples = shared_samples.draw_once(trainer, request, indices, draw_missing)
+        self._ranges = shared_samples.ranges(trainer, request)
         self._sample_shape = tuple(samples.shape[1:])
         return samples
 
@@ -375,7 +398,7 @@ class GenerativeMonitor(Callback):
         if trainer.is_global_zero:
             loggers.log_scalars(trainer.loggers, named | {"epoch": trainer.current_epoch}, step)
 
-    def _show(self, part: Callable[[], None]) -> None:
+    def _show(self, part: Callable[[], Any]) -> None:
         """Put figures, the manifest or words where a person looks; what fails here is told and nothing more."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -391,9 +414,18 @@ class GenerativeMonitor(Callback):
             epoch = trainer.current_epoch if name in self.figures_to_keep else None
             loggers.log_figures(trainer.loggers, {f"{self.prefix}/{name}": figure}, step, self._folder, epoch)
 
-    def _write(self, used: str) -> None:
+    def _lay_out(self, trainer: Any) -> None:
+        charts = self.charts()
+        keys = {title: [f"{self.prefix}/{name}" for name in names] for title, names in charts.items()}
+        loggers.log_layout(trainer.loggers, self.prefix, keys)
+        loggers.log_about(trainer.loggers, self.prefix, self.about)
+        write_about(self._folder / f"{self.prefix}_about.json", charts, self.about)
+        for name in loggers.without_figures(trainer.loggers):
+            tell(f"{name} takes no figures: {type(self).__name__} leaves them, and report.html, in {self._folder}.")
+
+    def _write(self, trainer: Any, pl_module: Any, used: str) -> None:
         path = self._folder / f"{self.prefix}_check_{len(self.history):05d}.json"
-        write_manifest(path, self._manifest(used))
+        write_manifest(path, self._manifest(used) | circumstances(trainer, pl_module))
 
     def _manifest(self, used: str) -> dict[str, Any]:
         return {
@@ -403,7 +435,10 @@ class GenerativeMonitor(Callback):
             "seed": self.seed,
             "n_samples": self.n_samples,
             "sample_batch_size": self.sample_batch_size,
+            "drawn": self._ranges,
             "prompts": None if self.prompts is None else self.prompts.values,
+            "image_key": None if callable(self.image_key) else self.image_key,
+            "only_in_code": self.only_in_code(),
             **self.facts(),
         }
 

@@ -21,6 +21,7 @@ from genmonitor.callbacks.drops import DropWatch
 from genmonitor.callbacks.encoders import check_not_meta
 from genmonitor.callbacks.extra import ExtraMetrics
 from genmonitor.callbacks.guard import left_alone
+from genmonitor.callbacks.manifest import fingerprint, write_json
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, tell, warn
 from genmonitor.callbacks.ranges import check_ranges
 from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
@@ -68,6 +69,7 @@ class PixelClusterMonitor(GenerativeMonitor):
     """
 
     prefix = "cms"
+    about = report.ABOUT
 
     def __init__(
         self,
@@ -148,6 +150,12 @@ class PixelClusterMonitor(GenerativeMonitor):
         share = self.share(trainer, len(roles.for_comparison))
         real = roles.compared.read([roles.for_comparison[i] for i in share]) if len(share) else probe[:0].cpu()
         self._real = real.to(probe.device)
+        self._real_side = {  # of rank zero's share, the first of them
+            "from": roles.compared.name,
+            "indices": roles.for_comparison,
+            "count": len(real),
+            "sha256": fingerprint(real),
+        }
         self._metric = RegionMetric(self.partition, self.kernel, self.block_size, reset_real_features=False)
         self._metric.to(probe.device)
         self._metric.update(self._sites(self._real), real=True)
@@ -171,6 +179,11 @@ class PixelClusterMonitor(GenerativeMonitor):
         self._extra_names = list(extra)
         values |= extra
         return values | {f"yardstick_{name}": band[1] for name, band in self.yardstick.items()}
+
+    def charts(self) -> dict[str, list[str]]:
+        """Return which values share a chart, by its title."""
+        assert self.partition is not None
+        return report.charts(list(self.partition.regions()))
 
     def first_figures(self) -> dict[str, Figure]:
         """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster."""
@@ -224,17 +237,11 @@ class PixelClusterMonitor(GenerativeMonitor):
         epochs = [past["epoch"] for past in self.history]
         loggers.log_series(trainer.loggers, f"{self.prefix}/clusters_chart", "CMS per cluster", epochs, curves, step)
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Prepare, before the first training step, and lay out the loggers' charts."""
-        super().on_train_start(trainer, pl_module)
-        if trainer.is_global_zero and self.partition is not None:
-            charts = loggers.cluster_charts(self.prefix, list(self.partition.regions()))
-            loggers.log_layout(trainer.loggers, self.prefix, charts)
-
     def write_once(self) -> None:
-        """Write down the partition."""
+        """Write down the partition and which real images are compared with."""
         assert self.partition is not None
         self.partition.save(self._folder / "partition.npz")
+        write_json(self._folder / f"{self.prefix}_real_images.json", self._real_side)
 
     def summary(self) -> str:
         """Return a table of the regions, the most to blame at the last check first."""
@@ -249,8 +256,14 @@ class PixelClusterMonitor(GenerativeMonitor):
             "block_size": self.block_size,
             "range": list(self._range),
             "partition": "partition.npz",
+            "real": f"{self.prefix}_real_images.json",
             "yardstick": self.yardstick,
         }
+
+    def only_in_code(self) -> list[str]:
+        """Name the arguments given that no manifest can hold."""
+        given = {"extra_metrics": self.extra_metrics, "site_encoder": self.site_encoder}
+        return super().only_in_code() + [name for name, value in given.items() if value is not None]
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python and tensors only."""

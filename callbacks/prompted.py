@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from genmonitor.callbacks import loggers
 from genmonitor.callbacks.encoders import Encoder, Frozen, OneHot, pixels
 from genmonitor.callbacks.files import write_whole
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, warn
@@ -78,10 +76,6 @@ class PromptedMonitor(GenerativeMonitor):
         """
         raise NotImplementedError
 
-    def charts(self) -> dict[str, Sequence[str]]:
-        """Return which values belong in one chart, by its title."""
-        raise NotImplementedError
-
     def prepare(self, trainer: Any, pl_module: Any) -> None:
         """Encode the prompts, find the real images, and fix the kernels' widths."""
         for encoder in (self.output_encoder, self.prompt_encoder):
@@ -98,13 +92,6 @@ class PromptedMonitor(GenerativeMonitor):
             self._value_range = self._real.value_range(probe)
         self.prompt_kernel = self.prompt_kernel.resolved(self._prompt_rows.unique(dim=0))
         self.kernel = self._resolved(trainer, probe.device)
-
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Prepare, before the first training step, and lay out the loggers' charts."""
-        super().on_train_start(trainer, pl_module)
-        if trainer.is_global_zero:
-            charts = {title: [f"{self.prefix}/{name}" for name in names] for title, names in self.charts().items()}
-            loggers.log_layout(trainer.loggers, self.prefix, charts)
 
     def write_once(self) -> None:
         """Write down the prompts."""

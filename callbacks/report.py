@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check of the regions says in words."""
+"""What a check of the regions says in words, and which of its values share a chart."""
 
 from __future__ import annotations
 
@@ -7,6 +7,34 @@ from collections.abc import Mapping, Sequence
 
 from genmonitor import PixelPartition
 from genmonitor.callbacks.yardstick import Band
+
+ABOUT = {
+    "image": "cosine mean similarity of whole images, in [0, 1], higher is better",
+    "product": "product of all regions'; equal to `image` where the regions are independent",
+    "cluster_…": "cosine mean similarity of one cluster of pixels, in [0, 1], higher is better",
+    "constant": "the same of the pixels that never vary in the training images",
+    "share_…": "which part of the image's loss a region carries; all sum to 1",
+    "violations": "how many regions are worse than the image: 0 where the regions are independent",
+    "mmd": "squared maximum mean discrepancy of whole images, unbiased, around 0 at best, lower is better",
+    "yardstick_…": "what real images get in place of generated ones: the median of 20 draws",
+    "sampling_seconds": "what drawing the samples of a check took",
+    "metric_seconds": "what measuring them took",
+    "images_seen": "training images so far",
+}
+
+
+def charts(regions: Sequence[str]) -> dict[str, list[str]]:
+    """Return which values belong in one chart, by its title.
+
+    >>> charts(["cluster_1", "constant"])["Share of the loss"]
+    ['share_1', 'share_constant']
+    """
+    return {
+        "CMS per cluster": list(regions),
+        "CMS of image and product": ["image", "product"],
+        "Share of the loss": [share_name(region) for region in regions],
+        "Seconds per check": ["sampling_seconds", "metric_seconds"],
+    }
 
 
 def share_name(region: str) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -11,8 +12,17 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-# of each Trainer, by what was asked for: sample i's image
-_kept: WeakKeyDictionary[Any, dict[Hashable, dict[int, Tensor]]] = WeakKeyDictionary()
+
+@dataclass
+class _Drawn:
+    """Images by index, and the ranges of indices that were drawn at once."""
+
+    images: dict[int, Tensor] = field(default_factory=dict)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+
+# of each Trainer, by what was asked for
+_kept: WeakKeyDictionary[Any, dict[Hashable, _Drawn]] = WeakKeyDictionary()
 
 
 def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callable[[list[int]], Tensor]) -> Tensor:
@@ -27,11 +37,17 @@ def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callabl
     Returns:
         Images [len(indices), C, H, W], nobody else's memory.
     """
-    kept = _kept.setdefault(trainer, {}).setdefault(request, {})
-    missing = [i for i in indices if i not in kept]
+    kept = _kept.setdefault(trainer, {}).setdefault(request, _Drawn())
+    missing = [i for i in indices if i not in kept.images]
     if missing:
-        kept.update(zip(missing, draw(missing), strict=True))
-    return torch.stack([kept[i] for i in indices])
+        kept.images.update(zip(missing, draw(missing), strict=True))
+        kept.ranges.append((missing[0], missing[-1] + 1))
+    return torch.stack([kept.images[i] for i in indices])
+
+
+def ranges(trainer: Any, request: Hashable) -> list[tuple[int, int]]:
+    """Return which samples were drawn at once: another batch may give other last digits."""
+    return list(_kept[trainer][request].ranges)
 
 
 def forget(trainer: Any) -> None:

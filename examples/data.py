@@ -153,6 +153,8 @@ class ImageData(LightningDataModule):
         with_labels: bool = False,
     ) -> None:
         super().__init__()
+        path = None if path is None else str(path)  # checkpoints hold plain Python only
+        self.save_hyperparameters()
         self.train_images: Images | FolderImages
         self.val_images: Images | FolderImages
         if name in ("digits", "planted") and path is not None:

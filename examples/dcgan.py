@@ -205,7 +205,7 @@ def main() -> None:
         every_n_epochs=max(1, args.epochs // 15),
     )
     best = ModelCheckpoint(monitor="cms/image", mode="max", filename="best-{epoch}")
-    logger = TensorBoardLogger(args.out.parent, name=args.out.name)
+    logger = TensorBoardLogger(args.out.parent, name=args.out.name, default_hp_metric=False)
     trainer = Trainer(
         max_epochs=args.epochs,
         devices=1,
@@ -215,6 +215,8 @@ def main() -> None:
         enable_model_summary=False,
     )
     trainer.fit(model, datamodule=data)
+    if best.best_model_score is not None:  # for TensorBoard's HPARAMS
+        logger.log_hyperparams(logger.hparams, {"best_cms_image": float(best.best_model_score)})
 
     print(f"Figures:     {Path(logger.log_dir) / 'genmonitor'}")
     print(f"Checkpoints: {best.dirpath} ({Path(best.best_model_path).name}, by cms/image)")

@@ -126,10 +126,10 @@ def show_regions(ax: Axes, labels: NDArray[Any], image: NDArray[Any] | None = No
         add_outline(ax, boundaries(labels), "white", 1.2, INK)
     ax.set(xticks=[], yticks=[])
     for label in np.unique(labels[labels > 0]):
-        add_number(ax, *_inmost(labels == label), label, size=12, halo=2.5)
+        add_number(ax, *inmost(labels == label), label, size=12, halo=2.5)
 
 
-def _inmost(mask: NDArray[Any]) -> tuple[float, float]:
+def inmost(mask: NDArray[Any]) -> tuple[float, float]:
     """The (x, y) furthest inside a region, near its middle where several are."""
     from scipy.ndimage import distance_transform_edt
 

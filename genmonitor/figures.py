@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -154,31 +153,32 @@ def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], yardstick: Mappin
     constant = curves.get("constant", ())
     cms_axis((ax, strip), values, constant)
     epoch_axis(ax, epochs)
-    if np.isfinite(latest(constant)):
+    with_constant = bool(np.isfinite(latest(constant)))
+    if with_constant:
         add_curve(ax, epochs, constant, cluster_color(0), "constant")
-        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": 10, "color": FAINT}
-        ax.annotate("constant", (epochs[-1], latest(constant)), (0, 6), **style)
     for place, (number, name) in enumerate(sorted(clusters.items())):
         band = yardstick.get(name)
         low = band[0] if band else -np.inf
         add_curve(ax, epochs, curves[name], cluster_color(number), cluster_name(number), low)
         add_target(strip, place, number, latest(curves[name]), band)
-    _finish_strip(strip, len(clusters), bool(judged))
-    show_regions(add_axes(figure, 742, 112, 240, 240), to_array(labels))
+    strip.set_facecolor("#F6F6F6")
+    strip.set(xlim=(-0.8, len(clusters) - 0.2), xticks=[])
+    strip.tick_params(left=False, labelleft=False)
+    strip.spines["left"].set_visible(False)
+    show_regions(add_axes(figure, 742, 172, 240, 240), to_array(labels))
+    _add_key(figure, bool(judged), with_constant)
     return figure
 
 
-def _finish_strip(ax: Axes, clusters: int, with_yardstick: bool) -> None:
-    ax.set_facecolor("#F6F6F6")
-    ax.set(xlim=(-0.8, clusters - 0.2), xticks=[])
-    ax.tick_params(left=False, labelleft=False)
-    ax.spines["left"].set_visible(False)
+def _add_key(figure: Figure, with_yardstick: bool, with_constant: bool) -> None:
+    """What the marks mean, below the map, where no curve and no tick can be in the way."""
     handles: list[Any] = [Line2D([], [], marker="o", markersize=10, linestyle="", color=INK, label="latest")]
     if with_yardstick:
         handles.append(Patch(color=INK, alpha=0.4, linewidth=0, label="perfect generator"))
-    place: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.03), "ncols": 2}
-    look: dict[str, Any] = {"fontsize": 10, "frameon": False, "columnspacing": 1, "handlelength": 1}
-    ax.legend(handles=handles, **place, **look, labelcolor=INK)
+    if with_constant:
+        handles.append(Line2D([], [], linewidth=2, color=cluster_color(0), label="constant pixels"))
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.74, 0.31), "borderpad": 0}
+    figure.legend(handles=handles, **place, fontsize=10, frameon=False, handlelength=1, labelcolor=INK)
 
 
 def image_and_product(epochs: Curve, image: Curve, product: Curve, yardstick: Mapping[str, Band]) -> Figure:

@@ -188,13 +188,17 @@ def test_points_are_filled_where_the_yardstick_is_reached():
 
 
 def test_bars_are_the_yardsticks_bands():
-    strip = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS).axes[1]
+    figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
+    strip = figure.axes[1]
     bars = [patch for patch in strip.patches if isinstance(patch, Rectangle)]
     assert len(bars) == 5
     for label, bar in enumerate(bars, 1):
         assert to_hex(bar.get_facecolor()).lower() == cluster_color(label).lower()
         assert (bar.get_y(), bar.get_y() + bar.get_height()) == pytest.approx((0.9965, 0.9985))
-    assert [text.get_text() for text in strip.get_legend().get_texts()] == ["latest", "perfect generator"]
+    (key,) = figure.legends
+    assert [text.get_text() for text in key.get_texts()] == ["latest", "perfect generator", "constant pixels"]
+    figure.draw_without_rendering()
+    assert not any(ax.get_tightbbox().overlaps(key.get_window_extent()) for ax in figure.axes)
 
 
 def test_nan_leaves_a_gap_and_the_latest_known_value_counts():
@@ -220,6 +224,7 @@ def test_one_check_of_any_value_is_drawn(value):
 def test_without_a_yardstick_nothing_is_said_about_one():
     figure = figures.cluster_curves(EPOCHS, CURVES, {}, LABELS)
     assert not any("perfect" in text or "yardstick" in text for text in texts(figure))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["latest", "constant pixels"]
     assert not figure.axes[1].patches
 
 

@@ -213,32 +213,28 @@ def shown_by_tensorboard(markdown):
 
 def read_wandb(folder):
     """Return every dictionary that an offline W&B run logged, from its .wandb file."""
-    histories = (record.history.item for record in _wandb_records(folder, "history"))
-    return [
-        {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items} for items in histories
-    ]
+    histories = [record.item for record in wandb_records(folder, "history")]
+    return [{i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items} for items in histories]
 
 
 def read_wandb_tables(folder):
     """Return the tables of an offline W&B run, each with its columns and its rows, pictures being arrays in [0, 1]."""
     tables = []
-    for record in _wandb_records(folder, "artifact"):
-        files = {entry.path: Path(entry.local_path) for entry in record.artifact.manifest.contents}
+    for artifact in wandb_records(folder, "artifact"):
+        files = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
         (table,) = (json.loads(file.read_text()) for name, file in files.items() if name.endswith(".table.json"))
         rows = [[imread(files[x["path"]]) if isinstance(x, dict) else x for x in row] for row in table["data"]]
         tables.append((table["columns"], rows))
     return tables
 
 
-def _wandb_records(folder, kind):
+def wandb_records(folder, kind):
+    """Return the records of a kind in the .wandb file of an offline run."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     (path,) = folder.glob("wandb/offline-run-*/*.wandb")
-    for content in _records(path.read_bytes()):
-        record = Record()
-        record.ParseFromString(content)
-        if record.WhichOneof("record_type") == kind:
-            yield record
+    records = [Record.FromString(content) for content in _records(path.read_bytes())]
+    return [getattr(record, kind) for record in records if record.WhichOneof("record_type") == kind]
 
 
 def _records(data, block=32768, header=7):

@@ -14,11 +14,21 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
-from genmonitor.callbacks.loggers import cluster_charts, log_alert, log_figures, log_layout, log_series
+from genmonitor.callbacks import report
+from genmonitor.callbacks.loggers import (
+    log_about,
+    log_alert,
+    log_descriptions,
+    log_figures,
+    log_layout,
+    log_series,
+    without_figures,
+)
 from genmonitor.figures import cluster_map
 
 BOTH = [lightning.pytorch.loggers, pytorch_lightning.loggers]
 CLUSTERS = ["cluster_1", "cluster_2", "cluster_10", "constant"]
+CHARTS = {title: [f"cms/{name}" for name in names] for title, names in report.charts(CLUSTERS).items()}
 
 
 @pytest.fixture
@@ -82,14 +92,17 @@ def test_tensorboard_gets_the_picture_at_the_trainers_step(loggers, figures, tmp
 @pytest.mark.parametrize("loggers", BOTH, ids=lambda module: module.__name__.split(".")[0])
 def test_tensorboard_draws_all_clusters_in_one_chart(loggers, tmp_path):
     logger = loggers.TensorBoardLogger(tmp_path)
-    log_layout([logger], "cms", cluster_charts("cms", CLUSTERS))
+    log_layout([logger], "cms", CHARTS)
     charts = layout_of(read_back(logger))["cms"]
-    keys = [f"cms/{name}" for name in [*CLUSTERS, "image", "product", "share_1", "share_10", "metric_seconds"]]
+    keys = [
+        f"cms/{name}"
+        for name in [*CLUSTERS, "image", "product", "share_1", "share_10", "share_constant", "metric_seconds"]
+    ]
     matching = {title: [k for k in keys if any(re.match(p, k) for p in tags)] for title, tags in charts.items()}
     assert matching == {
         "CMS per cluster": [f"cms/{name}" for name in CLUSTERS],
         "CMS of image and product": ["cms/image", "cms/product"],
-        "Share of the loss": ["cms/share_1", "cms/share_10"],
+        "Share of the loss": ["cms/share_1", "cms/share_10", "cms/share_constant"],
         "Seconds per check": ["cms/metric_seconds"],
     }
 
@@ -132,6 +145,35 @@ def test_tensorboard_shows_the_alerts_text_as_it_is(tmp_path):
     assert all(line.startswith("    ") for line in lines if line)
 
 
+def test_tensorboard_says_what_each_value_is(tmp_path):
+    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
+    log_about([logger], "cms", {"mmd": "lower is better", "share_…": "sum to 1"})
+    (event,) = read_back(logger).Tensors("run-cms/about/text_summary")
+    rows = event.tensor_proto.string_val[0].decode().split("\n")[2:]
+    assert rows == ["| `run-cms/mmd` | lower is better |", "| `run-cms/share_…` | sum to 1 |"]
+
+
+def test_tensorboard_shows_a_description_beside_each_scalar(tmp_path):
+    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
+    about = {"mmd": "lower is better", "share_…": "sum to 1"}
+    log_descriptions([logger, Logger(None)], "cms", about, ["mmd", "share_1", "fid"])
+    for step in (5, 10):
+        logger.log_metrics({"cms/mmd": 0.5, "cms/share_1": 1.0, "cms/fid": 7.0}, step=step)
+    events = read_back(logger)
+    assert [(event.step, event.value) for event in events.Scalars("cms/mmd")] == [(5, 0.5), (10, 0.5)]
+    keys = ("cms/mmd", "cms/share_1")
+    assert [events.SummaryMetadata(key).summary_description for key in keys] == ["lower is better", "sum to 1"]
+    with pytest.raises(KeyError):
+        events.SummaryMetadata("cms/fid")
+
+
+def test_loggers_without_figures_are_named(tmp_path):
+    takes = [lightning.pytorch.loggers.TensorBoardLogger(tmp_path), Logger(MLflowClient(), run_id="abc")]
+    assert without_figures(takes) == []
+    others = [lightning.pytorch.loggers.CSVLogger(tmp_path), Logger(None)]
+    assert without_figures([*takes, *others]) == ["CSVLogger", "Logger"]
+
+
 @pytest.fixture
 def offline_run(tmp_path, monkeypatch):
     """What a real offline W&B run was asked, and the folder of its files."""
@@ -155,7 +197,7 @@ def offline_run(tmp_path, monkeypatch):
 def test_wandb_gets_pictures_series_axis_and_alert(loggers, figures, offline_run):
     asked, folder = offline_run
     logger = loggers.WandbLogger(save_dir=str(folder), offline=True)
-    log_layout([logger], "cms", cluster_charts("cms", CLUSTERS))
+    log_layout([logger], "cms", CHARTS)
     logger.log_metrics({"cms/image": 0.5}, step=30)
     log_figures([logger], figures, step=20, directory=folder / "png", epoch=3)
     curves = {"cluster_1": [0.9, float("nan")], "cluster_2": [0.8, 0.7]}
@@ -199,7 +241,7 @@ def test_any_other_logger_leaves_the_files(figures, tmp_path):
     paths = log_figures([logger, Logger(None)], figures, 4, tmp_path / "deep" / "png")
     assert paths == {"cms/cluster_map": tmp_path / "deep" / "png" / "cms_cluster_map.png"}
     assert paths["cms/cluster_map"].read_bytes()[:4] == b"\x89PNG"
-    log_layout([logger], "cms", cluster_charts("cms", CLUSTERS))
+    log_layout([logger], "cms", CHARTS)
     log_series([logger], "cms/curves", "CMS", [1], {"cluster_1": [0.9]}, 4)
     log_alert([logger], "title", "text")
 
@@ -250,6 +292,6 @@ def test_the_dummy_experiment_of_other_ranks_and_of_fast_dev_run_takes_everythin
     names = {"lightning": "lightning.pytorch.loggers.logger", "pytorch_lightning": "pytorch_lightning.loggers.logger"}
     logger = importlib.import_module(names[module]).DummyLogger()
     log_figures([logger], figures, 1, tmp_path)
-    log_layout([logger], "cms", cluster_charts("cms", CLUSTERS))
+    log_layout([logger], "cms", CHARTS)
     log_series([logger], "cms/curves", "CMS", [1], {"cluster_1": [0.9]}, 1)
     log_alert([logger], "title", "text")

@@ -304,7 +304,7 @@ def test_figures_that_fail_cost_the_figures_and_nothing_else(tmp_path, monkeypat
     with pytest.warns(UserWarning, match="(?s)Plain: could not show.*no ink"):
         fit(tmp_path, monitor, val=validation())
     assert epochs(monitor) == [0, 1]
-    manifests = sorted((tmp_path / "genmonitor").glob("*.json"))
+    manifests = sorted((tmp_path / "genmonitor").glob("*_check_*.json"))
     assert [json.loads(path.read_text())["check"]["epoch"] for path in manifests] == [0, 1]
 
 

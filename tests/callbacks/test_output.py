@@ -2,13 +2,28 @@
 """Where PixelClusterMonitor shows what it measured: TensorBoard, W&B, and a folder with figures and a manifest."""
 
 import json
+import shutil
 import warnings
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from lightning.pytorch.loggers import TensorBoardLogger, WandbLogger
-from modules import LIGHTNING_SAYS, PLANTED_REGIONS, fit_planted, read_tensorboard, read_wandb
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
+from modules import (
+    LIGHTNING_SAYS,
+    PLANTED_REGIONS,
+    TwoPlayers,
+    digits,
+    fit,
+    fit_planted,
+    loader,
+    plain,
+    read_tensorboard,
+    read_wandb,
+    wandb_records,
+)
 from PIL import Image
 from planted import planted_images
 
@@ -91,6 +106,83 @@ def test_an_offline_wandb_run_holds_the_same(tmp_path, monkeypatch):
     once = {"cms/clusters", "cms/clusters_over_average", "cms/cka"}
     assert steps == {name: [0] if name in once else STEPS for name in PICTURES}
     assert [v["trainer/global_step"] for v in logged if "cms/clusters_chart_table/sha256" in v] == STEPS
+    axes = {metric.glob_name or metric.name: metric.step_metric for metric in wandb_records(tmp_path, "metric")}
+    assert axes["cms/*"] == "trainer/global_step"
+    (alert,) = wandb_records(tmp_path, "alert")
+    assert alert.title == "cms: cluster_2 dropped"
+    assert "fell out of its yardstick" in alert.text
+
+
+def steps_of_a_gan(folder, epochs, **settings):
+    """Train a GAN of two optimizers; return the steps that W&B has of all it logged, and of the checks."""
+    wandb = pytest.importorskip("wandb")
+    logger = WandbLogger(save_dir=str(folder), offline=True, id="gan")
+    keep = ModelCheckpoint(folder, save_last=True)
+    train, val = loader(digits(0, 300)), loader(digits(300, 400))
+    monitor = plain()
+    settings |= {"max_epochs": epochs, "logger": logger}
+    fit(folder, monitor, keep, module=TwoPlayers(), train=train, val=val, **settings)
+    logger.experiment.finish()
+    wandb.teardown()
+    logged = read_wandb(folder)
+    assert [values["_step"] for values in logged] == list(range(len(logged)))  # wandb's own never goes backwards
+    steps = [values["trainer/global_step"] for values in logged]
+    return steps, [values["trainer/global_step"] for values in logged if "cms/image" in values], monitor
+
+
+@pytest.mark.parametrize("every", [1, 2, 50])
+def test_no_step_goes_backwards_in_wandb_with_two_optimizers_and_after_resuming(tmp_path, monkeypatch, every):
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    settings = {"log_every_n_steps": every}
+    steps, checks, monitor = steps_of_a_gan(tmp_path, 2, **settings)
+    assert steps == sorted(steps)
+    assert checks == [check["step"] for check in monitor.history]
+    shutil.rmtree(tmp_path / "wandb")
+    later, again, monitor = steps_of_a_gan(tmp_path, 4, ckpt_path=tmp_path / "last.ckpt", **settings)
+    assert later == sorted(later)
+    assert later[0] > steps[-1]
+    assert [*checks, *again] == [check["step"] for check in monitor.history]
+    gaps = {b - a for a, b in pairwise([*checks, *again])}
+    assert len(gaps) == 1  # an epoch is as long after resuming as before
+
+
+def test_several_loggers_get_the_scalars_and_the_files_hold_the_figures(tmp_path, caplog):
+    class HomemadeLogger(Logger):
+        name, version, experiment, logged = "homemade", 0, None, []
+
+        def log_metrics(self, metrics, step=None):
+            self.logged.append((step, metrics))
+
+        def log_hyperparams(self, params):
+            pass
+
+    homemade, csv = HomemadeLogger(), CSVLogger(tmp_path / "csv")
+    tensorboard = TensorBoardLogger(tmp_path / "tb")
+    monitor = plain()
+    caplog.set_level("INFO", "lightning.pytorch")
+    fit(tmp_path, monitor, val=loader(digits(300, 400)), logger=[tensorboard, csv, homemade], max_epochs=1)
+    (check,) = monitor.history
+    for name in ("image", "mmd"):
+        (event,) = read_tensorboard(tensorboard.log_dir).Scalars(f"cms/{name}")
+        assert event.value == pytest.approx(check[name], rel=1e-5)
+        (row,) = [values for _, values in homemade.logged if f"cms/{name}" in values]
+        assert row[f"cms/{name}"] == pytest.approx(check[name])
+        assert f"cms/{name}" in (Path(csv.log_dir) / "metrics.csv").read_text()
+    folder = Path(tensorboard.log_dir) / "genmonitor"
+    assert (folder / "report.html").exists()
+    said = [record.message for record in caplog.records if "takes no figures" in record.message]
+    assert said == [
+        f"{name} takes no figures: Plain leaves them, and report.html, in {folder}."
+        for name in ("CSVLogger", "HomemadeLogger")
+    ]
+
+
+def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
+    fit(tmp_path, plain(), val=loader(digits(300, 400)), logger=False, max_epochs=1)
+    folder = tmp_path / "genmonitor"
+    names = {path.name for path in folder.iterdir()}
+    assert {"report.html", "cms_about.json", "cms_check_00001.json", "partition.npz"} <= names
+    assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out
 
 
 def test_a_folder_holds_the_figures_and_the_grid_of_samples_of_every_check(ran):
@@ -110,7 +202,7 @@ def test_a_folder_holds_the_figures_and_the_grid_of_samples_of_every_check(ran):
 
 def test_a_manifest_says_what_is_needed_to_get_the_same_number_again(ran):
     folder, monitor, trainer, module = ran
-    manifests = [json.loads(path.read_text()) for path in sorted((folder / "genmonitor").glob("*.json"))]
+    manifests = [json.loads(path.read_text()) for path in sorted((folder / "genmonitor").glob("cms_check_*.json"))]
     assert [manifest["check"] for manifest in manifests] == monitor.history
     said = manifests[-1]
     assert said["versions"].items() >= {"torch": version("torch"), "genmonitor": version("genmonitor")}.items()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`genmonitor clusters`: which pixels of a set of images belong together."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from genmonitor import GaussianKernel, PixelPartition, figures
+from genmonitor.callbacks.loggers import log_figures
+from genmonitor.cli.images import read_images
+from genmonitor.functional import pixel_cka
+from genmonitor.functional.cka import check_patches
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say what the command takes."""
+    parser.add_argument("images", metavar="IMAGES", help="folder of image files, or a file .npy, .npz or .pt")
+    parser.add_argument("--n-clusters", type=int, metavar="N", help="how many (default: chosen by the data)")
+    parser.add_argument(
+        "--patch-size", type=int, default=1, metavar="P", help="sites of P×P pixels; 2 or more beyond 64×64"
+    )
+    parser.add_argument("--n-images", type=int, default=1000, metavar="N", help="how many images to take (1000)")
+    parser.add_argument("--size", type=int, metavar="S", help="cut a folder's images to squares of S×S pixels")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/clusters"), metavar="FOLDER", help="where to (runs/clusters)"
+    )
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Find the clusters, and write the partition and figures of it."""
+    images = read_images(args.images, args.size, args.n_images)
+    check_patches("images", images, args.patch_size)
+    kernel = GaussianKernel().resolved(images.flatten(1))
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    cka = pixel_cka(images.to(device), kernel=kernel, patch_size=args.patch_size).cpu()
+    h, w = (size // args.patch_size for size in images.shape[2:])
+    partition = PixelPartition.from_cka(cka, (h, w), args.n_clusters, args.patch_size)
+    args.out.mkdir(parents=True, exist_ok=True)
+    partition.save(args.out / "partition.npz")
+    labels = partition.pixel_labels()
+    drawn = {
+        "clusters": figures.cluster_map(labels),
+        "clusters_over_average": figures.cluster_overlay(labels, images.mean(0)),
+        "cka": figures.cka_matrix(cka, partition.labels),
+    }
+    files = [str(path) for path in log_figures([], drawn, 0, args.out).values()]
+    sizes = partition.sizes()
+    return {
+        "images": len(images),
+        "gamma": kernel.gamma,
+        "sites": {name: sizes[label] for name, label in partition.regions().items()},
+        "labels": partition.labels.tolist(),
+        "files": [str(args.out / "partition.npz"), *files],
+    }
+
+
+def said(result: dict[str, Any]) -> str:
+    """Say the result in words."""
+    rows = [f"{name:<12}{count:>8}" for name, count in result["sites"].items()]
+    return "\n".join([f"{'region':<12}{'sites':>8}", *rows, "", *result["files"]])

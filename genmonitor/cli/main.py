@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the command line and running one command."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "compare": "compare generated with real images: which regions are wrong, and by how much",
+    "clusters": "find out which pixels of a set of images belong together",
+    "replay": "measure a logged value again from its manifest and a checkpoint",
+    "report": "make the report.html of a run again",
+}
+EXAMPLES = """examples:
+  genmonitor compare photos/ generated/ --size 64 --n-clusters 5
+  genmonitor clusters data.npz:train_images
+  genmonitor report runs/dcgan-digits/version_0
+  genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_check_00012.json \\
+      --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
+
+exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: what stands behind `genmonitor`; None for the command line's.
+
+    Returns:
+        The exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong.
+    """
+    parser = argparse.ArgumentParser(
+        prog="genmonitor",
+        description="Says where an image generator is wrong and what it fails to vary.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        if name in given:  # the others' imports would take seconds
+            importlib.import_module(f"genmonitor.cli.{name}").add_arguments(command)
+        command.add_argument("--json", action="store_true", help="print the result as JSON")
+    args = parser.parse_args(given)
+    chosen = importlib.import_module(f"genmonitor.cli.{args.command}")
+    try:
+        result = chosen.run(args)
+    except (OSError, TypeError, ValueError) as error:
+        print(f"genmonitor {args.command}: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(result, indent=1) if args.json else chosen.said(result))
+    return 0 if result.get("same", True) else 1

@@ -1,0 +1,227 @@
+// One chart: its scales, its curves or areas, its yardsticks, and the values under the pointer.
+const FINEST = 1e-6; // float32 sums cannot tell a CMS above 1 - 1e-6 from 1
+
+// scales
+
+function linearScale(values) {
+  let low = Math.min(...values), high = Math.max(...values);
+  const fromZero = low >= 0 && low < 0.5 * high; // what is far from zero would be flat beside it
+  if (fromZero) low = 0;
+  if (high - low < 1e-12 * Math.max(1, Math.abs(high))) { low -= low ? 0.5 : 0; high += 0.5; }
+  const margin = 0.06 * (high - low);
+  const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough);
+  const ticks = [];
+  for (let tick = Math.ceil(low / step) * step; tick <= high + 1e-9 * step; tick += step) ticks.push(Number(tick.toPrecision(12)));
+  return { low: low === 0 ? 0 : low - margin, high: high + margin, place: (v) => v, ticks };
+}
+
+// the distance to 1 on a log scale: 0.9, 0.99 and 0.999 are equal steps
+function cosineScale(values) {
+  const place = (v) => -Math.log10(Math.max(1 - v, FINEST));
+  const places = values.map(place);
+  const low = Math.min(...places) - 0.1, high = Math.max(...places, low + 0.9) + 0.1;
+  const all = [];
+  for (let power = 0; power <= 6; power++) for (const step of [1, 0.5, 0.2]) all.push(1 - step * 10 ** -power);
+  let ticks = all.filter((v) => place(v) > low && place(v) < high);
+  if (ticks.length > 8) ticks = ticks.filter((v, i) => all.indexOf(v) % 3 === 0);
+  return { low, high, place, ticks: ticks.map((v) => Number(v.toFixed(7))) };
+}
+
+function wholeTicks(first, last, count) {
+  const rough = Math.max((last - first) / count, 1), power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough);
+  const ticks = [];
+  for (let tick = Math.ceil(first / step) * step; tick <= last; tick += step) ticks.push(tick);
+  return ticks;
+}
+
+// a chart
+
+function linePath(points) {
+  let path = "", open = false; // a gap where a value is missing
+  for (const [x, y] of points) {
+    if (y === null) { open = false; continue; }
+    path += `${open ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`;
+    open = true;
+  }
+  return path;
+}
+
+// what is on top of what in a stacked chart
+function stacked(series) {
+  const sums = series[0].values.map(() => 0);
+  return series.map((curve) => ({
+    ...curve,
+    floor: [...sums],
+    top: curve.values.map((value, i) => (sums[i] += value ?? 0)),
+  }));
+}
+
+class Chart {
+  constructor(place, spec, regions) {
+    Object.assign(this, { place, spec, regions, at: null });
+    html("h3", "", spec.title, place);
+    this.canvas = svg("svg", { role: "img", "aria-label": spec.title }, place);
+    this.tip = html("div", "tip", "", place);
+    this.tip.hidden = true;
+    if (spec.note) html("div", "faint", spec.note, place);
+    if (spec.series.length > 1 && spec.series.every((curve) => curve.region === null)) this.legend();
+    place.tabIndex = 0;
+    this.canvas.addEventListener("pointermove", (event) => this.point(event));
+    this.canvas.addEventListener("pointerdown", (event) => this.point(event));
+    this.canvas.addEventListener("pointerleave", () => this.leave());
+    place.addEventListener("blur", () => this.leave());
+    place.addEventListener("keydown", (event) => this.step(event));
+    new ResizeObserver(() => this.draw()).observe(place);
+  }
+
+  legend() {
+    const legend = html("div", "legend", "", this.place);
+    for (const curve of this.spec.series) {
+      const entry = html("span", "", "", legend);
+      html("span", "swatch", "", entry).style.setProperty("--c", curve.color);
+      entry.append(curve.dashed ? `${curve.label} (dashed)` : curve.label);
+    }
+  }
+
+  draw() {
+    const { spec, canvas } = this;
+    const width = Math.max(this.place.clientWidth, 200);
+    const bars = spec.series.filter((c) => c.band && c.region !== null);
+    const height = bars.length ? Math.min(340, 0.5 * width + 120) : 190;
+    const slot = bars.length ? Math.min(24, (0.3 * width) / bars.length) : 0;
+    const left = 58, right = width - 12 - slot * bars.length - (slot ? 8 : 0), top = 8, bottom = height - 22;
+    const series = spec.kind === "stack" ? stacked(spec.series) : spec.series;
+    const values = series.flatMap((c) => [...(c.top ?? c.values), ...(c.band ?? [])]).filter((v) => v !== null);
+    const scale = spec.kind === "stack" ? { low: 0, high: Math.max(...values, 0.01), place: (v) => v, ticks: [0, 0.25, 0.5, 0.75, 1] }
+      : spec.scale === "cms" ? cosineScale(values) : linearScale(values.length ? values : [0]);
+    const first = spec.x[0], last = spec.x.at(-1);
+    this.x = (v) => (last > first ? left + 4 + ((v - first) / (last - first)) * (right - left - 8) : (left + right) / 2);
+    this.y = (v) => bottom - ((scale.place(v) - scale.low) / (scale.high - scale.low)) * (bottom - top);
+    canvas.replaceChildren();
+    canvas.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    for (const tick of scale.ticks) {
+      const y = this.y(tick);
+      if (y < top - 1 || y > bottom + 1) continue;
+      svg("line", { x1: left, x2: right, y1: y, y2: y, class: "rule" }, canvas);
+      svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, canvas).textContent =
+        spec.kind === "stack" ? `${100 * tick} %` : shown(tick);
+    }
+    for (const tick of wholeTicks(first, last, width / 90)) {
+      svg("line", { x1: this.x(tick), x2: this.x(tick), y1: bottom, y2: bottom + 4, class: "tick" }, canvas);
+      svg("text", { x: this.x(tick), y: height - 5, "text-anchor": "middle" }, canvas).textContent = tick;
+    }
+    svg("text", { x: left - 5, y: height - 5, "text-anchor": "end" }, canvas).textContent = spec.by;
+    this.bands(series, left, right);
+    this.curves(series);
+    bars.forEach((curve, i) => this.bar(curve, right + 8 + (i + 0.5) * slot, slot));
+    this.box = { left, right, top, bottom, width };
+    this.mark = svg("g", {}, canvas);
+    this.regions.again();
+    if (this.at !== null) this.cursor(this.at);
+  }
+
+  tag(node, curve) {
+    if (curve.region !== null) node.dataset.region = curve.region;
+    node.style.setProperty("--c", curve.color);
+    return node;
+  }
+
+  // of a lit region, or of a chart without regions: what a perfect generator gets, across the chart
+  bands(series, left, right) {
+    for (const curve of series.filter((c) => c.band)) {
+      const [low, , high] = curve.band, y = this.y(high);
+      const box = { x: left, width: right - left, y, height: Math.max(this.y(low) - y, 1.5), class: "bar band" };
+      const node = this.tag(svg("rect", box, this.canvas), curve);
+      if (curve.region === null) node.style.display = "inline";
+    }
+  }
+
+  curves(series) {
+    for (const curve of series) {
+      const at = (values) => this.spec.x.map((x, i) => [this.x(x), values[i] === null ? null : this.y(values[i])]);
+      if (curve.top) {
+        const outline = [...at(curve.top), ...at(curve.floor).reverse()];
+        this.tag(svg("path", { d: `${linePath(outline)}z`, class: "area" }, this.canvas), curve);
+        continue;
+      }
+      const kind = curve.dashed ? "curve dashed" : "curve";
+      this.tag(svg("path", { d: linePath(at(curve.values)), class: kind }, this.canvas), curve);
+      if (this.spec.x.length > 60) continue;
+      for (const [x, y] of at(curve.values)) {
+        if (y !== null) this.tag(svg("circle", { cx: x, cy: y, r: 2.5, class: "dot" }, this.canvas), curve);
+      }
+    }
+  }
+
+  bar(curve, x, slot) {
+    const [low, median, high] = curve.band, group = this.tag(svg("g", {}, this.canvas), curve);
+    const y = this.y(high), wide = 0.8 * slot, latest = curve.values.findLast((v) => v !== null);
+    svg("rect", { x: x - wide / 2, width: wide, y, height: Math.max(this.y(low) - y, 1.5), class: "bar" }, group);
+    if (latest === undefined) return;
+    const ends = { x1: x, x2: x, y1: this.y(latest), y2: this.y(median), class: "curve" };
+    svg("line", ends, group);
+    svg("circle", { cx: x, cy: this.y(latest), r: Math.min(8, slot / 2), class: "disc" }, group);
+    svg("text", { x, y: this.y(latest) + 3.5 }, group).textContent = curve.region || "";
+  }
+
+  point(event) {
+    const frame = this.canvas.getBoundingClientRect();
+    const x = ((event.clientX - frame.left) * this.box.width) / frame.width, y = event.clientY - frame.top;
+    const distances = this.spec.x.map((v) => Math.abs(this.x(v) - x));
+    this.cursor(distances.indexOf(Math.min(...distances)), y);
+  }
+
+  step(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const last = this.spec.x.length - 1;
+    this.cursor(Math.min(last, Math.max(0, (this.at ?? last - by) + by)));
+  }
+
+  // the values of one check; at a height, also the region whose curve is nearest to it
+  cursor(at, height) {
+    this.at = at;
+    const { spec, box } = this, x = this.x(spec.x[at]);
+    this.mark.replaceChildren();
+    svg("line", { x1: x, x2: x, y1: box.top, y2: box.bottom, class: "cursor" }, this.mark);
+    const known = spec.series.filter((c) => c.values[at] !== null);
+    const lit = height === undefined ? null : this.nearest(at, height);
+    this.regions.show(lit);
+    this.tip.replaceChildren();
+    html("div", "faint", `${spec.by} ${spec.x[at]}`, this.tip);
+    for (const curve of [...known].sort((a, b) => b.values[at] - a.values[at])) {
+      const row = html("div", lit !== null && curve.region === lit ? "lit" : "", "", this.tip);
+      const name = html("span", "", "", row);
+      html("span", "swatch", "", name).style.setProperty("--c", curve.color);
+      name.append(curve.label);
+      const value = curve.values[at];
+      html("span", "", spec.kind === "stack" ? `${(100 * value).toFixed(1)} %` : shown(value), row);
+    }
+    this.tip.hidden = false;
+    const room = this.place.clientWidth - this.tip.offsetWidth;
+    this.tip.style.left = `${Math.max(0, Math.min(room, x > box.width / 2 ? x - this.tip.offsetWidth - 12 : x + 12))}px`;
+  }
+
+  nearest(at, height) {
+    const series = this.spec.kind === "stack" ? stacked(this.spec.series) : this.spec.series;
+    if (this.spec.kind === "stack") {
+      const inside = series.find((c) => height <= this.y(c.floor[at]) && height >= this.y(c.top[at]));
+      return inside ? inside.region : null;
+    }
+    const near = series
+      .filter((c) => c.region !== null && c.values[at] !== null)
+      .map((c) => [Math.abs(this.y(c.values[at]) - height), c.region])
+      .sort((a, b) => a[0] - b[0]);
+    return near.length && near[0][0] < 20 ? near[0][1] : null;
+  }
+
+  leave() {
+    this.at = null;
+    this.tip.hidden = true;
+    this.mark?.replaceChildren();
+    this.regions.show(null);
+  }
+}

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing the report: everything in one HTML file that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from genmonitor.report.charts import charts_of, map_of, region_rows
+from genmonitor.report.run import Monitored, Picture, Table, read_run
+
+REPORT = "report.html"
+MAX_PICTURES = 24
+"""Checks whose samples a slider shows: the first, the last, and others evenly between."""
+MAX_BYTES = 6_000_000
+"""Of all pictures of a page; where they are more, fewer checks are shown."""
+_DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
+
+
+def write_report(folder: Path) -> Path:
+    """Make `report.html` from what the monitors left in a folder, complete or not at all.
+
+    Args:
+        folder: that with the manifests, `<run>/genmonitor`.
+
+    Returns:
+        The page's path.
+    """
+    monitored, tables = read_run(folder)
+    page = folder / REPORT
+    aside = page.with_suffix(f".part{os.getpid()}")
+    try:
+        aside.write_text(_render(folder, monitored, tables), encoding="utf-8")
+        os.replace(aside, page)
+    finally:
+        aside.unlink(missing_ok=True)
+    return page
+
+
+def _render(folder: Path, monitored: list[Monitored], tables: list[Table]) -> str:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("genmonitor", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["shown"] = _shown
+    budget = MAX_BYTES // max(1, sum(len(m.pictures) for m in monitored))
+    sections = [_section(m, budget) for m in monitored]
+    parts = folder.resolve().parts
+    run = parts[:-1] if parts[-1] == "genmonitor" else parts
+    return environment.get_template("page.html").render(
+        title="/".join(run[-2:]),
+        folder=str(folder.resolve()),
+        sections=sections,
+        drawn=[{name: section[name] for name in ("charts", "map", "sliders")} for section in sections],
+        tables=[_with_pictures(table, folder) for table in tables],
+    )
+
+
+def _section(monitored: Monitored, budget: int) -> dict[str, Any]:
+    figures, sliders = [], []
+    for name, pictures in monitored.pictures.items():
+        if name in _DRAWN_BY_THE_PAGE and monitored.partition is not None:
+            continue
+        if pictures[0].epoch is None:
+            figures.append({"name": name.replace("_", " "), "source": embedded(pictures[0].path)})
+        else:
+            sliders.append({"name": name.replace("_", " "), "pictures": _chosen(pictures, budget), "of": len(pictures)})
+    return {
+        "prefix": monitored.prefix,
+        "monitor": monitored.manifest["monitor"],
+        "last": monitored.checks[-1],
+        "count": len(monitored.checks),
+        "rows": region_rows(monitored),
+        "charts": charts_of(monitored),
+        "map": map_of(monitored),
+        "figures": figures,
+        "sliders": sliders,
+        "about": monitored.about,
+        "manifest": json.dumps(monitored.manifest, indent=1, ensure_ascii=False),
+    }
+
+
+def _chosen(pictures: list[Picture], budget: int) -> list[dict[str, Any]]:
+    """Embed pictures spread evenly over the checks, the first and the last among them, as many as fit."""
+    size = max(picture.path.stat().st_size for picture in pictures)
+    count = max(2, min(MAX_PICTURES, len(pictures), budget // max(size, 1)))
+    last = len(pictures) - 1
+    indices = sorted({round(i * last / (count - 1)) for i in range(count)})
+    return [
+        {"epoch": pictures[i].epoch, "step": pictures[i].step, "source": embedded(pictures[i].path)} for i in indices
+    ]
+
+
+def embedded(path: Path) -> str:
+    """Return a PNG file as a data URI."""
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+def _with_pictures(table: Table, folder: Path) -> dict[str, Any]:
+    """Return a table with each cell that names a PNG file of the folder embedded, as far as they fit."""
+    left = MAX_BYTES
+
+    def cell(value: Any) -> dict[str, str]:
+        nonlocal left
+        path = folder / value if isinstance(value, str) and value.endswith(".png") and "/" not in value else None
+        if path is not None and path.is_file() and path.stat().st_size <= left:
+            left -= path.stat().st_size
+            return {"picture": embedded(path), "text": value}
+        return {"picture": "", "text": _shown(value)}
+
+    return {"name": table.name, "columns": table.columns, "rows": [[cell(x) for x in row] for row in table.rows]}
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A logged check is measured again, to the last bit, from its manifest and the checkpoint of the same epoch."""
+
+import json
+import sys
+
+import pytest
+import torch
+from data import ImageData
+from dcgan import DCGAN
+from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
+from modules import LIGHTNING_SAYS, Linear, fit, loader, trainer
+from prompted import Prompted
+from prompted import plain as plain_diversity
+from replayed import Another, Digits, quiet
+
+from genmonitor import PixelPartition
+from genmonitor.callbacks.replay import imported, measured, replay
+from genmonitor.cli import main
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
+
+
+def run(folder, monitor, module, data, *callbacks, epochs=2, **settings):
+    """Train with a checkpoint after each epoch; return manifests and checkpoints by epoch."""
+    keep = ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1, save_on_train_epoch_end=None)
+    runner = trainer(folder, monitor, *callbacks, keep, max_epochs=epochs, **settings)
+    runner.fit(module, datamodule=data)
+    manifests = sorted((folder / "genmonitor").glob(f"{monitor.prefix}_check_*.json"))
+    return manifests, [folder / f"epoch={epoch}.ckpt" for epoch in range(epochs)]
+
+
+def logged(manifest):
+    return measured(json.loads(manifest.read_text())["check"])
+
+
+def test_a_dcgan_gives_the_same_bits(tmp_path):
+    torch.manual_seed(0)
+    module = DCGAN(latent_dim=8, generator_features=8, discriminator_features=8, lr=1e-3)
+    manifests, checkpoints = run(tmp_path, quiet(sample_batch_size=25), module, ImageData("digits"))
+    values = [replay(*both) for both in zip(manifests, checkpoints, strict=True)]
+    assert values == [logged(manifest) for manifest in manifests]
+    assert values[0]["image"] != values[1]["image"]
+
+
+def test_a_diffusion_model_gives_the_same_bits(tmp_path):
+    kind = pytest.importorskip("ddpm", reason="needs examples/ddpm.py and diffusers").DDPM
+    torch.manual_seed(0)
+    settings = {"limit_train_batches": 2, "epochs": 1}
+    module, average = kind(widths=(8, 16), sampling_steps=4), EMAWeightAveraging(decay=0.9)
+    manifests, checkpoints = run(tmp_path, quiet(), module, ImageData("digits"), average, **settings)
+    assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
+
+
+@pytest.mark.parametrize("weights", ["auto", "raw"])
+def test_averaged_and_raw_weights_are_told_apart(tmp_path, weights):
+    torch.manual_seed(0)
+    average = EMAWeightAveraging(decay=0.9)
+    manifests, checkpoints = run(tmp_path, quiet(weights=weights), Linear(0.05), Digits(), average)
+    assert json.loads(manifests[1].read_text())["weights"] == ("averaged" if weights == "auto" else "raw")
+    assert replay(manifests[1], checkpoints[1]) == logged(manifests[1])
+
+
+def test_samples_that_two_monitors_share_come_again_in_their_batches(tmp_path):
+    torch.manual_seed(0)
+    settings = {"sample_batch_size": 20, "n_clusters": None, "partition": PixelPartition.grid((8, 8), 2, 2)}
+    first, second = quiet(**settings), Another(n_samples=35, **settings)
+    module = DCGAN(latent_dim=8, generator_features=8)
+    manifests, checkpoints = run(tmp_path, first, module, ImageData("digits"), second)
+    assert json.loads(manifests[1].read_text())["drawn"] == [[0, 60]]
+    (other,) = (tmp_path / "genmonitor").glob("another_check_00002.json")
+    assert json.loads(other.read_text())["drawn"] == [[0, 60]]  # more than its own
+    assert replay(manifests[1], checkpoints[1]) == logged(manifests[1])
+    assert replay(other, checkpoints[1]) == logged(other)
+
+
+OTHERS = {
+    "no validation": ({}, {"limit_val_batches": 0}),
+    "blocks": ({"block_size": 20, "seed": 3}, {}),
+    "half precision": ({}, {"precision": "bf16-mixed"}),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*there is no validation data")
+@pytest.mark.parametrize("name", OTHERS)
+def test_whatever_a_run_was_like_its_values_come_again(tmp_path, name):
+    torch.manual_seed(0)
+    settings, others = OTHERS[name]
+    manifests, checkpoints = run(tmp_path, quiet(**settings), Linear(), Digits(shift=0.25), epochs=1, **others)
+    assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
+
+
+SETUP = """
+from modules import MeanGap, digits, loader
+from prompted import Prompted, plain
+from replayed import Another, Digits, Unsaved, quiet
+from torchmetrics import MetricCollection
+
+def build():
+    loaders = [loader(digits(0, 300), shuffle=True), loader(digits(300, 500))]
+    extra = MetricCollection({"gap": MeanGap()})
+    sample_fn = lambda module, n: module.sample(n).neg()
+    return Unsaved(0.1), loaders, quiet(sample_fn=sample_fn, extra_metrics=extra)
+
+def diversity():
+    return Prompted(), Digits(), plain()
+
+def other():
+    return Unsaved(0.1), Digits(), plain()
+"""
+
+
+@pytest.fixture
+def setup(tmp_path):
+    (tmp_path / "setup_of_a_run.py").write_text(SETUP)
+    yield lambda name: f"{tmp_path / 'setup_of_a_run.py'}:{name}"
+    sys.modules.pop("setup_of_a_run", None)
+
+
+def test_what_is_only_in_code_comes_from_a_function(tmp_path, setup):
+    torch.manual_seed(0)
+    module, (train, val), monitor = imported(setup("build"))()
+    keep = ModelCheckpoint(tmp_path, filename="{epoch}")
+    fit(tmp_path, monitor, keep, module=module, train=train, val=val, max_epochs=1)
+    manifest, checkpoint = tmp_path / "genmonitor" / "cms_check_00001.json", tmp_path / "epoch=0.ckpt"
+    said = json.loads(manifest.read_text())
+    assert (said["data"], said["only_in_code"]) == (None, ["sample_fn", "extra_metrics"])
+    assert replay(manifest, checkpoint, setup("build")) == logged(manifest)
+    assert "gap" in logged(manifest)
+    with pytest.raises(ValueError, match=r"save_hyperparameters\(\) in its __init__.* Give --setup"):
+        replay(manifest, checkpoint)
+    with pytest.raises(ValueError, match="Expected a PixelClusterMonitor for this manifest, but got Plain"):
+        replay(manifest, checkpoint, setup("other"))
+    with pytest.raises(ValueError, match=r"FILE.py:NAME or package.module:NAME, but got .*:nothing"):
+        replay(manifest, checkpoint, setup("nothing"))
+
+
+@pytest.mark.filterwarnings("ignore:.*real images are there to compare")
+def test_other_monitors_come_from_a_function(tmp_path, setup):
+    torch.manual_seed(0)
+    manifests, checkpoints = run(tmp_path, plain_diversity(), Prompted(), Digits(), epochs=1)
+    assert replay(manifests[0], checkpoints[0], setup("diversity")) == logged(manifests[0])
+    with pytest.raises(ValueError, match=r"What a Plain needs is not in its manifest. Give --setup"):
+        replay(manifests[0], checkpoints[0])
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A run with all that can be asked of it."""
+    folder = tmp_path_factory.mktemp("run")
+    torch.manual_seed(0)
+    return run(folder, quiet(), Linear(0.05), Digits())
+
+
+def test_the_checkpoint_of_another_moment_is_refused(ran):
+    manifests, checkpoints = ran
+    with pytest.raises(ValueError, match=r"checkpoint of step 3 in epoch 0, the moment of cms_check_00001.json, but .* is of step 6 in epoch 1"):
+        replay(manifests[0], checkpoints[1])
+
+
+def test_other_real_images_are_refused(ran, monkeypatch):
+    manifests, checkpoints = ran
+    monkeypatch.setattr(Digits, "val_dataloader", lambda self: loader(self.images[280:480]))
+    with pytest.raises(ValueError, match="real images are not those of the run, which took 60 of the validation data"):
+        replay(manifests[0], checkpoints[0])
+
+
+def test_the_command_says_that_every_value_is_the_same(ran, capsys):
+    manifests, checkpoints = ran
+    assert main(["replay", str(manifests[1]), "--checkpoint", str(checkpoints[1])]) == 0
+    said = capsys.readouterr().out
+    assert "The same to the last bit." in said
+    assert repr(logged(manifests[1])["image"]) in said
+    assert main(["replay", str(manifests[1]), "--checkpoint", str(checkpoints[1]), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert {name: value["replayed"] for name, value in result["values"].items()} == logged(manifests[1])
+
+
+def test_the_command_says_which_value_differs(ran, tmp_path, capsys):
+    manifests, checkpoints = ran
+    for path in manifests[0].parent.glob("*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    altered = json.loads(manifests[0].read_text())
+    altered["check"]["image"] += 1e-12
+    altered["versions"]["torch"] = "1.0"
+    (tmp_path / manifests[0].name).write_text(json.dumps(altered))
+    assert main(["replay", str(tmp_path / manifests[0].name), "--checkpoint", str(checkpoints[0])]) == 1
+    said = capsys.readouterr().out
+    assert "1 of" in said
+    assert "Versions were others then: {'torch': '1.0'}" in said
+
+
+def test_a_checkpoint_is_not_unpickled(ran, tmp_path, capsys):
+    manifests, checkpoints = ran
+    saved = torch.load(checkpoints[0], weights_only=True) | {"trap": plain_diversity}
+    torch.save(saved, tmp_path / "trap.ckpt")
+    assert main(["replay", str(manifests[0]), "--checkpoint", str(tmp_path / "trap.ckpt")]) == 2
+    assert "no checkpoint of tensors and plain Python" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person sees in TensorBoard of a short run of the demo: a real server, a real browser."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+import warnings
+
+import dcgan
+import pytest
+from browser import browser
+
+pytestmark = pytest.mark.slow
+
+# TensorBoard's page is made of shadow trees: go through all of them, and number the elements that are looked for
+DEEP = """
+const all = (root) => [...root.querySelectorAll('*')].flatMap((n) => n.shadowRoot ? [n, ...all(n.shadowRoot)] : [n]);
+const [selector] = arguments;
+const found = all(document).filter((n) => n.matches(selector) && n.getClientRects().length);
+const text = (n) => n.shadowRoot ? text(n.shadowRoot) + ' ' + [...n.childNodes].map(text).join(' ')
+  : ['STYLE', 'SCRIPT', 'TEMPLATE', 'DOM-MODULE'].includes(n.nodeName) ? ''
+  : n.nodeType === 3 ? n.textContent : [...n.childNodes].map(text).join(' ');
+return found.map((n) => text(n).replace(/\\s+/g, ' ').trim());
+"""
+
+LINES = """
+const all = (root) => [...root.querySelectorAll('*')].flatMap((n) => n.shadowRoot ? [n, ...all(n.shadowRoot)] : [n]);
+const [card] = all(document).filter((n) => n.matches('tf-custom-scalar-multi-line-chart-card'));
+const lines = all(card.shadowRoot ?? card).filter((n) => n.matches('path.line'));
+return lines.map((n) => n.getAttribute('d')).filter(Boolean);
+"""
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """A function that opens a tab of TensorBoard on a run of three epochs."""
+    folder = tmp_path_factory.mktemp("demo")
+    with browser(tmp_path_factory.mktemp("browser"), width=1400, height=1100) as chromium:
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            patch.setattr("data._workers", lambda: {"num_workers": 0})
+            patch.setattr(sys, "argv", ["dcgan.py", "--epochs", "3", "--out", str(folder / "run")])
+            dcgan.main()
+        command = [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--host", "127.0.0.1", "--port", "0"]
+        with (folder / "said").open("w") as said, subprocess.Popen(command, stderr=said) as server:
+            try:
+                yield lambda tab: open_tab(chromium, address(folder / "said"), tab)
+            finally:
+                server.terminate()
+
+
+def address(said):
+    for _ in range(300):
+        found = re.search(r"http://\S+", said.read_text())
+        if found:
+            return found[0]
+        time.sleep(0.1)
+    raise TimeoutError(said.read_text())
+
+
+def open_tab(chromium, url, tab):
+    chromium.get("about:blank")
+    chromium.get(f"{url}#{tab}")
+    return chromium
+
+
+def shown(chromium, selector, until):
+    """Return the texts of the elements that match, once `until` says that they are all there."""
+    for _ in range(150):
+        found = chromium.execute_script(DEEP, selector)
+        if until(found):
+            return found
+        time.sleep(0.2)
+    raise TimeoutError(f"{selector}: {found}")
+
+
+def test_all_clusters_are_drawn_in_one_chart(opened):
+    chromium = opened("custom_scalars")
+    loaded = re.compile(r"Matches \([1-9]")
+    card = "tf-custom-scalar-multi-line-chart-card"
+    charts = shown(chromium, card, lambda x: len(x) == 4 and all(loaded.search(text) for text in x))
+    clusters = [f"cms/cluster_{number} (" for number in range(1, 6)]
+    assert charts[0].startswith("CMS per cluster")
+    assert all(name in charts[0] for name in [*clusters, "cms/constant ("])
+    assert "Matches (2)" in charts[1]
+    assert all(f"cms/{name} (" in charts[1] for name in ("image", "product"))
+    assert "Matches (6)" in charts[2]
+    assert all(f"cms/share_{name} (" in charts[2] for name in (1, 2, 3, 4, 5, "constant"))
+    assert all(f"cms/{name}_seconds (" in charts[3] for name in ("sampling", "metric"))
+    lines = chromium.execute_script(LINES)
+    assert len(set(lines)) >= 6  # drawn, not only named: each as it is, and smoothed
+
+
+def test_the_figures_are_among_the_images(opened):
+    names = ("cka", "clusters", "clusters_over_average", "curves", "image_and_product", "samples")
+    texts = shown(opened("images"), "tf-image-loader", lambda x: len(x) == len(names))
+    assert [text.split()[0] for text in texts] == [f"cms/{name}" for name in names]
+
+
+def test_the_text_says_what_each_value_is(opened):
+    (text,) = shown(opened("text"), "tf-text-loader", lambda x: len(x) == 1 and "cms/mmd" in x[0])
+    assert "cms/share_… which part of the image's loss a region carries" in text
+
+
+def test_each_scalar_has_its_description(opened):
+    url = opened("scalars").current_url.partition("#")[0]
+    with urllib.request.urlopen(f"{url}data/plugin/scalars/tags") as answer:
+        (tags,) = [tags for tags in json.load(answer).values() if "cms/mmd" in tags]
+    undescribed = [tag for tag in tags if tag.startswith("cms/") and not tags[tag]["description"]]
+    assert undescribed == []
+    assert "lower is better" in tags["cms/mmd"]["description"]
+
+
+def test_hyperparameters_stand_beside_the_best_value(opened):
+    row = re.compile(r"best_cms_image .*version_0 .* (0\.\d+)$")
+    (text,) = shown(opened("hparams"), "tf-hparams-table-view", lambda x: len(x) == 1 and row.search(x[0]))
+    assert 0.1 < float(row.search(text)[1]) < 1
+    assert "generator_features" in text
+    assert "hp_metric" not in text

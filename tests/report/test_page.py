@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from runs import add_diversity, make_run, write_check, write_picture
+
+from genmonitor.report import page, write_report
+
+EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
+
+
+class Tags(HTMLParser):
+    """The tags of a page, and the text of its elements."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.texts = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def parsed(folder):
+    return Tags(write_report(folder).read_text())
+
+
+def drawn(folder):
+    text = write_report(folder).read_text()
+    return json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_the_page_is_made_of_the_folder_alone_and_again_the_same(tmp_path):
+    folder = make_run(tmp_path)
+    before = {path.name for path in folder.iterdir()}
+    path = write_report(folder)
+    text = path.read_text()
+    assert path == folder / "report.html"
+    assert write_report(folder).read_text() == text
+    assert {path.name for path in folder.iterdir()} == before | {"report.html"}
+
+
+def test_nothing_comes_from_elsewhere(tmp_path):
+    page = parsed(make_run(tmp_path))
+    links = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
+    assert links
+    assert all(link.startswith("data:") for link in links)
+    (policy,) = (a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy
+
+
+def test_text_of_the_users_is_text(tmp_path):
+    folder = make_run(tmp_path / "<script>alert(2)<" / "script>")  # a logger's name is a folder's
+    add_diversity(folder, [EVIL, "a dog"])
+    write_check(folder, 4, monitor=EVIL)
+    (folder / "other.csv").write_text(f'{EVIL.replace(",", ";")}\n"&lt;b&gt;"\n')
+    page = parsed(folder)
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    assert scripts == [{"type": "application/json", "id": "drawn"}, {}]
+    assert not any("onerror" in attributes for _, attributes in page.tags)
+    texts = "".join(page.texts)
+    assert texts.count(EVIL) >= 3
+    assert "<script>alert(2)</script>" in texts
+    assert "&lt;b&gt;" in texts
+
+
+def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path, monkeypatch):
+    folder = make_run(tmp_path)
+    before = write_report(folder).read_text()
+
+    def half(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(page.os, "replace", half)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(folder)
+    assert (folder / "report.html").read_text() == before
+    assert not list(folder.glob("*.part*"))
+
+
+@pytest.mark.parametrize("count", [1, 2, 24, 25, 200])
+def test_a_slider_shows_the_first_and_last_check_and_not_too_many(tmp_path, count):
+    folder = make_run(tmp_path, checks=count)
+    ((slider,),) = (section["sliders"] for section in drawn(folder))
+    epochs = [picture["epoch"] for picture in slider["pictures"]]
+    assert len(epochs) == min(count, 24)
+    assert (epochs[0], epochs[-1]) == (0, count - 1)
+    assert epochs == sorted(set(epochs))
+    png = base64.b64decode(slider["pictures"][-1]["source"].removeprefix("data:image/png;base64,"))
+    assert png == (folder / f"cms_samples_epoch_{count - 1:04d}_step_{10 * count - 1}.png").read_bytes()
+
+
+def test_large_pictures_are_fewer(tmp_path, monkeypatch):
+    folder = make_run(tmp_path, checks=20)
+    size = max(path.stat().st_size for path in folder.glob("cms_samples*.png"))
+    monkeypatch.setattr(page, "MAX_BYTES", 2 * 5 * size)  # for two kinds: samples and CKA
+    (section,) = drawn(folder)
+    assert [p["epoch"] for p in section["sliders"][0]["pictures"]] == [0, 5, 10, 14, 19]
+    assert "5 of 20 checks" in re.sub(r"\s+", " ", (folder / "report.html").read_text())
+
+
+def test_a_cell_that_names_a_picture_of_the_folder_shows_it(tmp_path):
+    folder = make_run(tmp_path)
+    write_picture(folder / "before.png", 0.1)
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    rows = [{"prompt": "a cat", "picture": "before.png"}, {"prompt": "x", "picture": "../secret.png"}]
+    (folder / "changed.json").write_text(json.dumps(rows))
+    page = parsed(folder)
+    encoded = base64.b64encode((folder / "before.png").read_bytes()).decode()
+    assert {"alt": "before.png", "src": f"data:image/png;base64,{encoded}"} in [
+        a for tag, a in page.tags if tag == "img"
+    ]
+    assert any("../secret.png" in text for text in page.texts)
+
+
+def test_without_a_partition_there_is_no_map(tmp_path):
+    folder = tmp_path / "genmonitor"
+    folder.mkdir()
+    add_diversity(folder, ["a cat"])
+    (section,) = drawn(folder)
+    assert section["map"] is None
+    titles = [chart["title"] for chart in section["charts"]]
+    assert titles[0] == "Modes of 100 images (Vendi grows with n)"
+    assert "Seconds per check" in titles
