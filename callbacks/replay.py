@@ -51,9 +51,9 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None) -> dict[str, 
     saved = _loaded(checkpoint)
     if saved["global_step"] != manifest["global_step"]:
         raise ValueError(
-            f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the moment "
-            f"of {path.name}, but {checkpoint} is of step {saved['global_step']} in epoch {saved['epoch']}. Give that "
-            "moment's, or the manifest of this one."
+            f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the "
+            f"moment of {path.name}, but {checkpoint} is of step {saved['global_step']} in epoch {saved['epoch']}. "
+            "Give that moment's, or the manifest of this one."
         )
     sys.path.insert(0, str(Path.cwd()))
     if setup is not None:

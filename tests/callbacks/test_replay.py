@@ -154,7 +154,8 @@ def ran(tmp_path_factory):
 
 def test_the_checkpoint_of_another_moment_is_refused(ran):
     manifests, checkpoints = ran
-    with pytest.raises(ValueError, match=r"checkpoint of step 3 in epoch 0, the moment of cms_check_00001.json, but .* is of step 6 in epoch 1"):
+    said = r"of step 3 in epoch 0, the moment of cms_check_00001.json, but .* is of step 6 in epoch 1"
+    with pytest.raises(ValueError, match=said):
         replay(manifests[0], checkpoints[1])
 
 
