@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         None,
         n,
         args.seed,
-        lambda over: iter(tqdm(over, desc="yardstick", leave=False, disable=None)),
+        lambda over, doing: iter(tqdm(over, desc=doing, leave=False, disable=None)),
     )
     metric = RegionMetric(found.partition, found.kernel).to(device)
     metric.update(roles.compared.read(roles.for_comparison).to(device), real=True)

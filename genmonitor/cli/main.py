@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = importlib.import_module(f"genmonitor.cli.{args.command}")
     try:
         result = chosen.run(args)
-    except (OSError, TypeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(f"genmonitor {args.command}: {error}", file=sys.stderr)
         return 2
     print(json.dumps(result, indent=1) if args.json else chosen.said(result))
