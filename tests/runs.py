@@ -73,5 +73,5 @@ def add_diversity(folder, prompts, checks=2):
         values |= {"epoch": number - 1, "step": 10 * number - 1, "sampling_seconds": 1.0, "metric_seconds": 1.0}
         manifest = {"monitor": "DiversityMonitor", "check": values, "prompts": "prompts.json"}
         (folder / f"diversity_check_{number:05d}.json").write_text(json.dumps(manifest))
-    write_about(folder / "diversity_about.json", diversity_report.charts(100), diversity_report.ABOUT)
+    write_about(folder / "diversity_about.json", diversity_report.charts(100, calibrated=False), diversity_report.ABOUT)
     (folder / "prompts.json").write_text(json.dumps(prompts))

@@ -97,12 +97,14 @@ def test_any_other_logger_leaves_pictures_and_a_file_in_the_runs_folder(tmp_path
     steps = [check["step"] for check in monitor.history]
     each = [f"epoch_{epoch:04d}_step_{step}" for epoch, step in enumerate(steps)]
     assert {path.name for path in folder.iterdir()} == {
+        "disagreement_about.json",
         "disagreement_curves.png",
         *(f"disagreement_{name}_{when}.png" for name in ("modes", "prompts") for when in each),
         *(f"disagreement_prompts_{when}.json" for when in each),
         "disagreement_check_00001.json",
         "disagreement_check_00002.json",
         "prompts.json",
+        "report.html",
     }
     rows = json.loads((folder / f"disagreement_prompts_{each[1]}.json").read_text())
     assert rows[0] == {"prompt": PROMPTS[CHANGED], "share": pytest.approx(1, abs=0.01)}
