@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +41,31 @@ def write_report(folder: Path) -> Path:
     return page
 
 
-def _render(folder: Path, monitored: list[Monitored], tables: list[Table]) -> str:
+@cache
+def _environment() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    environment = Environment(
-        loader=PackageLoader("genmonitor", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    loader = PackageLoader("genmonitor", "report")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["shown"] = _shown
+    return environment
+
+
+def _render(folder: Path, monitored: list[Monitored], tables: list[Table]) -> str:
     budget = MAX_BYTES // max(1, sum(len(m.pictures) for m in monitored))
     sections = [_section(m, budget) for m in monitored]
     parts = folder.resolve().parts
     run = parts[:-1] if parts[-1] == "genmonitor" else parts
-    return environment.get_template("page.html").render(
-        title="/".join(run[-2:]),
-        folder=str(folder.resolve()),
-        sections=sections,
-        drawn=[{name: section[name] for name in ("charts", "map", "sliders")} for section in sections],
-        tables=[_with_pictures(table, folder) for table in tables],
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title="/".join(run[-2:]),
+            folder=str(folder.resolve()),
+            sections=sections,
+            drawn=[{name: section[name] for name in ("charts", "map", "sliders")} for section in sections],
+            tables=[_with_pictures(table, folder) for table in tables],
+        )
     )
 
 
