@@ -16,7 +16,7 @@ from genmonitor.callbacks import loggers
 from genmonitor.callbacks.disagreement_modes import Disagreement, Side, disagreement, gather_side
 from genmonitor.callbacks.disagreement_pictures import Pictures
 from genmonitor.callbacks.encoders import Encoder
-from genmonitor.callbacks.monitor import tell
+from genmonitor.callbacks.framework import tell
 from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_pairs import PromptKey, choose_by_prompt

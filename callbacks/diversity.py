@@ -13,8 +13,8 @@ from torch import Tensor
 from genmonitor import diversity_figures
 from genmonitor.callbacks import diversity_report as report
 from genmonitor.callbacks.encoders import Encoder
+from genmonitor.callbacks.framework import tell
 from genmonitor.callbacks.modes import DiversityMetric, ModeEnds, mode_ends
-from genmonitor.callbacks.monitor import tell
 from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import Comparison, RealSide, check_neighbours, random_real_side

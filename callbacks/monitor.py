@@ -4,45 +4,34 @@
 from __future__ import annotations
 
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
-from tqdm import tqdm
-
-try:
-    from lightning.pytorch.callbacks import Callback
-    from lightning.pytorch.utilities import rank_zero_info as tell
-    from lightning.pytorch.utilities import rank_zero_warn as warn
-except ImportError:
-    from pytorch_lightning.callbacks import Callback  # type: ignore[assignment]
-    from pytorch_lightning.utilities import rank_zero_info as tell
-    from pytorch_lightning.utilities import rank_zero_warn as warn
 
 from genmonitor import checks
 from genmonitor.callbacks import loggers, shared_samples
 from genmonitor.callbacks.data import ImageKey, batch_size
+from genmonitor.callbacks.framework import warn
 from genmonitor.callbacks.guard import left_alone
-from genmonitor.callbacks.manifest import circumstances, run_folder, write_about, write_manifest
-from genmonitor.callbacks.prompts import PromptedSampleFn, Prompts, prompted_sampler
-from genmonitor.callbacks.sampling import SampleFn, draw, sampler, seed_everything
+from genmonitor.callbacks.manifest import run_folder
+from genmonitor.callbacks.prompts import PromptedSampleFn, Prompts
+from genmonitor.callbacks.sampled import monitors
+from genmonitor.callbacks.sampling import SampleFn, seed_everything
+from genmonitor.callbacks.shown import Shown, trace
 from genmonitor.callbacks.weights import check_weights, check_whole, chosen_weights
 from genmonitor.report import write_report
-
-__all__ = ["Callback", "GenerativeMonitor", "tell", "warn"]
 
 MAX_FAILURES = 3
 PROBE = 16
 WORST = 1e9
 
 
-class GenerativeMonitor(Callback):
+class GenerativeMonitor(Shown):
     """Base of the monitors: a subclass says what to prepare, what to measure of the samples, and what to draw.
 
     Monitors of one Trainer that ask for the same samples draw them once per check: the same `sample_fn`, `prompts`,
@@ -69,12 +58,6 @@ class GenerativeMonitor(Callback):
         on_error: "warn" skips a check that fails, and switches the monitor off after 3 in a row; "raise" lets it stop
             the run. A wrong configuration always raises, before the first training step.
     """
-
-    prompts: Prompts | None = None
-    prefix = "monitor"
-    figures_to_keep: tuple[str, ...] = ("samples",)
-    about: Mapping[str, str] = {}
-    """What each value says, by its name; a name that ends in … stands for all that begin so."""
 
     def __init__(
         self,
@@ -123,15 +106,6 @@ class GenerativeMonitor(Callback):
         """Fix whatever stays fixed for the run; raise ValueError for a wrong configuration. Every process calls it."""
         raise NotImplementedError
 
-    def samples_of(self, pl_module: Any) -> Callable[[list[int]], Tensor]:
-        """Return the function from indices of the global set to images; raise ValueError where there is no way."""
-        prompts = self.prompts
-        if prompts is None:
-            sample = sampler(self.sample_fn, pl_module)
-            return lambda indices: sample(len(indices))
-        of_prompts = prompted_sampler(self.sample_fn, pl_module)
-        return lambda indices: of_prompts(prompts.of(indices, pl_module.device))
-
     def collect(self, samples: Tensor) -> bool:
         """Take in this process's share of the samples. It may fail on one process alone, so it talks to no other."""
         return True
@@ -139,10 +113,6 @@ class GenerativeMonitor(Callback):
     def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
         """Return the values of one check. Every process calls it, once `collect` went well on all of them."""
         raise NotImplementedError
-
-    def charts(self) -> Mapping[str, Sequence[str]]:
-        """Return which values share a chart, by its title. Rank zero calls it, once prepared."""
-        return {}
 
     def first_figures(self) -> dict[str, Figure]:
         """Draw what is shown once. Rank zero calls it."""
@@ -162,16 +132,6 @@ class GenerativeMonitor(Callback):
         """Say in words what the run found."""
         return ""
 
-    def facts(self) -> dict[str, Any]:
-        """Return what is needed to measure the same again, for the manifest."""
-        return {}
-
-    def only_in_code(self) -> list[str]:
-        """Name the arguments given that no manifest can hold: `genmonitor replay` needs them from the user's code."""
-        given = {"sample_fn": self.sample_fn, "real_images": self.real_images}
-        given |= {"image_key": self.image_key if callable(self.image_key) else None}
-        return [name for name, value in given.items() if value is not None]
-
     # when
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -179,7 +139,7 @@ class GenerativeMonitor(Callback):
         self.samples_of(pl_module)
         check_weights(self.weights, trainer)
         check_whole(trainer)
-        if [monitor.prefix for monitor in _monitors(trainer)].count(self.prefix) > 1:
+        if [getattr(monitor, "prefix", None) for monitor in monitors(trainer)].count(self.prefix) > 1:
             raise ValueError(
                 f"Expected monitors that log under names of their own, but several have `prefix`={self.prefix!r}. "
                 'Make a subclass with another for one of them: class Raw(PixelClusterMonitor): prefix = "cms_raw".'
@@ -296,7 +256,7 @@ class GenerativeMonitor(Callback):
             where = f" on process {trainer.global_rank}" if trainer.world_size > 1 else ""
             # not `warn`, which only process zero says
             warnings.warn(
-                f"{type(self).__name__}: this check failed{where} and is skipped.\n{_trace(error)}", stacklevel=2
+                f"{type(self).__name__}: this check failed{where} and is skipped.\n{trace(error)}", stacklevel=2
             )
         decide = trainer.strategy.reduce_boolean_decision
         if decide(error is None, all=True):
@@ -317,29 +277,6 @@ class GenerativeMonitor(Callback):
         if self._failures == MAX_FAILURES and not self._found_not_finite:
             warn(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
 
-    def _samples(self, trainer: Any, pl_module: Any) -> Tensor:
-        """Return this process's share of the samples, drawn by itself or by a monitor before it in this check."""
-        indices = list(self.share(trainer))
-        self._ranges = [(0, len(indices))]
-        if len(_monitors(trainer)) < 2 or not indices:
-            return self.draw(trainer, pl_module, indices)
-        request = (*self._request(), shared_samples.fingerprint(pl_module))
-        draw_missing = partial(self.draw, trainer, pl_module)
-        samples = shared_samples.draw_once(trainer, request, indices, draw_missing)
-        self._ranges = shared_samples.ranges(trainer, request)
-        self._sample_shape = tuple(samples.shape[1:])
-        return samples
-
-    def _request(self) -> tuple[Hashable, ...]:
-        """Return what a sample depends on beside its index and the weights."""
-        way = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
-        prompts = None if self.prompts is None else tuple(self.prompts.values)
-        return type(self).samples_of, type(self).draw, way, prompts, self.seed, self.sample_batch_size
-
-    def _let_samples_go(self, trainer: Any) -> None:
-        if _monitors(trainer)[-1] is self:
-            shared_samples.forget(trainer)
-
     def _alert_not_finite(self, trainer: Any, pl_module: Any) -> None:
         first, self._not_finite = not self._not_finite, True
         if first and trainer.is_global_zero:
@@ -348,25 +285,6 @@ class GenerativeMonitor(Callback):
             warn(f"{type(self).__name__}: {text}")
             step = _logged_step(trainer, pl_module)
             self._show(lambda: loggers.log_alert(trainer.loggers, title, text, step))
-
-    def draw(self, trainer: Any, pl_module: Any, indices: Iterable[int]) -> Tensor:
-        """Generate the samples of these indices of the one global set, [len(indices), C, H, W]."""
-        indices = list(indices)
-        sample = self.samples_of(pl_module)
-        size = self.sample_batch_size
-        batches = [indices[i : i + size] for i in range(0, len(indices), size)]
-        if not batches:
-            return torch.empty(0, *self._sample_shape, device=pl_module.device)
-        with trainer.precision_plugin.forward_context():
-            samples = draw(sample, self.progress(trainer, batches, "sampling"), self.seed)
-        samples = samples.to(pl_module.device)  # where the processes talk to each other
-        self._sample_shape = tuple(samples.shape[1:])
-        return samples
-
-    def share(self, trainer: Any, n: int | None = None) -> range:
-        """Return which indices of a global set of n are this process's: consecutive, in the order of the processes."""
-        n, rank, world = n or self.n_samples, trainer.global_rank, trainer.world_size
-        return range(n * rank // world, n * (rank + 1) // world)
 
     def on_rank_zero(self, trainer: Any, work: Callable[[], Any]) -> Any:
         """Do local work once and give its result, or its error, to every process."""
@@ -380,67 +298,6 @@ class GenerativeMonitor(Callback):
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
-
-    def progress(self, trainer: Any, over: Iterable[Any], doing: str) -> Iterator[Any]:
-        """Show a bar that names itself while going over something, where the Trainer shows one."""
-        shown = trainer.is_global_zero and trainer.progress_bar_callback is not None
-        return iter(tqdm(over, desc=f"{type(self).__name__}: {doing}", leave=False, disable=not shown))
-
-    # where it shows
-
-    def _log(self, trainer: Any, pl_module: Any, values: dict[str, float], step: int) -> None:
-        named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
-        if self.every_n_train_steps is None:
-            pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
-            return
-        # pl_module.log would keep only the values that fall on a multiple of log_every_n_steps
-        pl_module.log_dict(named, on_step=True, on_epoch=False, logger=False, batch_size=1, sync_dist=True)
-        if trainer.is_global_zero:
-            loggers.log_scalars(trainer.loggers, named | {"epoch": trainer.current_epoch}, step)
-
-    def _show(self, part: Callable[[], Any]) -> None:
-        """Put figures, the manifest or words where a person looks; what fails here is told and nothing more."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            part()
-        except Exception as error:
-            if self.on_error == "raise":
-                raise
-            warn(f"{type(self).__name__}: could not show this check.\n{_trace(error)}")
-
-    def _draw(self, trainer: Any, draw_figures: Callable[[], dict[str, Figure]]) -> None:
-        step = int(self.history[-1]["step"]) if self.history else 0
-        for name, figure in draw_figures().items():
-            epoch = trainer.current_epoch if name in self.figures_to_keep else None
-            loggers.log_figures(trainer.loggers, {f"{self.prefix}/{name}": figure}, step, self._folder, epoch)
-
-    def _lay_out(self, trainer: Any) -> None:
-        charts = self.charts()
-        keys = {title: [f"{self.prefix}/{name}" for name in names] for title, names in charts.items()}
-        loggers.log_layout(trainer.loggers, self.prefix, keys)
-        loggers.log_about(trainer.loggers, self.prefix, self.about)
-        write_about(self._folder / f"{self.prefix}_about.json", charts, self.about)
-        for name in loggers.without_figures(trainer.loggers):
-            tell(f"{name} takes no figures: {type(self).__name__} leaves them, and report.html, in {self._folder}.")
-
-    def _write(self, trainer: Any, pl_module: Any, used: str) -> None:
-        path = self._folder / f"{self.prefix}_check_{len(self.history):05d}.json"
-        write_manifest(path, self._manifest(used) | circumstances(trainer, pl_module))
-
-    def _manifest(self, used: str) -> dict[str, Any]:
-        return {
-            "monitor": type(self).__name__,
-            "check": self.history[-1],
-            "weights": used,
-            "seed": self.seed,
-            "n_samples": self.n_samples,
-            "sample_batch_size": self.sample_batch_size,
-            "drawn": self._ranges,
-            "prompts": None if self.prompts is None else self.prompts.values,
-            "image_key": None if callable(self.image_key) else self.image_key,
-            "only_in_code": self.only_in_code(),
-            **self.facts(),
-        }
 
     # state
 
@@ -461,16 +318,8 @@ class GenerativeMonitor(Callback):
         self._last_epoch = state_dict["last_epoch"]
 
 
-def _monitors(trainer: Any) -> list[GenerativeMonitor]:
-    return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]
-
-
 def _logged_step(trainer: Any, pl_module: Any) -> int:
     """Return the step under which Lightning logs what is logged now: batches after which an optimizer stepped."""
     stepped: int = trainer.fit_loop.epoch_loop._batches_that_stepped
     # the last batch of an epoch is counted before this hook, and taken back again where Lightning logs
     return stepped - (pl_module._current_fx_name == "on_train_epoch_end")
-
-
-def _trace(error: Exception) -> str:
-    return "".join(traceback.format_exception(error))

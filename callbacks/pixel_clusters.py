@@ -20,9 +20,10 @@ from genmonitor.callbacks import loggers, report
 from genmonitor.callbacks.drops import DropWatch
 from genmonitor.callbacks.encoders import check_not_meta
 from genmonitor.callbacks.extra import ExtraMetrics
+from genmonitor.callbacks.framework import tell, warn
 from genmonitor.callbacks.guard import left_alone
 from genmonitor.callbacks.manifest import fingerprint, write_json
-from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, tell, warn
+from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor
 from genmonitor.callbacks.ranges import check_ranges
 from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
 from genmonitor.callbacks.roles import RealImages, assign_roles

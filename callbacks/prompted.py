@@ -12,7 +12,8 @@ from torch import Tensor
 
 from genmonitor.callbacks.encoders import Encoder, Frozen, OneHot, pixels
 from genmonitor.callbacks.files import write_whole
-from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor, warn
+from genmonitor.callbacks.framework import warn
+from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import RealSide
 from genmonitor.kernels import Kernel

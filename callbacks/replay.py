@@ -15,9 +15,10 @@ from typing import Any
 import torch
 
 from genmonitor import PixelPartition
+from genmonitor.callbacks.framework import Callback
 from genmonitor.callbacks.guard import left_alone
 from genmonitor.callbacks.manifest import fingerprint
-from genmonitor.callbacks.monitor import Callback, GenerativeMonitor
+from genmonitor.callbacks.monitor import GenerativeMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.sampling import seed_everything
 from genmonitor.kernels import GaussianKernel, LaplacianKernel

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a monitor's values, figures, manifest and report go. What fails here costs the run nothing."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from genmonitor.callbacks import loggers
+from genmonitor.callbacks.framework import tell, warn
+from genmonitor.callbacks.manifest import circumstances, write_about, write_manifest
+from genmonitor.callbacks.sampled import Sampled
+
+
+class Shown(Sampled):
+    """Part of `GenerativeMonitor`: shows what was measured."""
+
+    prefix = "monitor"
+    figures_to_keep: tuple[str, ...] = ("samples",)
+    about: Mapping[str, str] = {}
+    """What each value says, by its name; a name that ends in … stands for all that begin so."""
+    every_n_train_steps: int | None
+    image_key: Any
+    real_images: Any
+    on_error: str
+    history: list[dict[str, float]]
+    _folder: Path
+
+    # what a subclass says
+
+    def charts(self) -> Mapping[str, Sequence[str]]:
+        """Return which values share a chart, by its title. Rank zero calls it, once prepared."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is needed to measure the same again, for the manifest."""
+        return {}
+
+    def only_in_code(self) -> list[str]:
+        """Name the arguments given that no manifest can hold: `genmonitor replay` needs them from the user's code."""
+        given = {"sample_fn": self.sample_fn, "real_images": self.real_images}
+        given |= {"image_key": self.image_key if callable(self.image_key) else None}
+        return [name for name, value in given.items() if value is not None]
+
+    # where it shows
+
+    def _log(self, trainer: Any, pl_module: Any, values: dict[str, float], step: int) -> None:
+        named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
+        if self.every_n_train_steps is None:
+            pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
+            return
+        # pl_module.log would keep only the values that fall on a multiple of log_every_n_steps
+        pl_module.log_dict(named, on_step=True, on_epoch=False, logger=False, batch_size=1, sync_dist=True)
+        if trainer.is_global_zero:
+            loggers.log_scalars(trainer.loggers, named | {"epoch": trainer.current_epoch}, step)
+
+    def _show(self, part: Callable[[], Any]) -> None:
+        """Put figures, the manifest or words where a person looks; what fails here is told and nothing more."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part()
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            warn(f"{type(self).__name__}: could not show this check.\n{trace(error)}")
+
+    def _draw(self, trainer: Any, draw_figures: Callable[[], dict[str, Figure]]) -> None:
+        step = int(self.history[-1]["step"]) if self.history else 0
+        for name, figure in draw_figures().items():
+            epoch = trainer.current_epoch if name in self.figures_to_keep else None
+            loggers.log_figures(trainer.loggers, {f"{self.prefix}/{name}": figure}, step, self._folder, epoch)
+
+    def _lay_out(self, trainer: Any) -> None:
+        charts = self.charts()
+        keys = {title: [f"{self.prefix}/{name}" for name in names] for title, names in charts.items()}
+        loggers.log_layout(trainer.loggers, self.prefix, keys)
+        loggers.log_about(trainer.loggers, self.prefix, self.about)
+        write_about(self._folder / f"{self.prefix}_about.json", charts, self.about)
+        for name in loggers.without_figures(trainer.loggers):
+            tell(f"{name} takes no figures: {type(self).__name__} leaves them, and report.html, in {self._folder}.")
+
+    def _write(self, trainer: Any, pl_module: Any, used: str) -> None:
+        path = self._folder / f"{self.prefix}_check_{len(self.history):05d}.json"
+        write_manifest(path, self._manifest(used) | circumstances(trainer, pl_module))
+
+    def _manifest(self, used: str) -> dict[str, Any]:
+        return {
+            "monitor": type(self).__name__,
+            "check": self.history[-1],
+            "weights": used,
+            "seed": self.seed,
+            "n_samples": self.n_samples,
+            "sample_batch_size": self.sample_batch_size,
+            "drawn": self._ranges,
+            "prompts": None if self.prompts is None else self.prompts.values,
+            "image_key": None if callable(self.image_key) else self.image_key,
+            "only_in_code": self.only_in_code(),
+            **self.facts(),
+        }
+
+
+def trace(error: Exception) -> str:
+    """Return an error with where it comes from."""
+    return "".join(traceback.format_exception(error))
