@@ -33,7 +33,8 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
     shifted = values.double() - values.mean(2, keepdim=True, dtype=torch.float64)
     degree = choose_degree(shifted, gamma, tolerance / 3)
     size = taylor_size(values.shape[1], degree)
-    if degree > MAX_DEGREE or size * shifted[:, 0].numel() * shifted.element_size() > kernels.MEMORY_BUDGET:
+    bytes_of_features = size * shifted[:, 0].numel() * shifted.element_size()
+    if degree > MAX_DEGREE or size > values.shape[2] or bytes_of_features > kernels.MEMORY_BUDGET:
         return None
     levels, spectrum = _principal_levels(shifted, gamma, degree)
     pairs = level_pairs(spectrum, tolerance / 3)

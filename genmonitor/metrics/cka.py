@@ -24,8 +24,8 @@ class PixelCKA(GenerativeMetric):
     """Centred kernel alignment between all pairs of sites (pixels or patches) of the images seen.
 
     The default streams: the Gaussian kernel of a site has few Taylor features, and their covariance is the whole state,
-    of a size that does not grow with the images. Where that would take more than the memory budget (512 MiB: large or
-    colour images), for other kernels and for the mini-batch estimator, the images themselves are kept.
+    of a size that does not grow with the images. Where that would take more than 128 MiB (large or colour images), for
+    other kernels and for the mini-batch estimator, the images themselves are kept.
 
     When it streams, the first `update` fixes gamma, the degree and what is subtracted from the pixels. Under
     torch.distributed rank zero's choice holds for all, so the first `update` must be made by every process, if
@@ -207,7 +207,7 @@ class PixelCKA(GenerativeMetric):
         d, per_site, _ = values.shape
         smallest = 8 * (d * taylor_size(per_site, 2)) ** 2
         gaussian = isinstance(self._kernel, GaussianKernel)
-        if not gaussian or self.batch_estimator is not None or smallest > kernels.MEMORY_BUDGET:
+        if not gaussian or self.batch_estimator is not None or smallest > _state_budget():
             return plan
         checks.enough("images", x)
         gamma = self._kernel.resolved(x.flatten(1)).width if self.gamma.isnan() else float(self.gamma)
@@ -216,7 +216,7 @@ class PixelCKA(GenerativeMetric):
         varying = (values.amax(2) != values.amin(2)).any(1)
         # one degree more than the first images need, for those to come
         degree = 1 + (choose_degree(shifted[varying], gamma, self.tolerance) if varying.any() else 1)
-        if degree > MAX_DEGREE or 8 * (d * taylor_size(per_site, degree)) ** 2 > kernels.MEMORY_BUDGET:
+        if degree > MAX_DEGREE or 8 * (d * taylor_size(per_site, degree)) ** 2 > _state_budget():
             return plan
         feature_shift = taylor_features(shifted, gamma, degree).mean(2).flatten()
         shifts = {"site_shift": shift.cpu(), "feature_shift": feature_shift.cpu()}
@@ -242,3 +242,8 @@ class PixelCKA(GenerativeMetric):
         self.site_minimum = torch.minimum(self.site_minimum, values.amin(2))
         values[:, :, -1] = -math.inf
         self.site_maximum = torch.maximum(self.site_maximum, values.amax(2))
+
+
+def _state_budget() -> int:
+    """Return how many bytes the covariance may take: adding to it and reducing it take three times as much again."""
+    return kernels.MEMORY_BUDGET // 4

@@ -116,6 +116,12 @@ def test_features_beyond_the_memory_budget_leave_it_to_the_product(monkeypatch):
     assert levels.taylor_cka(x, 1e-3, 1e-6) is None
 
 
+def test_more_features_than_images_leave_it_to_the_product():
+    x = draw(5, 6, 30)
+    assert levels.taylor_cka(x, 1e-2, 1e-6) is None
+    assert levels.taylor_cka(draw(5, 6, 3000), 1e-5, 1e-4) is not None
+
+
 def test_more_pairs_of_levels_than_images_leave_it_to_the_product():
     x, gamma = draw(4, 3, 400), 1e-3
     _, spectrum = levels._principal_levels(x, gamma, levels.choose_degree(x, gamma, 3e-7))
