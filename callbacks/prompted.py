@@ -96,7 +96,7 @@ class PromptedMonitor(GenerativeMonitor):
 
     def write_once(self) -> None:
         """Write down the prompts."""
-        write_whole(self._folder / "prompts.json", json.dumps(self.prompts.values).encode())
+        write_whole(self._folder / f"{self.prefix}_prompts.json", json.dumps(self.prompts.values).encode())
 
     def encode(self, images: Tensor) -> Tensor:
         """Return features of images on their device, [0, d] of none."""
@@ -117,7 +117,7 @@ class PromptedMonitor(GenerativeMonitor):
         """Return what is needed to measure the same again."""
         encoders = {encoder.name: encoder.described() for encoder in (self.output_encoder, self.prompt_encoder)}
         kernels = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
-        return {"prompts": "prompts.json", **encoders, **kernels, "num_features": self.num_features}
+        return {"prompts": f"{self.prefix}_prompts.json", **encoders, **kernels, "num_features": self.num_features}
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python and tensors only."""

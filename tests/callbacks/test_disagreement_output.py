@@ -103,7 +103,7 @@ def test_any_other_logger_leaves_pictures_and_a_file_in_the_runs_folder(tmp_path
         *(f"disagreement_prompts_{when}.json" for when in each),
         "disagreement_check_00001.json",
         "disagreement_check_00002.json",
-        "prompts.json",
+        "disagreement_prompts.json",
         "report.html",
     }
     rows = json.loads((folder / f"disagreement_prompts_{each[1]}.json").read_text())

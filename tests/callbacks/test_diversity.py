@@ -293,9 +293,14 @@ def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
     watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=2, logger=logger, log_every_n_steps=1)
     folder = tmp_path / "run" / "version_0" / "genmonitor"
     names = {path.name for path in folder.iterdir()}
-    assert {"diversity_curves.png", "diversity_spectrum.png", "prompts.json", "diversity_check_00002.json"} < names
+    assert {
+        "diversity_curves.png",
+        "diversity_spectrum.png",
+        "diversity_prompts.json",
+        "diversity_check_00002.json",
+    } < names
     assert len([name for name in names if name.startswith("diversity_modes_epoch_000")]) == 2
-    assert json.loads((folder / "prompts.json").read_text()) == monitor.prompts.values
+    assert json.loads((folder / "diversity_prompts.json").read_text()) == monitor.prompts.values
     manifest = json.loads((folder / "diversity_check_00002.json").read_text())
     assert manifest["check"] == monitor.history[1]
     assert manifest["kernel"] == "CosineKernel(gamma=None)"

@@ -22,7 +22,7 @@ from prompted import Prompted
 import genmonitor
 import genmonitor.callbacks
 from genmonitor import PixelPartition
-from genmonitor.callbacks import DiversityMonitor
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor
 from genmonitor.functional import W1KPCalibration
 
 pytestmark = LIGHTNING_SAYS
@@ -123,7 +123,7 @@ class Texts(Prompted):
 def monitors(folder):
     """Every monitor that takes prompts, by its prefix."""
     settings = {"n_samples": 30, "prompt_encoder": encode, "on_error": "raise"}
-    return [DiversityMonitor(HOSTILE, **settings)]
+    return [DiversityMonitor(HOSTILE, **settings), DisagreementMonitor(HOSTILE, reference="start", **settings)]
 
 
 @pytest.fixture(scope="module")
@@ -157,8 +157,10 @@ def test_prompts_lead_to_no_file_outside_the_runs_folder(ran):
 
 
 def test_the_prompts_are_kept_as_they_are_where_programs_read_them(ran):
-    (path,) = [path for path in files(ran, ".json") if path.name == "prompts.json"]
-    assert json.loads(path.read_text()) == HOSTILE
+    paths = [
+        path for path in files(ran, ".json") if path.name in ("diversity_prompts.json", "disagreement_prompts.json")
+    ]
+    assert [json.loads(path.read_text()) for path in paths] == [HOSTILE] * 2
 
 
 def test_no_html_holds_markup_of_a_prompt(ran):

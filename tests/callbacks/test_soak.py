@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from modules import LIGHTNING_SAYS, Linear, digits, fit, loader
 from prompted import Prompted
 
-from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:(Plain|Small).*")]
 CHECKS = 500
@@ -77,10 +77,13 @@ def test_five_hundred_checks_leave_nothing_behind(tmp_path, record_property):
         record_property(f"soaked: {what} after {late} checks", round(after[what]))
 
 
-@pytest.mark.parametrize("kind", ["clusters", "diversity"])
+@pytest.mark.parametrize("kind", ["clusters", "diversity", "disagreement"])
 def test_the_figures_of_every_check_are_freed(tmp_path, kind):
-    clusters = PixelClusterMonitor(3, n_samples=40, n_cluster_images=100, on_error="raise")
-    monitor = clusters if kind == "clusters" else DiversityMonitor(range(5), 40, on_error="raise")
+    make = {
+        "clusters": lambda: PixelClusterMonitor(3, n_samples=40, n_cluster_images=100, on_error="raise"),
+        "diversity": lambda: DiversityMonitor(range(5), 40, on_error="raise"),
+        "disagreement": lambda: DisagreementMonitor(range(5), 40, reference="start", on_error="raise"),
+    }
     with pytest.MonkeyPatch.context() as patch:
         made = []
         original = Figure.__init__
@@ -90,7 +93,7 @@ def test_the_figures_of_every_check_are_freed(tmp_path, kind):
             original(figure, *args, **kwargs)
 
         patch.setattr(Figure, "__init__", counted)
-        fit(tmp_path, monitor, module=Prompted(), val=loader(digits(300, 400)), max_epochs=3)
+        fit(tmp_path, make[kind](), module=Prompted(), val=loader(digits(300, 400)), max_epochs=3)
     assert len(made) >= 9
     assert holds()["figures"] == 0
     assert pyplot.get_fignums() == []

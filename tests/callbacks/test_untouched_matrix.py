@@ -13,6 +13,7 @@ from lightning import LightningModule
 from lightning.pytorch.callbacks import Callback
 from modules import LIGHTNING_SAYS, Deep, Plain, digits, fit
 from prompted import Plain as PlainDiversity
+from prompted import PlainDisagreement
 from torch import nn
 from torch.utils.data import DataLoader
 from traces import Record, same
@@ -63,6 +64,10 @@ class Clusters(Plain):
 
 
 class Diversity(PlainDiversity):
+    """The same."""
+
+
+class Disagreement(PlainDisagreement):
     """The same."""
 
 
@@ -126,6 +131,7 @@ def make(monitors, how):
     made = {
         "clusters": lambda: Clusters(2, n_cluster_images=30, **settings),
         "diversity": lambda: Diversity(range(3), **settings),
+        "disagreement": lambda: Disagreement(range(3), reference="previous", **settings),
     }
     return [made[name]() for name in made if monitors in (name, "all")]
 
@@ -178,7 +184,7 @@ def expected(folder, kind, validate, precision, interrupted):
 def test_training_keeps_its_bits(tmp_path, kind, validate, precision, record_property):
     compared = 0
     for how in ENDS:
-        for monitors in ("clusters", "diversity", "all"):
+        for monitors in ("clusters", "diversity", "disagreement", "all"):
             watching = make(monitors, how)
             found = left_behind(tmp_path, kind, validate, precision, Goes(watching, how), *watching)
             wanted = expected(tmp_path, kind, validate, precision, how == "interrupted")
