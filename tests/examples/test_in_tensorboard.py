@@ -90,8 +90,12 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
     assert "Matches (6)" in charts[2]
     assert all(f"cms/share_{name} (" in charts[2] for name in (1, 2, 3, 4, 5, "constant"))
     assert all(f"cms/{name}_seconds (" in charts[3] for name in ("sampling", "metric"))
-    lines = chromium.execute_script(LINES)
-    assert len(set(lines)) >= 6  # drawn, not only named: each as it is, and smoothed
+    for _ in range(150):  # drawn, not only named: each as it is, and smoothed
+        lines = set(chromium.execute_script(LINES))
+        if len(lines) >= 6:
+            break
+        time.sleep(0.2)
+    assert len(lines) >= 6
 
 
 def test_the_figures_are_among_the_images(opened):
