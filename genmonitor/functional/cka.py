@@ -85,7 +85,7 @@ def pixel_cka(
 
     Example:
         >>> images = torch.tensor([[0.0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]]).reshape(4, 1, 1, 3)
-        >>> pixel_cka(images)
+        >>> pixel_cka(images).round(decimals=6)
         tensor([[1., 1., 0.],
                 [1., 1., 0.],
                 [0., 0., 0.]], dtype=torch.float64)
