@@ -29,7 +29,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint  # noqa: E402
 from modules import Linear, digits, fit, loader, measured  # noqa: E402
 
 from genmonitor import PixelPartition  # noqa: E402
-from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor  # noqa: E402
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor  # noqa: E402
 
 KINDS = {"figure": ".png", "manifest": ".json", "partition": ".npz", "checkpoint": "/tmp"}
 """What the path of a file that is being written contains; Lightning writes a checkpoint to a temporary file first."""
@@ -54,6 +54,10 @@ class Diversity(Quick, DiversityMonitor):
     pass
 
 
+class Disagreement(Quick, DisagreementMonitor):
+    pass
+
+
 class Shrinking(Linear):
     """Learns without random numbers, which Lightning's checkpoints do not hold; its samples fade."""
 
@@ -74,13 +78,16 @@ def train(folder, between_epochs):
     how = {"every_n_train_steps": 2} if between_epochs else {}
     clusters = Clusters(3, n_samples=40, n_cluster_images=100, on_error="raise", **how)
     diversity = Diversity(range(5), 40, on_error="raise", **how)
-    keep = ModelCheckpoint(folder, save_last=True, filename="{step}", **(how or {"every_n_epochs": 1}))
+    disagreement = Disagreement(range(5), 40, reference="previous", on_error="raise", **how)
+    # never between steps at the end of an epoch: Lightning itself repeats steps when such a run is resumed twice
+    often = {"every_n_train_steps": 5} if between_epochs else {"every_n_epochs": 1}
+    keep = ModelCheckpoint(folder, save_last=True, filename="{step}", **often)
     data = {"train": loader(digits(0, 150), 50), "val": None if between_epochs else loader(digits(300, 400))}
     last = folder / "last.ckpt"
     settings = {"max_epochs": EPOCHS, "ckpt_path": last if last.exists() else None}
-    _, module = fit(folder, clusters, diversity, keep, module=Shrinking(), **data, **settings)
+    _, module = fit(folder, clusters, diversity, disagreement, keep, module=Shrinking(), **data, **settings)
     outcome = {
-        "curves": [measured(clusters), measured(diversity)],
+        "curves": [measured(monitor) for monitor in (clusters, diversity, disagreement)],
         "clusters": clusters.partition.labels.tolist(),
         "yardstick": clusters.yardstick,
         "gamma": clusters.kernel.gamma,
