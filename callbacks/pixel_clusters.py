@@ -28,6 +28,7 @@ from genmonitor.callbacks.ranges import check_ranges
 from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
 from genmonitor.callbacks.roles import RealImages, assign_roles
 from genmonitor.callbacks.yardstick import Band
+from genmonitor.cosines import format_cms
 from genmonitor.extra_figures import beside_cms
 from genmonitor.functional.cka import check_arguments, check_patches
 from genmonitor.functional.kernel_means import check_estimator
@@ -227,8 +228,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         bands = {name: self.yardstick[name] for name in self.partition.regions()}
         for name in self._drops.update(check, bands):
             text = (
-                f"{name} fell out of its yardstick: CMS {check[name]:.6f} at epoch {check['epoch']:g}, "
-                f"a perfect generator gets {bands[name][0]:.6f} or more."
+                f"{name} fell out of its yardstick: CMS {format_cms(check[name])} at epoch {check['epoch']:g}, "
+                f"a perfect generator gets {format_cms(bands[name][0])} or more."
             )
             warn(text)
             loggers.log_alert(trainer.loggers, f"{self.prefix}: {name} dropped", text, step)

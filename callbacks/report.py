@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from genmonitor import PixelPartition
 from genmonitor.callbacks.yardstick import Band
+from genmonitor.cosines import format_cms
 
 ABOUT = {
     "image": "cosine mean similarity of whole images, in [0, 1], higher is better",
@@ -51,23 +52,26 @@ def most_to_blame(check: Mapping[str, float], partition: PixelPartition) -> tupl
 def line(check: Mapping[str, float], partition: PixelPartition, yardstick: Mapping[str, Band]) -> str:
     """Say one check in a line."""
     worst, share = most_to_blame(check, partition)
-    blame = f"most to blame: {worst}, {100 * share:.0f} % (CMS {check[worst]:.4f})" if share else "no region to blame"
+    blame = f"most to blame: {worst}, {100 * share:.0f} % (CMS {format_cms(check[worst])})" if share else ""
     return (
-        f"epoch {check['epoch']:g}: CMS {check['image']:.4f}, product {check['product']:.4f} "
-        f"(a perfect generator: {yardstick['image'][0]:.4f} or more); {blame}"
+        f"epoch {check['epoch']:g}: CMS {format_cms(check['image'])}, product {format_cms(check['product'])} "
+        f"(a perfect generator: {format_cms(yardstick['image'][0])} or more); {blame or 'no region to blame'}"
     )
 
 
 def table(history: Sequence[Mapping[str, float]], partition: PixelPartition, yardstick: Mapping[str, Band]) -> str:
-    """Say the last check region by region, the most to blame first, and when each was best."""
+    """Say the last check region by region, the most to blame first, and when each was best where there are several."""
     last, regions, sizes = history[-1], partition.regions(), partition.sizes()
+    head = f"{'region':<12}{'sites':>6}  {'CMS':<10}{'yardstick':<20}{'share':>6}" + "  best" * (len(history) > 1)
     rows = []
     for region in sorted(regions, key=lambda region: -last[share_name(region)]):
-        best = max(history, key=lambda check: check[region])
         low, _, high = yardstick[region]
-        rows.append(
-            f"{region:<12}{sizes[regions[region]]:>6}{last[region]:>10.4f}{f'{low:.4f}..{high:.4f}':>18}"
-            f"{100 * last[share_name(region)]:>8.0f} %{best[region]:>10.4f} at epoch {best['epoch']:g}"
-        )
-    head = f"{'region':<12}{'sites':>6}{'CMS':>10}{'yardstick':>18}{'share':>10}{'best':>10}"
-    return "\n".join(["", f"Where the generator is wrong, epoch {last['epoch']:g} (worst first)", head, *rows, ""])
+        band = f"{format_cms(low)}..{format_cms(high)}"
+        row = f"{region:<12}{sizes[regions[region]]:>6}  {format_cms(last[region]):<10}{band:<20}"
+        row += f"{100 * last[share_name(region)]:>4.0f} %"
+        if len(history) > 1:
+            best = max(history, key=lambda check: check[region])
+            row += f"  {format_cms(best[region])} at epoch {best['epoch']:g}"
+        rows.append(row)
+    when = f", epoch {last['epoch']:g}" if "epoch" in last else ""
+    return "\n".join(["", f"Where the generator is wrong{when} (worst first)", head, *rows, ""])

@@ -19,6 +19,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from genmonitor.cosines import RESOLUTION, is_at
+
 # Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
 # deuteranopic and protanopic eyes. Figures print the cluster's number as well, so colour never stands alone.
 _PALETTE = (
@@ -28,7 +30,6 @@ _PALETTE = (
 _CONSTANT = "#B4B4B4"
 INK, FAINT = "#222222", "#8A8A8A"
 _DPI = 100
-_RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 Array = ArrayLike | torch.Tensor
 Curve = Sequence[float]
@@ -170,16 +171,15 @@ def printable(text: str, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def cms_axis(axes: Iterable[Axes], values: Iterable[float], also: Iterable[float] = ()) -> None:
+def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
     """Give ``axes`` one y-axis for CMS: distance to 1 on a log scale, so 0.9, 0.99 and 0.999 are equal steps.
 
-    The range covers the finite ``values``, at least a decade, and reaches down to those of ``also``. What
-    lies above it, exactly 1 for example, is drawn at the top, which is then labelled 1.
+    The range covers the finite ``values``, at least a decade. What float32 cannot tell from 1 is drawn at the
+    top, which is then labelled 1.
     """
-    main = np.array([value for value in values if np.isfinite(value)] or [0.9])
-    drawn = np.array([*main, *(value for value in also if np.isfinite(value))])
-    worst = min(max(1 - drawn.min(), 10 * _RESOLUTION) * 1.5, 2.0)
-    best = min((1 - main[main < 1 - _RESOLUTION].max(initial=-1)) / 1.5, worst / 10)
+    drawn = np.array([value for value in values if np.isfinite(value)] or [0.9])
+    worst = min(max(1 - drawn.min(), 10 * RESOLUTION) * 1.5, 2.0)
+    best = min((1 - drawn[drawn < 1 - RESOLUTION].max(initial=-1)) / 1.5, worst / 10)
     ticks = [1 - step * 10.0**power for power in range(0, -7, -1) for step in (1, 0.5, 0.2)]
     ticks = [tick for tick in ticks if best * 1.3 < 1 - tick < worst]
     if len(ticks) > 9:
@@ -227,22 +227,23 @@ def add_curve(
     """One curve with gaps at nan, its points hollow below ``low``, the yardstick's lower end."""
     ax.plot(epochs, values, style, color=color, linewidth=2, label=label, clip_on=False)
     if len(epochs) <= 50:
-        fill = [color if value >= low else "white" for value in values]
+        fill = [color if is_at(value, low) else "white" for value in values]
         size = 70 if len(epochs) == 1 else 18
         ax.scatter(epochs, values, size, fill, edgecolors=color, linewidths=1.2, zorder=2.5, clip_on=False)
 
 
 def add_target(ax: Axes, place: int, number: int, value: float, band: Band | None) -> None:
-    """A cluster's latest value as a numbered disc, its yardstick as a bar, and the way still to go."""
+    """A region's latest value as a disc (numbered: clusters), its yardstick as a bar, and the way still to go."""
     color = cluster_color(number)
     if band is not None:
         low, median, high = band
         ax.bar(place, high - low, bottom=low, width=0.8, color=color, alpha=0.4, linewidth=0)
-        ax.plot((place - 0.4, place + 0.4), (median, median), color=color, linewidth=2)
+        ax.plot((place - 0.4, place + 0.4), (median, median), color=color, linewidth=2, clip_on=False)
         ax.plot((place, place), (value, median), color=color, linewidth=2)
     if np.isfinite(value):
         ax.plot(place, value, "o", color=color, markersize=13, markeredgecolor="white", clip_on=False)
-        add_number(ax, place, value, number, size=8)
+        if number:
+            add_number(ax, place, value, number, size=8)
 
 
 def latest(values: Curve) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullFormatter
 
+from genmonitor.cosines import format_cms
 from genmonitor.drawing import INK, Band, Curve, add_axes, add_curve, cms_axis, epoch_axis, latest, new_figure
 
 _PANEL, _GAP, _COLUMNS = 190, 80, 2
@@ -26,7 +27,7 @@ def beside_cms(epochs: Curve, image: Curve, yardstick: Band | None, others: Mapp
 
     >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5], "kid_std": [0.1, 0.1]})
     >>> [ax.get_title(loc="left") for ax in figure.axes]
-    ['CMS, latest 0.99', 'fid, latest 3', 'kid, latest 0.5']
+    ['CMS, latest 0.9900', 'fid, latest 3', 'kid, latest 0.5']
     """
     shown = [name for name in others if not (name.endswith("_std") and name.removesuffix("_std") in others)]
     rows = -(-(1 + len(shown)) // _COLUMNS)
@@ -45,7 +46,8 @@ def beside_cms(epochs: Curve, image: Curve, yardstick: Band | None, others: Mapp
         if f"{name}_std" in others:
             mean, std = np.asarray(values), np.asarray(others[f"{name}_std"])
             ax.fill_between(epochs, mean - std, mean + std, color=INK, alpha=0.15, linewidth=0)
-        ax.set_title(f"{name}, latest {latest(values):.4g}", loc="left", fontsize=11, color=INK)
+        number = format_cms(latest(values)) if ax is axes[0] else f"{latest(values):.4g}"
+        ax.set_title(f"{name}, latest {number}", loc="left", fontsize=11, color=INK)
         ax.set_ylabel("")
         ax.spines[["top", "right"]].set_visible(False)
         if ax is axes[0]:

@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from genmonitor.cosines import format_cms, is_at
 from genmonitor.drawing import (
     FAINT,
     INK,
@@ -133,8 +134,8 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
 def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], yardstick: Mapping[str, Band], labels: Array) -> Figure:
     """The main view: every cluster's CMS over the epochs, its yardstick and the map, in the same colours.
 
-    Points are filled where a cluster is at its yardstick. The strip in the middle puts the latest value (a
-    numbered disc) beside what a perfect generator gets (a bar).
+    Points are filled where a region is at its yardstick. The strip in the middle puts the latest value (a disc,
+    numbered for clusters) beside what a perfect generator gets (a bar).
 
     Args:
         epochs: one per check.
@@ -142,31 +143,26 @@ def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], yardstick: Mappin
         yardstick: name to (low, median, high); may lack names or be empty.
         labels: (H, W) int at pixel resolution.
     """
-    clusters = {int(name.removeprefix("cluster_")): name for name in curves if name != "constant"}
-    judged = [name for name in clusters.values() if name in yardstick]
-    reached = sum(latest(curves[name]) >= yardstick[name][0] for name in judged)
+    regions = {0 if name == "constant" else int(name.removeprefix("cluster_")): name for name in curves}
+    judged = [name for label, name in regions.items() if label and name in yardstick]
+    reached = sum(is_at(latest(curves[name]), yardstick[name][0]) for name in judged)
     note = f"{reached} of {len(judged)} clusters at their yardstick (filled points): like a perfect generator"
     figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note if judged else "")
 
     ax, strip = add_axes(figure, 92, 52, 426, 360), add_axes(figure, 526, 52, 206, 360)
-    values = [value for name in clusters.values() for value in (*curves[name], *yardstick.get(name, ()))]
-    constant = curves.get("constant", ())
-    cms_axis((ax, strip), values, constant)
+    cms_axis((ax, strip), [value for name in curves for value in (*curves[name], *yardstick.get(name, ()))])
     epoch_axis(ax, epochs)
-    with_constant = bool(np.isfinite(latest(constant)))
-    if with_constant:
-        add_curve(ax, epochs, constant, cluster_color(0), "constant")
-    for place, (number, name) in enumerate(sorted(clusters.items())):
-        band = yardstick.get(name)
-        low = band[0] if band else -np.inf
-        add_curve(ax, epochs, curves[name], cluster_color(number), cluster_name(number), low)
-        add_target(strip, place, number, latest(curves[name]), band)
+    drawn = [label for label in (*sorted(regions.keys() - {0}), 0) if label in regions]
+    for place, label in enumerate(drawn):
+        values, band = curves[regions[label]], yardstick.get(regions[label])
+        add_curve(ax, epochs, values, cluster_color(label), cluster_name(label), band[0] if band else -np.inf)
+        add_target(strip, place, label, latest(values), band)
     strip.set_facecolor("#F6F6F6")
-    strip.set(xlim=(-0.8, len(clusters) - 0.2), xticks=[])
+    strip.set(xlim=(-0.8, len(drawn) - 0.2), xticks=[])
     strip.tick_params(left=False, labelleft=False)
     strip.spines["left"].set_visible(False)
     show_regions(add_axes(figure, 742, 172, 240, 240), to_array(labels))
-    _add_key(figure, bool(judged), with_constant)
+    _add_key(figure, bool(yardstick), 0 in regions)
     return figure
 
 
@@ -200,8 +196,8 @@ def image_and_product(epochs: Curve, image: Curve, product: Curve, yardstick: Ma
     fills["product"] = {"fill": False, "edgecolor": FAINT, "hatch": "///"}
     for name, (low, _, high) in bands.items():
         ax.axhspan(low, high, linewidth=0, label=f"perfect generator, {name}", **fills[name])
-    add_curve(ax, epochs, image, INK, f"image, latest {latest(image):.5g}")
-    add_curve(ax, epochs, product, FAINT, f"product of clusters, latest {latest(product):.5g}", style="--")
+    add_curve(ax, epochs, image, INK, f"image, latest {format_cms(latest(image))}")
+    add_curve(ax, epochs, product, FAINT, f"product of clusters, latest {format_cms(latest(product))}", style="--")
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1), "ncols": 2, "reverse": True}
     ax.legend(**place, fontsize=10, frameon=False, labelcolor=INK)
     return figure

@@ -11,7 +11,7 @@ OTHERS = {"fid": [8.0, 3.0, math.nan], "kid": [1.0, 0.5, 0.25], "kid_std": [0.1,
 def test_each_metric_has_a_panel_and_a_deviation_is_a_band_of_its_metric():
     figure = beside_cms([1, 2, 3], [0.9, 0.99, 0.999], (0.998, 0.999, 0.9995), OTHERS)
     cms, fid, kid = figure.axes
-    assert cms.get_title(loc="left") == "CMS, latest 0.999"
+    assert cms.get_title(loc="left") == "CMS, latest 0.9990"
     assert fid.get_title(loc="left") == "fid, latest 3"
     assert cms.patches[0].get_extents().height > 0  # the yardstick
     band = kid.collections[-1].get_paths()[0].vertices[:, 1]

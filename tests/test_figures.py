@@ -187,6 +187,22 @@ def test_points_are_filled_where_the_yardstick_is_reached():
     assert ["#ffffff"] * 3 in fill.values()
 
 
+def test_the_constant_region_is_drawn_like_any_other():
+    curves = {"cluster_1": [0.9, 0.99], "constant": [0.9999, 0.99999]}
+    figure = figures.cluster_curves([1, 2], curves, {"constant": (0.99995, 0.99997, 1.0)}, LABELS)
+    ax, strip, _ = figure.axes
+    points = ax.collections[1]
+    assert [to_hex(color) for color in points.get_facecolor()] == ["#ffffff", cluster_color(0).lower()]
+    top = ax.transData.transform([(1, cms) for cms in (0.9999, 0.99999, ax.get_ylim()[1])])[:, 1]
+    assert (np.diff(top) > 10).all()  # each below the axis' end, not at it
+    assert len(strip.patches) == 1
+
+
+def test_exactly_one_reaches_a_yardstick_of_exactly_one():
+    ax = figures.cluster_curves([1, 2], {"constant": [1 - 1e-8, 0.9]}, {"constant": (1.0, 1.0, 1.0)}, LABELS).axes[0]
+    assert [to_hex(color) for color in ax.collections[0].get_facecolor()] == [cluster_color(0).lower(), "#ffffff"]
+
+
 def test_bars_are_the_yardsticks_bands():
     figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
     strip = figure.axes[1]
@@ -230,10 +246,10 @@ def test_without_a_yardstick_nothing_is_said_about_one():
 
 def test_image_and_product_carry_both_bands_and_the_latest_values():
     bands = {"image": (0.97, 0.98, 0.985), "product": (0.975, 0.985, 0.99)}
-    ax = figures.image_and_product(EPOCHS, [0.5, 0.9, 0.98136], [0.6, 0.92, 0.98485], bands).axes[0]
+    ax = figures.image_and_product(EPOCHS, [0.5, 0.9, 0.9814], [0.6, 0.92, 0.984812], bands).axes[0]
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {
-        "image, latest 0.98136",
-        "product of clusters, latest 0.98485",
+        "image, latest 0.9814",
+        "product of clusters, latest 0.9848",
         "perfect generator, image",
         "perfect generator, product",
     }

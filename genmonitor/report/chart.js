@@ -106,7 +106,7 @@ class Chart {
       if (y < top - 1 || y > bottom + 1) continue;
       svg("line", { x1: left, x2: right, y1: y, y2: y, class: "rule" }, canvas);
       svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, canvas).textContent =
-        spec.kind === "stack" ? `${100 * tick} %` : shown(tick);
+        spec.kind === "stack" ? `${100 * tick} %` : spec.scale === "cms" ? String(tick) : shown(tick);
     }
     for (const tick of wholeTicks(first, last, width / 90)) {
       svg("line", { x1: this.x(tick), x2: this.x(tick), y1: bottom, y2: bottom + 4, class: "tick" }, canvas);
@@ -198,7 +198,8 @@ class Chart {
       html("span", "swatch", "", name).style.setProperty("--c", curve.color);
       name.append(curve.label);
       const value = curve.values[at];
-      html("span", "", spec.kind === "stack" ? `${(100 * value).toFixed(1)} %` : shown(value), row);
+      const write = spec.kind === "stack" ? (v) => `${(100 * v).toFixed(1)} %` : spec.scale === "cms" ? shownCms : shown;
+      html("span", "", write(value), row);
     }
     this.tip.hidden = false;
     const room = this.place.clientWidth - this.tip.offsetWidth;

@@ -23,6 +23,13 @@ function shown(value) {
   return size >= 1e5 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(5)));
 }
 
+// two digits of the distance to 1, as format_cms writes them
+function shownCms(value) {
+  const distance = Math.abs(1 - value);
+  if (distance < FINEST) return "1";
+  return value.toFixed(Math.min(6, Math.max(4, 1 + Math.ceil(-Math.log10(distance)))));
+}
+
 // which region is lit, section by section
 
 function regionsOf(section) {

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from genmonitor.cosines import format_cms
 from genmonitor.report.charts import charts_of, map_of, region_rows
 from genmonitor.report.run import Monitored, Picture, Table, read_run
 
@@ -47,7 +48,7 @@ def _environment() -> Any:
 
     loader = PackageLoader("genmonitor", "report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["shown"] = _shown
+    environment.filters |= {"shown": _shown, "cms": format_cms}
     return environment
 
 

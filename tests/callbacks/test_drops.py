@@ -26,6 +26,11 @@ def test_the_lower_end_of_the_band_belongs_to_it_and_above_it_is_no_drop():
     assert alerts([0.9, 0.899, 0.899])[-1] == ["cluster_1"]
 
 
+def test_rounding_is_no_drop_from_exactly_one():
+    watch, band = DropWatch(), {"constant": (1.0, 1.0, 1.0)}
+    assert [watch.update({"constant": value}, band) for value in (1.0, 1 - 1e-8, 1 - 1e-8)] == [[], [], []]
+
+
 def test_after_a_recovery_it_warns_again():
     assert alerts([0.95, 0.8, 0.8, 0.95, 0.8, 0.8])[-1] == ["cluster_1"]
 
