@@ -22,9 +22,8 @@ from genmonitor.callbacks.manifest import run_folder
 from genmonitor.callbacks.prompts import PromptedSampleFn, Prompts
 from genmonitor.callbacks.sampled import monitors
 from genmonitor.callbacks.sampling import SampleFn, seed_everything
-from genmonitor.callbacks.shown import Shown, trace
+from genmonitor.callbacks.shown import WHOLE_RUN, Shown, trace
 from genmonitor.callbacks.weights import check_weights, check_whole, chosen_weights
-from genmonitor.report import write_report
 
 MAX_FAILURES = 3
 PROBE = 16
@@ -97,8 +96,7 @@ class GenerativeMonitor(Shown):
         self._last_epoch: int | None = None
         self._folder = Path()
         self._described = False
-        self._sample_shape: tuple[int, ...] = ()
-        self._ranges: list[tuple[int, int]] = []
+        self._notes = []
 
     # what a subclass says
 
@@ -139,6 +137,7 @@ class GenerativeMonitor(Shown):
         self.samples_of(pl_module)
         check_weights(self.weights, trainer)
         check_whole(trainer)
+        self._now, self._page = WHOLE_RUN, None
         if [getattr(monitor, "prefix", None) for monitor in monitors(trainer)].count(self.prefix) > 1:
             raise ValueError(
                 f"Expected monitors that log under names of their own, but several have `prefix`={self.prefix!r}. "
@@ -182,11 +181,13 @@ class GenerativeMonitor(Shown):
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Print the summary."""
+        self._now = WHOLE_RUN
         if not self.history and not self._failures:
             warn(f"{type(self).__name__}: training ended before the first check. Check more often, or train longer.")
         if trainer.is_global_zero and self.history:
             self._show(lambda: print(self.summary()))
-            print(f"Report: {self._folder / 'report.html'}")
+            if self._page is not None:
+                print(f"Report: {self._page}")
 
     def _check_by_epoch(self, trainer: Any, pl_module: Any) -> None:
         epoch, last = trainer.current_epoch, self._last_epoch
@@ -199,7 +200,7 @@ class GenerativeMonitor(Shown):
         for callback in trainer.early_stopping_callbacks:
             rare = self.every_n_epochs > 1 or self.every_n_train_steps is not None
             if rare and str(callback.monitor).startswith(f"{self.prefix}/"):
-                warn(
+                self.note(
                     f"EarlyStopping monitors {callback.monitor!r}, which {type(self).__name__} does not measure in "
                     "every epoch. It counts the old value as no improvement: raise its `patience` or set "
                     "every_n_epochs=1."
@@ -210,6 +211,8 @@ class GenerativeMonitor(Shown):
     def _check(self, trainer: Any, pl_module: Any) -> None:
         if self._failures >= MAX_FAILURES:
             return
+        step = _logged_step(trainer, pl_module)
+        self._now = {"epoch": self._epoch(trainer), "step": step}
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with chosen_weights(self.weights, trainer, pl_module, self) as used, left_alone(pl_module):
             start = time.perf_counter()
@@ -220,12 +223,11 @@ class GenerativeMonitor(Shown):
             values = self._together(trainer, lambda: self.measure(trainer, samples)) if collected else None
             measured = time.perf_counter()
         if values is None:
-            self._failed(trainer, pl_module)
+            self._failed(trainer, step)
             return
         self._failures, self._not_finite = 0, False
         values |= {"sampling_seconds": drawn - start, "metric_seconds": measured - drawn}
         values |= {"images_seen": self.images_seen}
-        step = _logged_step(trainer, pl_module)
         if trainer.is_global_zero and not self._described:
             self._described = True
             loggers.log_descriptions(trainer.loggers, self.prefix, self.about, values)
@@ -236,7 +238,7 @@ class GenerativeMonitor(Shown):
                 self._show(lambda: self._write(trainer, pl_module, used))
                 self._show(lambda: self.after_check(trainer))
                 self._show(lambda: self._draw(trainer, lambda: self.figures(samples)))
-                self._show(lambda: write_report(self._folder))
+                self._show(self._report)
 
     def _epoch(self, trainer: Any) -> float:
         """Return the epoch, with its part that is over where an epoch has several checks."""
@@ -246,13 +248,13 @@ class GenerativeMonitor(Shown):
 
     def _together(self, trainer: Any, work: Callable[[], Any]) -> Any:
         """Do this process's part; return None on every process if it failed on any."""
-        result, error = None, None
+        result, error, self._why = None, None, ""
         try:
             result = work()
         except Exception as caught:
             if self.on_error == "raise":
                 raise
-            error = caught
+            error, self._why = caught, f": {type(caught).__name__}: {caught}"
             where = f" on process {trainer.global_rank}" if trainer.world_size > 1 else ""
             # not `warn`, which only process zero says
             warnings.warn(
@@ -264,26 +266,28 @@ class GenerativeMonitor(Shown):
         self._found_not_finite = decide(isinstance(error, checks.NotFiniteError), all=False)
         return None
 
-    def _failed(self, trainer: Any, pl_module: Any) -> None:
+    def _failed(self, trainer: Any, step: int) -> None:
         if self._found_not_finite:  # a finding about the generator, which may recover: no reason to stop looking
-            self._alert_not_finite(trainer, pl_module)
+            self._alert_not_finite(trainer, step)
         else:
             self._failures += 1
+            self.keep_note(f"The check of epoch {self._now['epoch']:g} failed and was skipped{self._why}.")
         for callback in trainer.callbacks:
             # ModelCheckpoint and EarlyStopping raise at a key never seen, and the latter stops at what is not finite
             key = str(getattr(callback, "monitor", None))
             if key.startswith(f"{self.prefix}/"):
                 trainer.callback_metrics.setdefault(key, torch.tensor(-WORST if callback.mode == "max" else WORST))
         if self._failures == MAX_FAILURES and not self._found_not_finite:
-            warn(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
+            self.note(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
+        if trainer.is_global_zero:
+            self._show(self._report)
 
-    def _alert_not_finite(self, trainer: Any, pl_module: Any) -> None:
+    def _alert_not_finite(self, trainer: Any, step: int) -> None:
         first, self._not_finite = not self._not_finite, True
         if first and trainer.is_global_zero:
             title = f"{self.prefix}: NaN or infinite values"
             text = f"The generator gives NaN or infinite values at epoch {trainer.current_epoch}: they have no score."
-            warn(f"{type(self).__name__}: {text}")
-            step = _logged_step(trainer, pl_module)
+            self.note(f"{type(self).__name__}: {text}")
             self._show(lambda: loggers.log_alert(trainer.loggers, title, text, step))
 
     def on_rank_zero(self, trainer: Any, work: Callable[[], Any]) -> Any:
@@ -308,6 +312,7 @@ class GenerativeMonitor(Shown):
             "images_seen": self.images_seen,
             "failures": self._failures,
             "last_epoch": self._last_epoch,
+            "notes": [dict(note) for note in self._notes if note["epoch"] is not None],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -316,6 +321,7 @@ class GenerativeMonitor(Shown):
         self.images_seen = state_dict["images_seen"]
         self._failures = state_dict["failures"]
         self._last_epoch = state_dict["last_epoch"]
+        self._notes = [dict(note) for note in state_dict.get("notes", [])]  # older checkpoints have none
 
 
 def _logged_step(trainer: Any, pl_module: Any) -> int:

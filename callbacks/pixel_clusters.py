@@ -20,7 +20,7 @@ from genmonitor.callbacks import loggers, report
 from genmonitor.callbacks.drops import DropWatch
 from genmonitor.callbacks.encoders import check_not_meta
 from genmonitor.callbacks.extra import ExtraMetrics
-from genmonitor.callbacks.framework import tell, warn
+from genmonitor.callbacks.framework import tell
 from genmonitor.callbacks.guard import left_alone
 from genmonitor.callbacks.manifest import fingerprint, write_json
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor
@@ -132,7 +132,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             trainer, self.real_images, self.image_key, self.n_cluster_images, self.n_samples, self.block_size, self.seed
         )
         for note in roles.notes:
-            warn(f"{type(self).__name__}: {note}.")
+            self.note(f"{type(self).__name__}: {note}.")
         if isinstance(self.site_encoder, nn.Module):
             check_not_meta("site_encoder", self.site_encoder)
             self.site_encoder.to(pl_module.device)
@@ -165,7 +165,7 @@ class PixelClusterMonitor(GenerativeMonitor):
     def collect(self, samples: Tensor) -> bool:
         """Give this process's samples to the metrics."""
         if len(samples) > 1 and bool((samples.amax(0) == samples.amin(0)).all()):
-            warn(f"{type(self).__name__}: all generated images are the same, so the values say little.")
+            self.note(f"{type(self).__name__}: all generated images are the same, so the values say little.")
         assert self._metric is not None
         self._metric.reset()
         self._metric.update(self._sites(samples), real=False)
@@ -231,7 +231,7 @@ class PixelClusterMonitor(GenerativeMonitor):
                 f"{name} fell out of its yardstick: CMS {format_cms(check[name])} at epoch {check['epoch']:g}, "
                 f"a perfect generator gets {format_cms(bands[name][0])} or more."
             )
-            warn(text)
+            self.note(text)
             loggers.log_alert(trainer.loggers, f"{self.prefix}: {name} dropped", text, step)
             if self.on_drop is not None:
                 self.on_drop(text)
@@ -289,11 +289,11 @@ class PixelClusterMonitor(GenerativeMonitor):
             return
         other = [name for name, value in self._settings().items() if value != state_dict["settings"].get(name)]
         if other:
-            warn(
+            self.note(
                 f"{type(self).__name__} was resumed with another {', '.join(other)}: clusters and yardstick are made "
                 "anew and the curves start anew, since values before and after cannot be compared."
             )
-            self.history = []
+            self.start_anew()
             return
         self.partition = PixelPartition(state_dict["labels"], state_dict["site_size"])
         self.kernel = replace(self.kernel, gamma=state_dict["gamma"])
@@ -311,7 +311,7 @@ class PixelClusterMonitor(GenerativeMonitor):
     def _same_data_or_anew(self, data: list[float]) -> None:
         """Forget what was found in other data: what is fixed for a run holds for its images only."""
         if self._data and self._data != data:
-            warn(
+            self.note(
                 f"{type(self).__name__} was used with other images before: clusters, yardstick and curves start anew, "
                 "since values before and after cannot be compared."
             )
@@ -322,7 +322,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         labels = self._given["partition"]
         self.partition = None if labels is None else PixelPartition(torch.tensor(labels), self._given["site_size"])
         self.kernel = replace(self.kernel, gamma=self._given["gamma"])
-        self.yardstick, self.history, self._drops = {}, [], DropWatch()
+        self.yardstick, self._drops = {}, DropWatch()
+        self.start_anew()
 
     def _check_probe(self, probe: Tensor, real: Tensor) -> None:
         if probe.shape[1:] != real.shape[1:]:
@@ -335,7 +336,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         except ValueError as error:
             if not self.yardstick:
                 raise
-            warn(f"{type(self).__name__}: {error}")  # a run that goes on was configured well: the generator has broken
+            # a run that goes on was configured well: the generator has broken
+            self.note(f"{type(self).__name__}: {error}")
         sites = self._sites(probe)
         check_patches("images", sites, self.patch_size)
         if self.partition is not None:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from genmonitor.callbacks.encoders import Encoder, Frozen, OneHot, pixels
 from genmonitor.callbacks.files import write_whole
-from genmonitor.callbacks.framework import warn
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import RealSide
@@ -88,7 +87,7 @@ class PromptedMonitor(GenerativeMonitor):
         self._indices = torch.tensor(self.share(trainer), dtype=torch.long, device=probe.device)
         self._real, notes = self.find_real(trainer, probe)
         for note in notes:
-            warn(f"{type(self).__name__}: {note}.")
+            self.note(f"{type(self).__name__}: {note}.")
         if self._real is not None:
             self._value_range = self._real.value_range(probe)
         self.prompt_kernel = self.prompt_kernel.resolved(self._prompt_rows.unique(dim=0))
@@ -129,11 +128,11 @@ class PromptedMonitor(GenerativeMonitor):
         super().load_state_dict(state_dict)
         other = [name for name, value in self._settings().items() if value != state_dict["settings"].get(name)]
         if other:
-            warn(
+            self.note(
                 f"{type(self).__name__} was resumed with another {', '.join(other)}, so its curves start anew: values "
                 "before and after cannot be compared."
             )
-            self.history = []
+            self.start_anew()
             return
         self.kernel = replace(self.kernel, gamma=state_dict["gamma"])
         self.prompt_kernel = replace(self.prompt_kernel, gamma=state_dict["prompt_gamma"])

@@ -21,15 +21,15 @@ from genmonitor.callbacks.manifest import fingerprint
 from genmonitor.callbacks.monitor import GenerativeMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.sampling import seed_everything
+from genmonitor.callbacks.scripts import SETUP, find_script, imported
 from genmonitor.kernels import GaussianKernel, LaplacianKernel
 
 SETTINGS = ("n_samples", "seed", "sample_batch_size", "block_size")
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
 KERNELS = {kernel.__name__: kernel for kernel in (GaussianKernel, LaplacianKernel)}
-SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor."
 
 
-def replay(path: Path, checkpoint: Path, setup: str | None = None) -> dict[str, float]:
+def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path | None = None) -> dict[str, float]:
     """Measure the values of a manifest again.
 
     Args:
@@ -38,6 +38,7 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None) -> dict[str, 
         setup: "FILE.py:FUNCTION" or "package.module:FUNCTION", which returns (module, data, monitor) as for training,
             data being a LightningDataModule or a list of loaders for `Trainer.fit`. None to make them from the classes
             that the manifest names and the hyperparameters in the checkpoint.
+        script: the file with these classes where the manifest names one; None to look for it, see `find_script`.
 
     Returns:
         The values by their names, without those of the clock.
@@ -50,17 +51,12 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None) -> dict[str, 
     if "only_in_code" not in manifest:
         raise ValueError(f"Expected the manifest of a check in a training run, but got {path}.")
     saved = _loaded(checkpoint)
-    if saved["global_step"] != manifest["global_step"]:
-        raise ValueError(
-            f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the "
-            f"moment of {path.name}, but {checkpoint} is of step {saved['global_step']} in epoch {saved['epoch']}. "
-            "Give that moment's, or the manifest of this one."
-        )
+    _check_same_moment(path, manifest, checkpoint, saved)
     sys.path.insert(0, str(Path.cwd()))
     if setup is not None:
         module, data, monitor = imported(setup)()
     else:
-        module, data = _module_and_data(manifest, checkpoint)
+        module, data = _module_and_data(manifest, path.parent, checkpoint, script)
         monitor = _monitor(manifest)
     if type(monitor).__name__ != manifest["monitor"]:
         raise ValueError(f"Expected a {manifest['monitor']} for this manifest, but got {type(monitor).__name__}.")
@@ -83,37 +79,36 @@ def _loaded(checkpoint: Path) -> dict[str, Any]:
     return saved
 
 
+def _check_same_moment(path: Path, manifest: dict[str, Any], checkpoint: Path, saved: dict[str, Any]) -> None:
+    """Refuse a checkpoint of another moment, naming the manifest that belongs to it where there is one."""
+    if saved["global_step"] == manifest["global_step"]:
+        return
+    prefix = path.name.rpartition("_check_")[0]
+    others = [p.name for p in sorted(path.parent.glob(f"{prefix}_check_*.json")) if _step(p) == saved["global_step"]]
+    advice = f"The manifest of this checkpoint is {others[-1]}" if others else "No manifest beside it is of this moment"
+    raise ValueError(
+        f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the moment "
+        f"of {path.name}, but {checkpoint} is of step {saved['global_step']} in epoch {saved['epoch']}. {advice}."
+    )
+
+
+def _step(manifest: Path) -> int | None:
+    step: int | None = json.loads(manifest.read_text(encoding="utf-8")).get("global_step")
+    return step
+
+
 def measured(check: Mapping[str, float]) -> dict[str, float]:
     """Return what is measured of the samples, not what the clock says or was fixed at the start."""
     return {name: value for name, value in check.items() if name not in NOT_MEASURED and "yardstick_" not in name}
 
 
-def imported(where: str) -> Any:
-    """Import "package.module:name", or "path/to/file.py:name" with the file's folder on the path, as for a script.
-
-    Raises:
-        ValueError: if there is no such thing.
-    """
-    place, _, name = where.rpartition(":")
-    try:
-        if place.endswith(".py"):
-            sys.path.insert(0, str(Path(place).resolve().parent))
-            place = Path(place).stem
-        found: Any = importlib.import_module(place)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"Expected FILE.py:NAME or package.module:NAME, but got {where}: {error}. {SETUP}") from error
-    return found
-
-
-def _module_and_data(manifest: dict[str, Any], checkpoint: Path) -> tuple[Any, Any]:
+def _module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
     out: list[Any] = []
     for name in ("module", "data"):
         if manifest[name] is None:  # then the module has loaders of its own
             out.append(None)
             continue
-        kind = imported(manifest[name])
+        kind = imported(find_script(manifest[name], folder, manifest.get("folder"), script))
         safely = (
             {"weights_only": True} if "weights_only" in inspect.signature(kind.load_from_checkpoint).parameters else {}
         )

@@ -15,7 +15,8 @@ ABOUT = {
     "cluster_…": "cosine mean similarity of one cluster of pixels, in [0, 1], higher is better",
     "constant": "the same of the pixels that never vary in the training images",
     "share_…": "which part of the image's loss a region carries; all sum to 1",
-    "violations": "how many regions are worse than the image: 0 where the regions are independent",
+    "violations": "how many regions have a lower CMS than the image, which independent ones never have: above 0, the "
+    "regions depend on each other, and the shares are only a guide",
     "mmd": "squared maximum mean discrepancy of whole images, unbiased, around 0 at best, lower is better",
     "yardstick_…": "what real images get in place of generated ones: the median of 20 draws",
     "sampling_seconds": "what drawing the samples of a check took",

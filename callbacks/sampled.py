@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from genmonitor.callbacks import shared_samples
 from genmonitor.callbacks.framework import Callback
@@ -26,7 +26,7 @@ class Sampled(Callback):
     sample_batch_size: int
     seed: int
     _sample_shape: tuple[int, ...] = ()
-    _ranges: list[tuple[int, int]]
+    _ranges: Sequence[tuple[int, int]] = ()
     """From where to where samples were drawn together, for the manifest."""
 
     def samples_of(self, pl_module: Any) -> Callable[[list[int]], Tensor]:
@@ -58,9 +58,10 @@ class Sampled(Callback):
         return range(n * rank // world, n * (rank + 1) // world)
 
     def progress(self, trainer: Any, over: Iterable[Any], doing: str) -> Iterator[Any]:
-        """Show a bar that names itself while going over something, where the Trainer shows one."""
+        """Show a bar that names itself while going over something, where the Trainer shows one and somebody looks."""
         shown = trainer.is_global_zero and trainer.progress_bar_callback is not None
-        return iter(tqdm(over, desc=f"{type(self).__name__}: {doing}", leave=False, disable=not shown))
+        # None: in a terminal or a notebook, not in a file, where each step of the bar would be a line
+        return iter(tqdm(over, desc=f"{type(self).__name__}: {doing}", leave=False, disable=None if shown else True))
 
     def _samples(self, trainer: Any, pl_module: Any) -> Tensor:
         """Return this process's share of the samples, drawn by itself or by a monitor before it in this check."""

@@ -12,8 +12,11 @@ from matplotlib.figure import Figure
 
 from genmonitor.callbacks import loggers
 from genmonitor.callbacks.framework import tell, warn
-from genmonitor.callbacks.manifest import circumstances, write_about, write_manifest
+from genmonitor.callbacks.manifest import circumstances, write_about, write_json, write_manifest
 from genmonitor.callbacks.sampled import Sampled
+from genmonitor.report import write_report
+
+WHOLE_RUN: Mapping[str, float | None] = {"epoch": None, "step": None}
 
 
 class Shown(Sampled):
@@ -29,6 +32,10 @@ class Shown(Sampled):
     on_error: str
     history: list[dict[str, float]]
     _folder: Path
+    _page: Path | None = None
+    _notes: list[dict[str, Any]]
+    """What the report says beside the curves: of a check, with its epoch and step, or of the whole run."""
+    _now: Mapping[str, float | None] = WHOLE_RUN
 
     # what a subclass says
 
@@ -47,6 +54,27 @@ class Shown(Sampled):
         return [name for name, value in given.items() if value is not None]
 
     # where it shows
+
+    def note(self, text: str) -> None:
+        """Warn, and say it in the report too, at the check at which it is said."""
+        warn(text)
+        self.keep_note(text)
+
+    def keep_note(self, text: str) -> None:
+        """Say it in the report, at the check at which it is said."""
+        note = {**self._now, "text": text}
+        if note not in self._notes:  # a second fit says the same of its run
+            self._notes.append(note)
+
+    def start_anew(self) -> None:
+        """Forget the curves and what was said of their checks."""
+        self.history = []
+        self._notes = [note for note in self._notes if note["epoch"] is None]
+
+    def _report(self) -> None:
+        write_json(self._folder / f"{self.prefix}_notes.json", self._notes)
+        if self.history:
+            self._page = write_report(self._folder)
 
     def _log(self, trainer: Any, pl_module: Any, values: dict[str, float], step: int) -> None:
         named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
@@ -85,7 +113,8 @@ class Shown(Sampled):
 
     def _write(self, trainer: Any, pl_module: Any, used: str) -> None:
         path = self._folder / f"{self.prefix}_check_{len(self.history):05d}.json"
-        write_manifest(path, self._manifest(used) | circumstances(trainer, pl_module))
+        folder = {"folder": str(self._folder.resolve())}
+        write_manifest(path, self._manifest(used) | circumstances(trainer, pl_module) | folder)
 
     def _manifest(self, used: str) -> dict[str, Any]:
         return {

@@ -52,6 +52,12 @@ def write_picture(path, shade=0.5):
     Figure(figsize=(0.4, 0.3), dpi=100, facecolor=str(shade)).savefig(path)
 
 
+def write_notes(folder, notes, prefix="cms"):
+    """Write what was said of the whole run, number None, and of checks."""
+    said = [{"epoch": n and n - 1, "step": n and 10 * n - 1, "text": text} for n, text in notes]
+    (folder / f"{prefix}_notes.json").write_text(json.dumps(said))
+
+
 def make_run(run, checks=3, pictures=None):
     """Fill <run>/genmonitor as PixelClusterMonitor would; return that folder."""
     folder = run / "genmonitor"

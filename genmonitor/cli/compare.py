@@ -15,10 +15,11 @@ from tqdm import tqdm
 from genmonitor import GaussianKernel, PixelPartition, checks, figures
 from genmonitor.callbacks import report
 from genmonitor.callbacks.loggers import log_figures
-from genmonitor.callbacks.manifest import write_about, write_manifest
+from genmonitor.callbacks.manifest import write_about, write_json, write_manifest
 from genmonitor.callbacks.ranges import check_ranges
 from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
 from genmonitor.callbacks.roles import assign_roles
+from genmonitor.callbacks.shown import WHOLE_RUN
 from genmonitor.cli.images import read_images
 from genmonitor.functional.cka import check_patches
 from genmonitor.report import write_report
@@ -74,15 +75,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     metric.update(roles.compared.read(roles.for_comparison).to(device), real=True)
     metric.update(fake[chosen].to(device), real=False)
     measured: Any = metric.compute()
-    check = {"epoch": 0, "step": 0} | {name: float(value) for name, value in measured.items()}
-    page = _write(args, check, found, n, fake[chosen[:64]])
+    check = {name: float(value) for name, value in measured.items()}
+    notes = [note.replace("training images", "real images") for note in roles.notes if "validation data" not in note]
+    page = _write(args, check, found, n, fake[chosen[:64]], notes)
     return {
-        "values": {name: value for name, value in check.items() if name not in ("epoch", "step")},
+        "values": check,
         "yardstick": found.yardstick,
         "n_samples": n,
         "gamma": found.kernel.gamma,
         "report": str(page),
-        "notes": [note for note in roles.notes if "no validation data" not in note],
+        "notes": notes,
         "table": report.table([check], found.partition, found.yardstick),
     }
 
@@ -108,20 +110,23 @@ def _check_shapes(real: Tensor, fake: Tensor) -> None:
         raise ValueError(f"Expected at least 4 real and 2 generated images, but got {len(real)} and {len(fake)}.")
 
 
-def _write(args: argparse.Namespace, check: dict[str, float], found: Found, n: int, samples: Tensor) -> Path:
+def _write(
+    args: argparse.Namespace, check: dict[str, float], found: Found, n: int, samples: Tensor, notes: list[str]
+) -> Path:
     folder: Path = args.out / "genmonitor"
     folder.mkdir(parents=True, exist_ok=True)
     regions, labels = found.partition.regions(), found.partition.pixel_labels()
     worst, share = report.most_to_blame(check, found.partition)
     drawn = {
+        "cms/samples": figures.sample_grid(
+            samples, labels, regions[worst] if share else None, found.value_range, share or None
+        ),
         "cms/clusters": figures.cluster_map(labels),
         "cms/clusters_over_average": figures.cluster_overlay(labels, found.average),
     }
     if found.cka is not None:
         drawn["cms/cka"] = figures.cka_matrix(found.cka, found.partition.labels)
     log_figures([], drawn, 0, folder)
-    grid = figures.sample_grid(samples, labels, regions[worst] if share else None, found.value_range, share or None)
-    log_figures([], {"cms/samples": grid}, 0, folder, epoch=0)
     found.partition.save(folder / "partition.npz")
     write_about(folder / "cms_about.json", report.charts(list(regions)), report.ABOUT)
     manifest = {
@@ -137,6 +142,7 @@ def _write(args: argparse.Namespace, check: dict[str, float], found: Found, n: i
         "partition": "partition.npz",
         "yardstick": found.yardstick,
     }
+    write_json(folder / "cms_notes.json", [{**WHOLE_RUN, "text": f"{note[0].upper()}{note[1:]}."} for note in notes])
     write_manifest(folder / "cms_check_00001.json", manifest)
     return write_report(folder)
 
@@ -144,5 +150,5 @@ def _write(args: argparse.Namespace, check: dict[str, float], found: Found, n: i
 def said(result: dict[str, Any]) -> str:
     """Say the result in words."""
     notes = [f"Note: {note}." for note in result["notes"]]
-    table = result["table"].replace(", epoch 0", f", {result['n_samples']} images").replace(" at epoch 0", "")
+    table = result["table"].replace(" (worst first)", f", {result['n_samples']} images (worst first)")
     return "\n".join([table, *notes, f"Report: {result['report']}"])

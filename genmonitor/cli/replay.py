@@ -21,6 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--checkpoint", metavar="CKPT", type=Path, required=True, help="the checkpoint of that epoch")
     parser.add_argument(
+        "--script",
+        metavar="FILE.py",
+        type=Path,
+        help="the script that trained, where it is not found: looked for where it lies as seen from the manifest, then "
+        "where it was",
+    )
+    parser.add_argument(
         "--setup",
         metavar="FILE.py:FUNCTION",
         help="a function without arguments that returns (module, data, monitor) as for training; only needed where "
@@ -35,7 +42,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     manifest = json.loads(args.manifest.read_text(encoding="utf-8"))
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")  # advice on training
-        replayed = replay(args.manifest, args.checkpoint, args.setup)
+        replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
     logged = measured(manifest["check"])
     then = manifest["versions"]
     return {

@@ -28,6 +28,8 @@ function cosineScale(values) {
   return { low, high, place, ticks: ticks.map((v) => Number(v.toFixed(7))) };
 }
 
+const cosineTick = (tick) => (1 - tick < 1.5 * FINEST ? "1" : String(tick));
+
 function wholeTicks(first, last, count) {
   const rough = Math.max((last - first) / count, 1), power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough);
@@ -90,8 +92,10 @@ class Chart {
     const width = Math.max(this.place.clientWidth, 200);
     const bars = spec.series.filter((c) => c.band && c.region !== null);
     const height = bars.length ? Math.min(340, 0.5 * width + 120) : 190;
-    const slot = bars.length ? Math.min(24, (0.3 * width) / bars.length) : 0;
-    const left = 58, right = width - 12 - slot * bars.length - (slot ? 8 : 0), top = 8, bottom = height - 22;
+    const alone = !spec.by; // images that were compared, without epochs: the bars are all there is
+    const slot = bars.length ? Math.min(alone ? 90 : 24, ((alone ? 0.75 : 0.3) * width) / bars.length) : 0;
+    const left = 58, right = alone ? left : width - 12 - slot * bars.length - (slot ? 8 : 0), top = 8, bottom = height - 22;
+    const end = alone ? left + 16 + slot * bars.length : right;
     const series = spec.kind === "stack" ? stacked(spec.series) : spec.series;
     const values = series.flatMap((c) => [...(c.top ?? c.values), ...(c.band ?? [])]).filter((v) => v !== null);
     const scale = spec.kind === "stack" ? { low: 0, high: Math.max(...values, 0.01), place: (v) => v, ticks: [0, 0.25, 0.5, 0.75, 1] }
@@ -104,22 +108,31 @@ class Chart {
     for (const tick of scale.ticks) {
       const y = this.y(tick);
       if (y < top - 1 || y > bottom + 1) continue;
-      svg("line", { x1: left, x2: right, y1: y, y2: y, class: "rule" }, canvas);
+      svg("line", { x1: left, x2: end, y1: y, y2: y, class: "rule" }, canvas);
       svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, canvas).textContent =
-        spec.kind === "stack" ? `${100 * tick} %` : spec.scale === "cms" ? String(tick) : shown(tick);
+        spec.kind === "stack" ? `${100 * tick} %` : spec.scale === "cms" ? cosineTick(tick) : shown(tick);
     }
-    for (const tick of wholeTicks(first, last, width / 90)) {
-      svg("line", { x1: this.x(tick), x2: this.x(tick), y1: bottom, y2: bottom + 4, class: "tick" }, canvas);
-      svg("text", { x: this.x(tick), y: height - 5, "text-anchor": "middle" }, canvas).textContent = tick;
-    }
-    svg("text", { x: left - 5, y: height - 5, "text-anchor": "end" }, canvas).textContent = spec.by;
-    this.bands(series, left, right);
-    this.curves(series);
+    if (!alone) this.epochs(left, right, top, bottom, height);
+    this.bands(series, left, end);
+    if (!alone) this.curves(series);
     bars.forEach((curve, i) => this.bar(curve, right + 8 + (i + 0.5) * slot, slot));
     this.box = { left, right, top, bottom, width };
     this.mark = svg("g", {}, canvas);
     this.regions.again();
     if (this.at !== null) this.cursor(this.at);
+  }
+
+  // the axis, and when there were alerts
+  epochs(left, right, top, bottom, height) {
+    const { spec, canvas } = this, first = spec.x[0], last = spec.x.at(-1);
+    for (const tick of wholeTicks(first, last, (right - left) / 75)) {
+      svg("line", { x1: this.x(tick), x2: this.x(tick), y1: bottom, y2: bottom + 4, class: "tick" }, canvas);
+      svg("text", { x: this.x(tick), y: height - 5, "text-anchor": "middle" }, canvas).textContent = tick;
+    }
+    svg("text", { x: left - 5, y: height - 5, "text-anchor": "end" }, canvas).textContent = spec.by;
+    for (const { x } of spec.alerts.filter((alert) => alert.x >= first && alert.x <= last)) {
+      svg("line", { x1: this.x(x), x2: this.x(x), y1: top, y2: bottom, class: "alarm" }, canvas);
+    }
   }
 
   tag(node, curve) {
@@ -186,12 +199,12 @@ class Chart {
     this.at = at;
     const { spec, box } = this, x = this.x(spec.x[at]);
     this.mark.replaceChildren();
-    svg("line", { x1: x, x2: x, y1: box.top, y2: box.bottom, class: "cursor" }, this.mark);
+    if (spec.by) svg("line", { x1: x, x2: x, y1: box.top, y2: box.bottom, class: "cursor" }, this.mark);
     const known = spec.series.filter((c) => c.values[at] !== null);
     const lit = height === undefined ? null : this.nearest(at, height);
     this.regions.show(lit);
     this.tip.replaceChildren();
-    html("div", "faint", `${spec.by} ${spec.x[at]}`, this.tip);
+    if (spec.by) html("div", "faint", `${spec.by} ${spec.x[at]}`, this.tip);
     for (const curve of [...known].sort((a, b) => b.values[at] - a.values[at])) {
       const row = html("div", lit !== null && curve.region === lit ? "lit" : "", "", this.tip);
       const name = html("span", "", "", row);
@@ -201,6 +214,7 @@ class Chart {
       const write = spec.kind === "stack" ? (v) => `${(100 * v).toFixed(1)} %` : spec.scale === "cms" ? shownCms : shown;
       html("span", "", write(value), row);
     }
+    for (const alert of spec.alerts.filter((a) => a.x === spec.x[at])) html("div", "said", alert.text, this.tip);
     this.tip.hidden = false;
     const room = this.place.clientWidth - this.tip.offsetWidth;
     this.tip.style.left = `${Math.max(0, Math.min(room, x > box.width / 2 ? x - this.tip.offsetWidth - 12 : x + 12))}px`;

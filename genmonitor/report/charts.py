@@ -16,18 +16,22 @@ _BOUNDED = ("image", "product", "constant")
 
 
 def charts_of(monitored: Monitored) -> list[dict[str, Any]]:
-    """Return the charts of a monitor: those it asked for, then one for each value that is left."""
+    """Return the charts of a monitor: those it asked for, then one for each value that is left.
+
+    Two sets of images that were compared have only the first, of the regions: with one check there is no more to draw.
+    """
     checks = monitored.checks
     grouped = {title: [name for name in names if name in checks[-1]] for title, names in monitored.charts.items()}
     shown = {name for names in grouped.values() for name in names} | set(_NOT_DRAWN)
     left = [name for name in checks[-1] if name not in shown and not name.startswith("yardstick_")]
     grouped |= {name: [name] for name in left}
-    return [_chart(monitored, title, names) for title, names in grouped.items() if names]
+    charts = [(title, names) for title, names in grouped.items() if names]
+    return [_chart(monitored, title, names) for title, names in (charts[:1] if monitored.compared else charts)]
 
 
 def _chart(monitored: Monitored, title: str, names: list[str]) -> dict[str, Any]:
     checks = monitored.checks
-    epochs = [check["epoch"] for check in checks]
+    epochs = [check.get("epoch") for check in checks]
     by = "epoch" if len(set(epochs)) == len(epochs) else "step"  # several checks in an epoch would fall on one line
     cosines = all(name in _BOUNDED or name.startswith("cluster_") for name in names)
     yardstick = monitored.manifest.get("yardstick", {})
@@ -36,8 +40,9 @@ def _chart(monitored: Monitored, title: str, names: list[str]) -> dict[str, Any]
         "note": monitored.about.get(names[0], "") if len(names) == 1 else "",
         "kind": "stack" if all(name.startswith("share_") for name in names) else "lines",
         "scale": "cms" if cosines else "linear",
-        "by": by,
-        "x": [check[by] for check in checks],
+        "by": "" if monitored.compared else by,
+        "x": [check.get(by, 0) for check in checks],
+        "alerts": [{"x": alert[by], "text": alert["text"]} for alert in monitored.alerts],
         "series": [
             {
                 "name": name,
@@ -126,10 +131,24 @@ def region_rows(monitored: Monitored) -> list[dict[str, Any]]:
                 "high": high,
                 "share": last[f"share_{name.removeprefix('cluster_')}"],
                 "best": best[name],
-                "best_epoch": best["epoch"],
+                "best_epoch": best.get("epoch"),
             }
         )
     return sorted(rows, key=lambda row: -row["share"])
+
+
+def value_rows(monitored: Monitored) -> list[dict[str, Any]]:
+    """Return what two sets of images that were compared get as a whole, with its yardstick and what it says."""
+    yardstick = monitored.manifest.get("yardstick", {})
+    rows = []
+    for name, value in monitored.checks[-1].items():
+        if region_of(name) is None:
+            low, _, high = yardstick.get(name, (None, None, None))
+            about = monitored.about.get(name, "")
+            rows.append(
+                {"name": name, "value": value, "low": low, "high": high, "about": about, "cms": name in _BOUNDED}
+            )
+    return rows
 
 
 def _number(value: float | None) -> float | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.cosines import format_cms
-from genmonitor.report.charts import charts_of, map_of, region_rows
+from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import Monitored, Picture, Table, read_run
 
 REPORT = "report.html"
@@ -19,6 +19,8 @@ MAX_PICTURES = 24
 """Checks whose samples a slider shows: the first, the last, and others evenly between."""
 MAX_BYTES = 6_000_000
 """Of all pictures of a page; where they are more, fewer checks are shown."""
+MAX_ALERTS = 5
+"""That are shown at once, the latest first; the others are folded away."""
 _DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
 
 
@@ -65,6 +67,7 @@ def _render(folder: Path, monitored: list[Monitored], tables: list[Table]) -> st
             folder=str(folder.resolve()),
             sections=sections,
             drawn=[{name: section[name] for name in ("charts", "map", "sliders")} for section in sections],
+            max_alerts=MAX_ALERTS,
             tables=[_with_pictures(table, folder) for table in tables],
         )
     )
@@ -72,7 +75,7 @@ def _render(folder: Path, monitored: list[Monitored], tables: list[Table]) -> st
 
 def _section(monitored: Monitored, budget: int) -> dict[str, Any]:
     figures, sliders = [], []
-    for name, pictures in monitored.pictures.items():
+    for name, pictures in sorted(monitored.pictures.items(), key=lambda found: found[0] != "samples"):
         if name in _DRAWN_BY_THE_PAGE and monitored.partition is not None:
             continue
         if pictures[0].epoch is None:
@@ -81,9 +84,13 @@ def _section(monitored: Monitored, budget: int) -> dict[str, Any]:
             sliders.append({"name": name.replace("_", " "), "pictures": _chosen(pictures, budget), "of": len(pictures)})
     return {
         "prefix": monitored.prefix,
-        "monitor": monitored.manifest["monitor"],
+        "given": monitored.manifest,
+        "notes": monitored.notes,
+        "alerts": [alert["text"] for alert in reversed(monitored.alerts)],
         "last": monitored.checks[-1],
         "count": len(monitored.checks),
+        "compared": monitored.compared,
+        "whole": value_rows(monitored) if monitored.compared else [],
         "rows": region_rows(monitored),
         "charts": charts_of(monitored),
         "map": map_of(monitored),

@@ -46,6 +46,15 @@ class Monitored:
     about: dict[str, str]
     pictures: dict[str, list[Picture]]
     partition: PixelPartition | None
+    notes: list[str]
+    """Of the whole run."""
+    alerts: list[dict[str, Any]]
+    """Of a check each: its "epoch" and "step", and a "text"; in their order."""
+
+    @property
+    def compared(self) -> bool:
+        """Whether two sets of images were compared, outside of any training: one check without an epoch."""
+        return "epoch" not in self.checks[-1]
 
 
 def find_folder(run: Path) -> Path:
@@ -73,9 +82,9 @@ def read_run(folder: Path) -> tuple[list[Monitored], list[Table]]:
         if match:
             manifests.setdefault(match[1], []).append(json.loads(path.read_text(encoding="utf-8")))
     monitored = [_monitored(folder, prefix, found) for prefix, found in manifests.items()]
-    about = {f"{prefix}_about.json" for prefix in manifests}
+    read = {f"{prefix}_{name}.json" for prefix in manifests for name in ("about", "notes")}
     files = [path for path in sorted(folder.iterdir()) if path.suffix in (".json", ".csv")]
-    others = [path for path in files if not _MANIFEST.fullmatch(path.name) and path.name not in about]
+    others = [path for path in files if not _MANIFEST.fullmatch(path.name) and path.name not in read]
     tables = [_table(name, path) for name, path in _latest(others).items()]
     return monitored, [table for table in tables if table is not None]
 
@@ -88,8 +97,8 @@ def _monitored(folder: Path, prefix: str, manifests: list[dict[str, Any]]) -> Mo
             break
         checks.append(manifest["check"])
         kept = manifest
-    about = folder / f"{prefix}_about.json"
-    said = json.loads(about.read_text(encoding="utf-8")) if about.exists() else {"charts": {}, "about": {}}
+    said = _json(folder / f"{prefix}_about.json", {"charts": {}, "about": {}})
+    notes = _json(folder / f"{prefix}_notes.json", [])
     partition = folder / str(kept.get("partition"))
     return Monitored(
         prefix,
@@ -99,7 +108,13 @@ def _monitored(folder: Path, prefix: str, manifests: list[dict[str, Any]]) -> Mo
         said["about"],
         _pictures(folder, prefix),
         PixelPartition.load(partition) if partition.is_file() else None,
+        [note["text"] for note in notes if note["epoch"] is None],
+        [note for note in notes if note["epoch"] is not None],
     )
+
+
+def _json(path: Path, otherwise: Any) -> Any:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else otherwise
 
 
 def _pictures(folder: Path, prefix: str) -> dict[str, list[Picture]]:

@@ -2,6 +2,8 @@
 """When a monitor checks, what it logs then, and what it does about errors."""
 
 import json
+import re
+import sys
 import warnings
 
 import pytest
@@ -203,12 +205,15 @@ def test_what_a_check_costs_is_logged(tmp_path):
     assert all(0 < check[f"{part}_seconds"] < 60 for check in monitor.history for part in ("sampling", "metric"))
 
 
-@pytest.mark.parametrize("shown", [True, False])
-def test_a_bar_that_names_itself_follows_the_trainers(tmp_path, shown, capsys):
-    fit(tmp_path, plain(), val=validation(), max_epochs=1, enable_progress_bar=shown)
+@pytest.mark.parametrize(("enabled", "terminal"), [(True, True), (False, True), (True, False)])
+def test_a_bar_that_names_itself_follows_the_trainers_and_stays_out_of_files(
+    tmp_path, enabled, terminal, capsys, monkeypatch
+):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    fit(tmp_path, plain(), val=validation(), max_epochs=1, enable_progress_bar=enabled)
     said = capsys.readouterr().err
-    assert ("Plain: sampling" in said) == shown
-    assert ("Plain: yardstick" in said) == shown
+    assert ("Plain: sampling" in said) == (enabled and terminal)
+    assert ("Plain: yardstick" in said) == (enabled and terminal)
 
 
 # errors
@@ -244,6 +249,10 @@ def test_three_failures_in_a_row_switch_it_off_and_it_says_so(tmp_path):
     assert module.calls == 1 + 7  # the probe and the checks of epochs 0..6; 7 and 8 would have gone well
     messages = [str(warning.message) for warning in said]
     assert [m for m in messages if "switched off" in m] == ["Plain: 3 checks in a row failed, so it is switched off."]
+    page = (tmp_path / "genmonitor" / "report.html").read_text()
+    skipped = re.findall(r"The check of epoch (\d) failed and was skipped: RuntimeError: no samples today", page)
+    assert sorted(set(skipped)) == list("12456")
+    assert "3 checks in a row failed" in page
 
 
 def test_a_new_fit_tries_again(tmp_path):

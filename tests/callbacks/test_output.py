@@ -177,12 +177,36 @@ def test_several_loggers_get_the_scalars_and_the_files_hold_the_figures(tmp_path
     ]
 
 
+@pytest.mark.filterwarnings("ignore:Plain. only 100 real images")
 def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
-    fit(tmp_path, plain(), val=loader(digits(300, 400)), logger=False, max_epochs=1)
+    fit(tmp_path, plain(n_samples=120), val=loader(digits(300, 400)), logger=False, max_epochs=1)
     folder = tmp_path / "genmonitor"
+    assert "Plain: only 100 real images are there to compare 120" in (folder / "report.html").read_text()
     names = {path.name for path in folder.iterdir()}
     assert {"report.html", "cms_about.json", "cms_check_00001.json", "partition.npz"} <= names
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:Plain. could not show this check")
+def test_a_page_that_could_not_be_written_is_not_named(tmp_path, capsys, monkeypatch):
+    def full(folder):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("genmonitor.callbacks.shown.write_report", full)
+    fit(tmp_path, plain(on_error="warn"), val=loader(digits(300, 400)), logger=False, max_epochs=1)
+    said = capsys.readouterr().out
+    assert "Where the generator is wrong" in said
+    assert "Report:" not in said
+
+
+def test_the_report_says_what_the_monitor_warned_of(ran):
+    folder = ran[0] / "genmonitor"
+    notes = json.loads((folder / "cms_notes.json").read_text())
+    (alert,) = notes
+    assert (alert["epoch"], alert["step"]) == (2, STEPS[2])
+    assert alert["text"].startswith("cluster_2 fell out of its yardstick")
+    page = (folder / "report.html").read_text()
+    assert f'<p class="note alert">{alert["text"]}</p>' in page
 
 
 def test_a_folder_holds_the_figures_and_the_grid_of_samples_of_every_check(ran):

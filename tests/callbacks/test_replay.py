@@ -2,7 +2,9 @@
 """A logged check is measured again, to the last bit, from its manifest and the checkpoint of the same epoch."""
 
 import json
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +17,8 @@ from prompted import plain as plain_diversity
 from replayed import Another, Digits, quiet
 
 from genmonitor import PixelPartition
-from genmonitor.callbacks.replay import imported, measured, replay
+from genmonitor.callbacks.replay import measured, replay
+from genmonitor.callbacks.scripts import find_script, imported
 from genmonitor.cli import main
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
@@ -155,8 +158,52 @@ def ran(tmp_path_factory):
 def test_the_checkpoint_of_another_moment_is_refused(ran):
     manifests, checkpoints = ran
     said = r"of step 3 in epoch 0, the moment of cms_check_00001.json, but .* is of step 6 in epoch 1"
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=rf"{said}\. The manifest of this checkpoint is cms_check_00002.json\."):
         replay(manifests[0], checkpoints[1])
+
+
+def test_a_checkpoint_of_no_check_says_so(ran, tmp_path):
+    manifests, checkpoints = ran
+    saved = torch.load(checkpoints[0], weights_only=True) | {"global_step": 5}
+    torch.save(saved, tmp_path / "between.ckpt")
+    with pytest.raises(ValueError, match="No manifest beside it is of this moment"):
+        replay(manifests[0], tmp_path / "between.ckpt")
+
+
+def test_a_script_is_found_where_it_was_copied_with_its_run(tmp_path):
+    then, now = (tmp_path / name / "runs" / "genmonitor" for name in ("then", "now"))
+    now.mkdir(parents=True)
+    where = f"{tmp_path / 'then' / 'train.py'}:Model"
+    with pytest.raises(ValueError, match=r"no .*now/train.py, nor .*then/train.py\. .* --script FILE.py"):
+        find_script(where, now, str(then))
+    with pytest.raises(ValueError, match=r"there is no .*then/train.py\."):
+        find_script(where, now, None)  # a manifest that does not name its folder
+    (tmp_path / "then" / "train.py").parent.mkdir()
+    (tmp_path / "then" / "train.py").touch()
+    assert find_script(where, now, str(then)) == where
+    (tmp_path / "now" / "train.py").touch()
+    assert find_script(where, now, str(then)) == f"{tmp_path / 'now' / 'train.py'}:Model"
+    assert find_script(where, now, str(then), tmp_path / "then" / "train.py") == where
+    assert find_script("package.module:Model", now, str(then)) == "package.module:Model"
+
+
+def test_a_run_copied_with_its_script_does_not_need_the_old_one(ran, tmp_path, monkeypatch):
+    manifests, checkpoints = ran
+    folder = tmp_path / "project" / "run" / "genmonitor"
+    shutil.copytree(manifests[0].parent, folder)
+    path = folder / manifests[0].name
+    manifest = json.loads(path.read_text())
+    assert manifest["folder"] == str(manifests[0].parent)
+    # as if `modules` and `replayed` were scripts beside the run, which are copied, and the old ones are gone
+    old = manifests[0].parent.parent.parent
+    for name in ("module", "data"):
+        module, _, kind = manifest[name].rpartition(":")
+        stem = Path(module).stem
+        manifest[name] = f"{old / f'{stem}_copied.py'}:{kind}"
+        (tmp_path / "project" / f"{stem}_copied.py").write_text(f"from {stem} import {kind}")
+    path.write_text(json.dumps(manifest))
+    monkeypatch.chdir(tmp_path)
+    assert replay(path, checkpoints[0]) == logged(manifests[0])
 
 
 def test_other_real_images_are_refused(ran, monkeypatch):

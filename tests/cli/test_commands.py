@@ -2,6 +2,7 @@
 """The commands as a person types them."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -47,9 +48,20 @@ def test_compare_blames_the_dark_half_and_writes_the_report(files, tmp_path, cap
     rows = [line.split() for line in said.splitlines() if line.startswith("cluster_")]
     assert rows[0][0] == dark
     assert int(rows[0][4]) > 80
-    page = tmp_path / "out" / "genmonitor" / "report.html"
-    assert str(page) in said
-    assert "share of the loss" in page.read_text()
+    folder = tmp_path / "out" / "genmonitor"
+    assert str(folder / "report.html") in said
+    page = (folder / "report.html").read_text()
+    assert "share of the loss" in page
+    assert f"Comparison of {files[0]} with {files[1]}" in page
+    assert "so its band is too narrow" in said
+    assert "so its band is too narrow" in page
+    assert page.index("so its band is too narrow") < page.index("share of the loss")
+    (drawn,) = json.loads(re.search(r'id="drawn">(.*?)</script>', page)[1])
+    assert [(chart["title"], chart["by"]) for chart in drawn["charts"]] == [("CMS per cluster", "")]
+    assert not drawn["sliders"]
+    # there was no training: nothing has an epoch
+    shown = re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.S)
+    assert "epoch" not in said + shown
 
 
 def test_compare_as_json_holds_the_metrics_own_values(files, tmp_path, capsys):

@@ -6,7 +6,7 @@ import io
 import pytest
 from browser import browser, complaints, requested
 from PIL import Image
-from runs import add_diversity, check, make_run
+from runs import add_diversity, check, make_run, write_notes
 
 from genmonitor.cosines import format_cms
 from genmonitor.report import write_report
@@ -17,6 +17,7 @@ def page(tmp_path_factory):
     """A page of 200 checks whose prompts would run a script."""
     run = tmp_path_factory.mktemp("run")
     folder = make_run(run, checks=200)
+    write_notes(folder, [(199, "cluster 2 fell")])
     add_diversity(folder, ["<script>document.title = 'run'</script>", "<img src=x onerror=\"document.title='run'\">"])
     return write_report(folder).as_uri()
 
@@ -74,6 +75,8 @@ def test_arrow_keys_walk_over_the_checks(opened):
     opened.execute_script("arguments[0].focus()", chart)
     chart.send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_RIGHT)
     assert chart.find_element("css selector", ".tip div").text == "epoch 198"  # from the last
+    assert chart.find_element("css selector", ".tip .said").text == "cluster 2 fell"
+    assert chart.find_element("css selector", ".alarm").rect["x"] > chart.rect["x"]
     opened.execute_script("arguments[0].blur()", chart)
     assert not find(opened, ".tip:not([hidden])")
 

@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from runs import add_diversity, make_run, write_check, write_picture
+from runs import add_diversity, make_run, write_check, write_notes, write_picture
 
 from genmonitor.report import page, write_report
 
@@ -128,3 +128,18 @@ def test_without_a_partition_there_is_no_map(tmp_path):
     titles = [chart["title"] for chart in section["charts"]]
     assert titles[0] == "Modes of 100 images (Vendi grows with n)"
     assert "Seconds per check" in titles
+
+
+def test_notes_and_alerts_stand_on_top_the_latest_first_and_are_text(tmp_path):
+    folder = make_run(tmp_path / "run", checks=9)
+    alerts = [(number, f"alert {number} <b>") for number in range(1, 9)]
+    write_notes(folder, [(None, "the band is too narrow <script>"), *alerts])
+    page = write_report(folder).read_text()
+    assert '<p class="note">the band is too narrow &lt;script&gt;</p>' in page
+    assert re.findall(r'class="note alert">alert (\d)', page) == list("87654321")
+    assert page.index("alert 8") < page.index("alert 4") < page.index("Earlier alerts (3)") < page.index("alert 3")
+    assert page.index("alert 1") < page.index("share of the loss")
+    (drawn,) = json.loads(re.search(r'id="drawn">(.*?)</script>', page)[1])
+    assert [alert["x"] for alert in drawn["charts"][0]["alerts"]] == list(range(8))
+    assert "alert 1 <b>" not in page
+    assert "notes" not in re.findall(r"<h2>(.*?)</h2>", page)  # no table of them beside
