@@ -133,15 +133,8 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         torch.Size([1, 1, 8, 8])
     """
     found: Any = None
-    if callable(key):
-        found = key(batch)
-    elif key is not None:
-        try:
-            found = batch[key]
-        except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(
-                f"Expected `image_key`={key!r} to lead to the images of a batch, but got {described(batch)}."
-            ) from error
+    if key is not None:
+        found = look_up(batch, key, "image_key", "images")
     elif isinstance(batch, Tensor):
         found = batch
     elif isinstance(batch, Mapping):
@@ -156,6 +149,18 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
             "Give `image_key=` a key, an index or a callable from the batch to its images, or `real_images=`."
         )
     return found[:, None] if found.ndim == 3 else found
+
+
+def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:
+    """Return what a key, an index or a callable leads to in a batch; raise ValueError where it leads nowhere."""
+    if callable(key):
+        return key(batch)
+    try:
+        return batch[key]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"Expected `{argument}`={key!r} to lead to the {wanted} of a batch, but got {described(batch)}."
+        ) from error
 
 
 def batch_size(batch: Any) -> int:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor import checks
-from genmonitor.callbacks import loggers, shared_samples
+from genmonitor.callbacks import descriptions, loggers, shared_samples
 from genmonitor.callbacks.data import ImageKey, batch_size
 from genmonitor.callbacks.framework import warn
 from genmonitor.callbacks.guard import left_alone
@@ -230,7 +230,7 @@ class GenerativeMonitor(Shown):
         values |= {"images_seen": self.images_seen}
         if trainer.is_global_zero and not self._described:
             self._described = True
-            loggers.log_descriptions(trainer.loggers, self.prefix, self.about, values)
+            descriptions.log_descriptions(trainer.loggers, self.prefix, self.about, values)
         self._log(trainer, pl_module, values, step)
         self.history.append({"epoch": self._epoch(trainer), "step": step, **values})
         if trainer.is_global_zero:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor.callbacks.data import READ_BATCH, ImageSource, described
+from genmonitor.callbacks.data import READ_BATCH, ImageSource, described, look_up
 from genmonitor.callbacks.guard import random_states_kept
 from genmonitor.callbacks.prompts import Prompts
 
@@ -42,15 +42,8 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
         [7, 3]
     """
     found: Any = None
-    if callable(key):
-        found = key(batch)
-    elif key is not None:
-        try:
-            found = batch[key]
-        except (KeyError, IndexError, TypeError) as error:
-            raise ValueError(
-                f"Expected `prompt_key`={key!r} to lead to the prompts of a batch, but got {described(batch)}."
-            ) from error
+    if key is not None:
+        found = look_up(batch, key, "prompt_key", "prompts")
     elif isinstance(batch, Mapping):
         found = next((batch[name] for name in (LABEL_NAMES if labels else TEXT_NAMES) if name in batch), None)
     elif isinstance(batch, Sequence):

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from genmonitor.callbacks import loggers
+from genmonitor.callbacks import descriptions, loggers
 from genmonitor.callbacks.framework import tell, warn
 from genmonitor.callbacks.manifest import circumstances, write_about, write_json, write_manifest
 from genmonitor.callbacks.sampled import Sampled
@@ -72,7 +72,11 @@ class Shown(Sampled):
         self._notes = [note for note in self._notes if note["epoch"] is None]
 
     def _report(self) -> None:
-        write_json(self._folder / f"{self.prefix}_notes.json", self._notes)
+        notes = self._folder / f"{self.prefix}_notes.json"
+        if self._notes:
+            write_json(notes, self._notes)
+        else:
+            notes.unlink(missing_ok=True)
         if self.history:
             self._page = write_report(self._folder)
 
@@ -105,8 +109,8 @@ class Shown(Sampled):
     def _lay_out(self, trainer: Any) -> None:
         charts = self.charts()
         keys = {title: [f"{self.prefix}/{name}" for name in names] for title, names in charts.items()}
-        loggers.log_layout(trainer.loggers, self.prefix, keys)
-        loggers.log_about(trainer.loggers, self.prefix, self.about)
+        descriptions.log_layout(trainer.loggers, self.prefix, keys)
+        descriptions.log_about(trainer.loggers, self.prefix, self.about)
         write_about(self._folder / f"{self.prefix}_about.json", charts, self.about)
         for name in loggers.without_figures(trainer.loggers):
             tell(f"{name} takes no figures: {type(self).__name__} leaves them, and report.html, in {self._folder}.")

@@ -15,12 +15,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from genmonitor.callbacks import report
+from genmonitor.callbacks.descriptions import log_about, log_descriptions, log_layout
 from genmonitor.callbacks.loggers import (
-    log_about,
     log_alert,
-    log_descriptions,
     log_figures,
-    log_layout,
     log_series,
     without_figures,
 )
