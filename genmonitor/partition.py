@@ -8,11 +8,13 @@ import os
 from pathlib import Path
 from zipfile import BadZipFile
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from genmonitor import checks
 from genmonitor.kernels import symmetric_product
+from genmonitor.precision import full_precision
 
 MAX_AUTOMATIC_CLUSTERS = 12
 
@@ -180,8 +182,6 @@ class PixelPartition:
 
     def save(self, path: str | Path) -> None:
         """Write the partition to an .npz file, complete or not at all."""
-        import numpy as np
-
         path = Path(path)
         aside = path.with_name(path.name + ".part")
         with aside.open("wb") as file:
@@ -195,8 +195,6 @@ class PixelPartition:
         Raises:
             FileNotFoundError, ValueError: if there is no such file, or it is another kind of file.
         """
-        import numpy as np
-
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file that `save` wrote, but there is none at {path!s}.")
         try:
@@ -228,28 +226,41 @@ def _average_linkage(points: Tensor, n_clusters: int | None) -> Tensor:
     """Label each point 1..C; C by Dunn's index where it is None."""
     if len(points) == 1:
         return torch.ones(1, dtype=torch.long)
-    from scipy.cluster.hierarchy import cut_tree, linkage
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
 
-    points = points.double()
     points = points - points.mean(0)
-    gram = symmetric_product(points)
-    distances = (gram.diagonal()[:, None] + gram.diagonal() - 2 * gram).clamp_min_(0).sqrt_().cpu()
-    upper = torch.triu_indices(len(points), len(points), offset=1)
-    tree = linkage(distances[upper[0], upper[1]].numpy(), method="average")
-
-    def cut(count: int) -> Tensor:
-        return torch.from_numpy(cut_tree(tree, count)[:, 0]).long() + 1
-
+    merges = linkage(squareform(_distances(points).numpy(), checks=False), method="average")[:, :2]
     if n_clusters is not None:
-        return cut(n_clusters)
+        return _cut(merges, n_clusters)
     from torchmetrics.functional.clustering import dunn_index
 
-    candidates = [cut(count) for count in range(2, min(MAX_AUTOMATIC_CLUSTERS, len(points) - 1) + 1)]
+    candidates = [_cut(merges, count) for count in range(2, min(MAX_AUTOMATIC_CLUSTERS, len(points) - 1) + 1)]
     points = points.cpu()
     if not candidates:
-        return cut(1)
+        return _cut(merges, 1)
     scores = torch.stack([dunn_index(points, candidate) for candidate in candidates])
     return candidates[int(scores.nan_to_num(nan=0.0, posinf=math.inf).argmax())]  # nan where all points are one
+
+
+def _distances(centred: Tensor) -> Tensor:
+    """Return Euclidean distances [N, N] on the CPU in float32, which may put equal points 1e-3 of the spread apart."""
+    with full_precision():
+        out = symmetric_product(centred.float())
+    squares = out.diagonal().clone()
+    return out.mul_(-2).add_(squares[:, None]).add_(squares).clamp_min_(0).sqrt_().fill_diagonal_(0).cpu()
+
+
+def _cut(merges: np.ndarray, count: int) -> Tensor:
+    """Label each point 1..count by undoing the last merges of the tree, also where several are equally far."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    n = len(merges) + 1
+    done = merges[: n - count].astype(int)
+    made = np.arange(n, n + len(done)).repeat(2)
+    tree = coo_array((np.ones(len(made)), (made, done.flatten())), shape=(2 * n, 2 * n))
+    return torch.from_numpy(connected_components(tree, directed=False)[1][:n]).long() + 1
 
 
 def _by_size(labels: Tensor) -> Tensor:
