@@ -8,14 +8,13 @@ centred Gram matrix is a long row and all pairs are one product of that matrix w
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
-from genmonitor import checks, kernels
+from genmonitor import checks
+from genmonitor.functional.gram_product import gram_product
 from genmonitor.functional.taylor_cka import normalised, taylor_cka
-from genmonitor.kernels import GaussianKernel, Kernel, symmetric_product
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.precision import full_precision
 
 
@@ -140,7 +139,7 @@ def _varying_cka(values: Tensor, kernel: Kernel, tolerance: float, batch_estimat
         by_features = taylor_cka(values, kernel.gamma, tolerance)
         if by_features is not None:
             return by_features
-    return normalised(_gram_product(values, kernel))
+    return normalised(gram_product(values, kernel))
 
 
 def _batch_cka(values: Tensor, kernel: Kernel, m: int) -> Tensor:
@@ -153,42 +152,9 @@ def _batch_cka(values: Tensor, kernel: Kernel, m: int) -> Tensor:
         varying = (batch.amax(2) != batch.amin(2)).any(1)
         index = varying.nonzero().flatten()
         if len(index):
-            total[index[:, None], index] += normalised(_gram_product(batch[index], kernel))
+            total[index[:, None], index] += normalised(gram_product(batch[index], kernel))
             count[index[:, None], index] += 1
     return total / count.clamp_min(1)
-
-
-def _gram_product(values: Tensor, kernel: Kernel) -> Tensor:
-    """Return HSIC between all sites, up to one factor: centred Gram matrices as rows, times themselves.
-
-    The n² entries of each Gram matrix are taken a block of image pairs at a time, above the diagonal, less 1.
-    """
-    d, _, n = values.shape
-    out = values.new_zeros(d, d, dtype=torch.float64)
-    rows = max(1, kernels.MEMORY_BUDGET // (4 * n * d * values.element_size()))
-    by_image = values.permute(2, 0, 1).contiguous()
-    means = torch.stack([_gram_rows(by_image, i, 0, kernel).mean(0, dtype=torch.float64) for i in range(n)])
-    grand = means.mean(0)
-    half = (means - grand / 2).to(values)
-    for start in range(0, n, rows):
-        blocks = []
-        for i in range(start, min(start + rows, n)):
-            centred = _gram_rows(by_image, i, i, kernel) - half[i] - half[i:]
-            centred[1:] *= math.sqrt(2)  # stands for the entry below the diagonal too
-            blocks.append(centred)
-        out += symmetric_product(torch.cat(blocks).T)
-    return out
-
-
-def _gram_rows(by_image: Tensor, i: int, first: int, kernel: Kernel) -> Tensor:
-    """Return k(x_i, x_j) - 1 for j from `first` on at every site: [n - first, d]."""
-    assert kernel.gamma is not None
-    difference = by_image[first:] - by_image[i]
-    if isinstance(kernel, GaussianKernel):
-        distance = torch.linalg.vecdot(difference, difference)
-    else:
-        distance = difference.abs().sum(2)
-    return torch.expm1(distance.mul_(-kernel.gamma))
 
 
 def _centred_gram(k: Tensor) -> Tensor:

@@ -30,15 +30,17 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
     Returns:
         [d, d], float64.
     """
+    d, per_site, n = values.shape
+    most = min(n, kernels.MEMORY_BUDGET // (8 * d * n))  # features of a site
+    if taylor_size(per_site, 1) > most:
+        return None
     shifted = values.double() - values.mean(2, keepdim=True, dtype=torch.float64)
     degree = choose_degree(shifted, gamma, tolerance / 3)
-    size = taylor_size(values.shape[1], degree)
-    bytes_of_features = size * shifted[:, 0].numel() * shifted.element_size()
-    if degree > MAX_DEGREE or size > values.shape[2] or bytes_of_features > kernels.MEMORY_BUDGET:
+    if degree > MAX_DEGREE or taylor_size(per_site, degree) > most:
         return None
     levels, spectrum = _principal_levels(shifted, gamma, degree)
     pairs = level_pairs(spectrum, tolerance / 3)
-    if len(pairs) >= values.shape[2]:  # the product of Gram matrices costs as much as n pairs
+    if len(pairs) >= n:  # the product of Gram matrices costs as much as n pairs
         return None
     out = sum_of_squares(levels, spectrum, pairs, tolerance / 3)
     out.diagonal().fill_(1)

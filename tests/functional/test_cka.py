@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA, kernels
 from genmonitor.functional import centered_kernel_alignment, pixel_cka
 from genmonitor.functional import taylor_cka as levels
-from genmonitor.functional.cka import _gram_product, site_values
+from genmonitor.functional.cka import site_values
+from genmonitor.functional.gram_product import gram_product
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
 
@@ -71,7 +72,7 @@ def test_the_ways_agree():
     gamma = ref.median_gamma(images.flatten(1).numpy())
     values = site_values(images, 1)
     by_levels = levels.taylor_cka(values, gamma, 1e-6)
-    by_product = levels.normalised(_gram_product(values, GaussianKernel(gamma)))
+    by_product = levels.normalised(gram_product(values, GaussianKernel(gamma)))
     metric = PixelCKA(GaussianKernel(gamma))
     metric.update(images)
     assert metric.product_sum.ndim == 2  # it streams

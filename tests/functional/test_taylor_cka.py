@@ -7,7 +7,8 @@ from genmonitor import GaussianKernel, kernels
 from genmonitor.features import taylor_features
 from genmonitor.functional import pixel_cka
 from genmonitor.functional import taylor_cka as levels
-from genmonitor.functional.cka import _gram_product, site_values
+from genmonitor.functional.cka import site_values
+from genmonitor.functional.gram_product import gram_product
 from genmonitor.functional.level_products import level_pairs
 
 
@@ -19,7 +20,7 @@ def draw(d: int, values: int, n: int, tails: float = 1.0) -> torch.Tensor:
 
 
 def exact(values: torch.Tensor, gamma: float) -> torch.Tensor:
-    return levels.normalised(_gram_product(values, GaussianKernel(gamma)))
+    return levels.normalised(gram_product(values, GaussianKernel(gamma)))
 
 
 def truncated(values: torch.Tensor, gamma: float, degree: int) -> tuple[torch.Tensor, float]:
