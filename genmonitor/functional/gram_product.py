@@ -36,7 +36,8 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
     points = (values - values.mean(2, keepdim=True, dtype=torch.float64).to(values)).transpose(1, 2).contiguous()
     if kernel.width * float(torch.linalg.vecdot(points, points).max()) > 1:
         points = points.double()  # the rounding of the distances would show
-    rows = min(n, max(1, min(PIECE, kernels.MEMORY_BUDGET // (2 * d * points.element_size())) // n))
+    in_budget = min(PIECE, kernels.MEMORY_BUDGET // (2 * d * points.element_size())) // n
+    rows = max(1, min(in_budget, -(-n // 16)))  # the pairs below the diagonal of so many rows are there twice
     half = _half_means(points, kernel, rows)
     out = values.new_zeros(d, d, dtype=torch.float64)
     buffer = points.new_empty(d * rows * n)
