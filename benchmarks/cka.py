@@ -2,6 +2,7 @@
 """CKA between all pairs of pixels: the pairwise loop, the mini-batch product and the ways of this package.
 
 python benchmarks/cka.py
+python benchmarks/cka.py --long                       # 256×256×3 in patches as well: a few minutes and 4 GiB
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from typing import Any
 
 import torch
-from harness import product_rate, run, seconds
+from harness import row, run, seconds
 from torch import Tensor
 from torch.nn.functional import interpolate
 
@@ -26,23 +27,26 @@ from genmonitor.functional.level_products import level_pairs
 def images(n: int, channels: int, size: int) -> Tensor:
     """Draw smooth random fields with correlated channels and some noise, through a tanh: in [-1, 1]."""
     generator = torch.Generator().manual_seed(0)
-    coarse = interpolate(torch.randn(n, 6, 8, 8, generator=generator), size=size, mode="bicubic")
-    mixed = torch.einsum("nkhw,kc->nchw", coarse, torch.randn(6, channels, generator=generator) / 2)
-    return torch.tanh(mixed + 0.1 * torch.randn(n, channels, size, size, generator=generator))
+    mixing = torch.randn(6, channels, generator=generator) / 2
+    out = torch.empty(n, channels, size, size)
+    for some in out.split(100):
+        coarse = torch.einsum("nkhw,kc->nchw", torch.randn(len(some), 6, 8, 8, generator=generator), mixing)
+        some.copy_(interpolate(coarse, size=size, mode="bicubic"))
+        some.add_(torch.randn(some.shape, generator=generator), alpha=0.1).tanh_()
+    return out
 
 
 def kernel_of(x: Tensor) -> Any:
     return GaussianKernel().resolved(x.flatten(1))
 
 
-def pairwise(x: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
-    """Compute tr(K H L H) pair by pair in float64, as the formula is written."""
-    values, gamma = site_values(x.double(), 1), kernel_of(x).gamma
-    n = len(x)
+def pairwise(values: Tensor, gamma: float, pairs: list[tuple[int, int]]) -> Tensor:
+    """Compute tr(K H L H) pair by pair in float64, as the formula is written, from site values [d, V, N]."""
+    n = values.shape[2]
     centring = torch.eye(n, dtype=torch.float64) - 1 / n
 
     def centred_gram(site: int) -> Tensor:
-        v = values[site].T
+        v = values[site].T.double()
         return (
             centring
             @ torch.exp(-gamma * torch.cdist(v, v, compute_mode="donot_use_mm_for_euclid_dist") ** 2)
@@ -56,37 +60,35 @@ def pairwise(x: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
     return torch.stack([cka(i, j) for i, j in pairs])
 
 
-def sample_pairs(d: int, count: int) -> list[tuple[int, int]]:
-    generator = torch.Generator().manual_seed(1)
-    return [(int(i), int(j)) for i, j in torch.randint(d, (count, 2), generator=generator)]
-
-
-def row(n: int, d: int, took: float, extrapolated: float, error: float, rate: float) -> dict[str, Any]:
-    return {
-        "n": f"{n:,}",
-        "sites": d,
-        "seconds": f"{took:.3g}",
-        "× pairwise loop": f"{extrapolated / took:,.0f}",
-        "largest error": f"{error:.0e}",
-        "share of torch.mm": f"{rate / product_rate():.0%}",
-    }
-
-
-def loop_seconds(x: Tensor, d: int, count: int = 6) -> tuple[float, Tensor, list[tuple[int, int]]]:
+def loop(x: Tensor, patch: int = 1, count: int = 6) -> tuple[float, Tensor, list[tuple[int, int]]]:
     """Time the loop on some pairs and extrapolate to the d (d + 1) / 2 that there are."""
-    pairs = sample_pairs(d, count)
-    pairwise(x, pairs[:1])
+    values, gamma = site_values(x, patch), kernel_of(x).gamma
+    d = len(values)
+    generator = torch.Generator().manual_seed(1)
+    pairs = [(int(i), int(j)) for i, j in torch.randint(d, (count, 2), generator=generator)]
+    pairwise(values, gamma, pairs[:1])
     start = time.perf_counter()
-    exact = pairwise(x, pairs)
+    exact = pairwise(values, gamma, pairs)
     return (time.perf_counter() - start) / count * d * (d + 1) / 2, exact, pairs
+
+
+def worst(matrix: Tensor, exact: Tensor, pairs: list[tuple[int, int]]) -> float:
+    return float((torch.stack([matrix[i, j] for i, j in pairs]) - exact).abs().max())
+
+
+def columns(x: Tensor, took: float, peer: float, error: float, operations: float, patch: int = 1) -> dict[str, Any]:
+    d = x[0, 0].numel() // patch**2
+    moved = x.numel() * x.element_size() + 8 * d * d
+    size = f"{d} sites × {x.shape[1] * patch**2}"
+    peers = {"pairwise loop": peer}
+    return row(f"{len(x):,}", size, took, operations=operations, moved=moved, error=error, peers=peers)
 
 
 def levels_case(n: int, channels: int, size: int, cluster: bool = False) -> dict[str, Any]:
     x, d = images(n, channels, size), size * size
-    loop, exact, pairs = loop_seconds(x, d)
+    peer, exact, pairs = loop(x)
     kernel = kernel_of(x)
-    matrix = pixel_cka(x, kernel=kernel)
-    error = float((torch.stack([matrix[i, j] for i, j in pairs]) - exact).abs().max())
+    error = worst(pixel_cka(x, kernel=kernel), exact, pairs)
 
     def work() -> None:
         found = pixel_cka(x, kernel=kernel)
@@ -98,8 +100,7 @@ def levels_case(n: int, channels: int, size: int, cluster: bool = False) -> dict
     shifted = values - values.mean(2, keepdim=True)
     degree = levels.choose_degree(shifted, kernel.gamma, 1e-6 / 3)
     _, spectrum = levels._principal_levels(shifted, kernel.gamma, degree)
-    operations = len(level_pairs(spectrum, 1e-6 / 3)) * d * d * n
-    return row(n, d, took, loop, error, operations / took)
+    return columns(x, took, peer, error, len(level_pairs(spectrum, 1e-6 / 3)) * d * d * n)
 
 
 def full_batch_28x28x1() -> dict[str, Any]:
@@ -114,40 +115,41 @@ def full_batch_64x64x3_with_clustering() -> dict[str, Any]:
     return levels_case(1000, 3, 64, cluster=True)
 
 
+def full_batch_256x256x3_in_4x4_patches_with_clustering() -> dict[str, Any]:
+    x, d = images(1000, 3, 256), 4096
+    peer, exact, pairs = loop(x, patch=4)
+    kernel = kernel_of(x)
+    start = time.perf_counter()
+    matrix = pixel_cka(x, kernel=kernel, patch_size=4)
+    PixelPartition.from_cka(matrix, (64, 64), 5)
+    took = time.perf_counter() - start
+    return columns(x, took, peer, worst(matrix, exact, pairs), d * d * len(x) * (len(x) + 1) / 2, patch=4)
+
+
 def mini_batches_of_100_28x28x1() -> dict[str, Any]:
     x, d, m = images(1000, 1, 28), 784, 100
-    per_batch, _, pairs = loop_seconds(x[:m], d)
+    peer, _, pairs = loop(x[:m], count=60)
     kernel = kernel_of(x)
     took = seconds(lambda: pixel_cka(x, kernel=kernel, batch_estimator=m))
-    loops = [pairwise_with(kernel.gamma, x[start : start + m], pairs) for start in range(0, 1000, m)]
-    matrix = pixel_cka(x, kernel=kernel, batch_estimator=m)
-    error = float((torch.stack([matrix[i, j] for i, j in pairs]) - torch.stack(loops).mean(0)).abs().max())
-    return row(1000, d, took, 10 * per_batch, error, 10 * (m * (m + 1) / 2) * d * d / took)
+    values = site_values(x, 1)
+    exact = [pairwise(values[:, :, start : start + m], kernel.gamma, pairs) for start in range(0, 1000, m)]
+    error = worst(pixel_cka(x, kernel=kernel, batch_estimator=m), torch.stack(exact).mean(0), pairs)
+    return columns(x, took, 10 * peer, error, 10 * m * (m + 1) / 2 * d * d)
 
 
 def streamed_28x28x1() -> dict[str, Any]:
-    n, d = 100_000, 784
-    x = images(1000, 1, 28)
-    kernel = kernel_of(x)
-    metric = PixelCKA(kernel=kernel)
+    """Time 100,000 images, the same 1000 over and over, which have the CKA of these 1000."""
+    n, x = 100_000, images(1000, 1, 28)
+    metric = PixelCKA(kernel=kernel_of(x))
     start = time.perf_counter()
     for batch in range(n // 1000):
         metric.update(x.roll(batch, dims=0))
     matrix = metric.compute()
     took = time.perf_counter() - start
-    loop, exact, pairs = loop_seconds(x, d)  # the same 1000 images over and over: the same values
-    error = float((torch.stack([matrix[i, j] for i, j in pairs]) - exact).abs().max())
+    peer, exact, pairs = loop(x)
     features = metric.product_sum.shape[0]
-    return row(n, d, took, loop * (n / 1000) ** 2, error, n * features**2 / took)
-
-
-def pairwise_with(gamma: float, x: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
-    """Compute the pairs of one mini-batch with the width of the whole set."""
-    values = site_values(x.double(), 1)
-    n = len(x)
-    centring = torch.eye(n, dtype=torch.float64) - 1 / n
-    grams = [[centring @ torch.exp(-gamma * (values[s].T - values[s]) ** 2) @ centring for s in pair] for pair in pairs]
-    return torch.stack([(k * m).sum() / ((k * k).sum() * (m * m).sum()).sqrt() for k, m in grams])
+    error = worst(matrix, exact, pairs)
+    return columns(x, took, peer * (n / 1000) ** 2, error, n * features**2) | {"n": f"{n:,}"}
 
 
 if __name__ == "__main__":
@@ -158,4 +160,4 @@ if __name__ == "__main__":
         mini_batches_of_100_28x28x1,
         streamed_28x28x1,
     ]
-    run(__file__, cases, "CKA between all pairs of pixels")
+    run(__file__, cases, "CKA between all pairs of pixels", [full_batch_256x256x3_in_4x4_patches_with_clustering])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import platform
 import resource
@@ -11,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,55 @@ def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
     return [statistics.median(some[1:]) for some in times]
 
 
-def product_rate(dtype: torch.dtype = torch.float32, size: int = 4096) -> float:
-    """Return the floating-point operations per second of torch.mm on this machine."""
-    x = torch.randn(size, size).to(dtype)
+@functools.cache
+def product_rate(size: int = 4096) -> float:
+    """Return the floating-point operations per second of torch.mm in float32 on this machine."""
+    x = torch.randn(size, size)
     return 2 * size**3 / seconds(lambda: x @ x)
+
+
+@functools.cache
+def copy_rate(size: int = 2**26) -> float:
+    """Return the bytes per second that this machine reads and writes while it copies a tensor."""
+    x, y = torch.ones(size), torch.empty(size)
+    return 8 * size / seconds(lambda: y.copy_(x))
+
+
+def row(
+    n: str,
+    d: str,
+    took: float,
+    *,
+    operations: float,
+    moved: float,
+    error: float | None = None,
+    peers: Mapping[str, float] | None = None,
+    more: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Put the columns together that every benchmark has.
+
+    Args:
+        n: number of samples.
+        d: their size.
+        took: our seconds.
+        operations: multiplications and additions that the formula needs, each pair that is symmetric once.
+        moved: bytes of the inputs and the result.
+        error: against float64 or an exact value.
+        peers: seconds of each.
+        more: columns of this benchmark alone.
+    """
+    ratios = {f"× {peer}": _ratio(theirs / took) for peer, theirs in (peers or {}).items()}
+    errors = {} if error is None else {"error": f"{error:.0e}"}
+    shares = {"of torch.mm": operations / took / product_rate(), "of copying": moved / took / copy_rate()}
+    return {"n": n, "d": d, "seconds": f"{took:.3g}", **ratios, **errors, **_percent(shares), **(more or {})}
+
+
+def _ratio(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"
+
+
+def _percent(shares: Mapping[str, float]) -> dict[str, str]:
+    return {name: f"{share:.0%}" if share >= 0.01 else f"{share:.1g}" for name, share in shares.items()}
 
 
 def peak_gib() -> float:
@@ -52,6 +98,13 @@ def peak_gib() -> float:
 
 
 Case = Callable[[], dict[str, Any]]
+
+LEGEND = (
+    "× a peer: how many times as fast as that one in the same run, on the same inputs. Of torch.mm: the formula's own "
+    "multiplications and additions per second, over those of a large product in float32. Of copying: the bytes of the "
+    "inputs and the result per second, over those of a large copy. Each case has a process of its own; the times are "
+    "medians."
+)
 
 
 def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = ()) -> None:
@@ -88,6 +141,8 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = ())
             "",
             f"`{command}` on {machine()}",
             "",
+            LEGEND,
+            "",
             *lines,
             "",
         ]
@@ -103,4 +158,5 @@ def machine() -> str:
     if info.exists():
         model = next((line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line), "")
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scipy"))
-    return f"{torch.get_num_threads()} threads of {model or platform.machine()}, {packages}."
+    rates = f"torch.mm {product_rate() / 1e9:.0f} GFLOP/s, copying {copy_rate() / 1e9:.0f} GB/s"
+    return f"{torch.get_num_threads()} threads of {model or platform.machine()}: {packages}; {rates}."

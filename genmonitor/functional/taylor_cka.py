@@ -122,7 +122,8 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
     d, values, n = shifted.shape
     size = taylor_size(values, degree)
     levels, spectrum = shifted.new_empty(size, d, n), shifted.new_empty(d, size)
-    for sites in torch.arange(d, device=shifted.device).split(max(1, 2**22 // (size * n))):
+    step = max(1, 2**19 // (size * n))  # the features of so many sites stay in the cache
+    for sites in (slice(start, start + step) for start in range(0, d, step)):
         features = taylor_features(shifted[sites], gamma, degree)
         features -= features.mean(2, keepdim=True)
         eigenvalues, axes = _falling_eigenpairs(features @ features.transpose(1, 2))
