@@ -100,7 +100,7 @@ def levels_case(n: int, channels: int, size: int, cluster: bool = False) -> dict
     shifted = values - values.mean(2, keepdim=True)
     degree = levels.choose_degree(shifted, kernel.gamma, 1e-6 / 3)
     _, spectrum = levels._principal_levels(shifted, kernel.gamma, degree)
-    return columns(x, took, peer, error, len(level_pairs(spectrum, 1e-6 / 3)) * d * d * n)
+    return columns(x, took, peer, error, len(level_pairs(spectrum, 1e-6 / 6)) * d * d * n)
 
 
 def full_batch_28x28x1() -> dict[str, Any]:

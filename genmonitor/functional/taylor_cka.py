@@ -39,10 +39,10 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
     if degree > MAX_DEGREE or taylor_size(per_site, degree) > most:
         return None
     levels, spectrum = _principal_levels(shifted, gamma, degree)
-    pairs = level_pairs(spectrum, tolerance / 3)
+    pairs = level_pairs(spectrum, tolerance / 6)
     if len(pairs) >= n:  # the product of Gram matrices costs as much as n pairs
         return None
-    out = sum_of_squares(levels, spectrum, pairs, tolerance / 3)
+    out = sum_of_squares(levels, spectrum, pairs, tolerance / 2)
     out.diagonal().fill_(1)
     return out.clamp_(0, 1)
 
@@ -71,9 +71,9 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
         gamma: width of the kernel.
         tolerance: what `taylor_bound` may be.
     """
-    squares = shifted.square().sum(1)
+    squares = torch.linalg.vecdot(shifted, shifted, dim=1)
     weighted = shifted * torch.exp(-gamma * squares)[:, None]
-    weighted = weighted - weighted.mean(2, keepdim=True)
+    weighted -= weighted.mean(2, keepdim=True)
     covariance = weighted @ weighted.transpose(1, 2) / weighted.shape[2]
     linear_norm = 2 * gamma * covariance.square().sum((1, 2)).double().sqrt()
     for degree in range(1, MAX_DEGREE + 1):
