@@ -141,9 +141,12 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         if self.gamma is not None:
             return self
         checks.enough("x", x)
-        first = x.detach()[:MEDIAN_SAMPLES].double()
+        first = x.detach()[:MEDIAN_SAMPLES]
+        columns = MEMORY_BUDGET // (8 * 8 * len(first)) if self.sums_over_sites else first.shape[1]
+        distances = torch.zeros(len(first), len(first), dtype=torch.float64, device=first.device)
         with full_precision():
-            distances = self.distances(*centred(first, first))
+            for part in first.split(max(1, columns), dim=1):
+                distances += self.distances(*centred(part.double(), part.double()))
         upper = torch.triu_indices(len(first), len(first), offset=1, device=first.device)
         median = float(distances[upper[0], upper[1]].quantile(0.5))
         if median == 0:
