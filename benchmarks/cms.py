@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from harness import product_rate, run, side_by_side
+from harness import row, run, side_by_side
 from sklearn.metrics.pairwise import rbf_kernel
 from torch import Tensor
 
@@ -47,7 +47,7 @@ def per_cluster(x: Tensor, y: Tensor, columns: list[Tensor], gamma: float) -> li
     return values
 
 
-def row(work: Callable[[], Any]) -> dict[str, Any]:
+def compared(work: Callable[[], Any]) -> dict[str, Any]:
     fake, real, partition, kernel = inputs()
     x, y = fake.flatten(1), real.flatten(1)
     columns = [partition.columns(label, CHANNELS) for label in range(1, CLUSTERS + 1)]
@@ -57,25 +57,25 @@ def row(work: Callable[[], Any]) -> dict[str, Any]:
     took, by_formula, by_cluster = side_by_side(
         work, lambda: plain(x, y, kernel.gamma), lambda: per_cluster(x, y, columns, kernel.gamma)
     )
-    return {
-        "n": f"{N} v {N}",
-        "size": f"{SIZE}×{SIZE}×{CHANNELS}",
-        "seconds": f"{took:.3f}",
-        "÷ plain image-wise": f"{took / by_formula:.2f}",
-        "× scikit-learn per cluster": f"{by_cluster / took:.1f}",
-        "share of torch.mm": f"{2 * 2 * N * N * x.shape[1] / took / product_rate():.0%}",
-        "largest error": f"{error:.0e}",
-    }
+    return row(
+        f"{N} v {N}",
+        f"{SIZE}×{SIZE}×{CHANNELS}",
+        took,
+        operations=2 * 2 * N * N * x.shape[1],
+        moved=2 * x.numel() * x.element_size(),
+        error=error,
+        peers={"plain image-wise": by_formula, "scikit-learn per cluster": by_cluster},
+    )
 
 
 def image_alone() -> dict[str, Any]:
     fake, real, _, kernel = inputs()
-    return row(lambda: cosine_mean_similarity(fake, real, kernel=kernel))
+    return compared(lambda: cosine_mean_similarity(fake, real, kernel=kernel))
 
 
 def image_and_5_clusters() -> dict[str, Any]:
     fake, real, partition, kernel = inputs()
-    return row(lambda: cosine_mean_similarity(fake, real, kernel=kernel, partition=partition))
+    return compared(lambda: cosine_mean_similarity(fake, real, kernel=kernel, partition=partition))
 
 
 def a_check_with_the_real_side_cached() -> dict[str, Any]:
@@ -88,7 +88,7 @@ def a_check_with_the_real_side_cached() -> dict[str, Any]:
         metric.update(fake, real=False)
         metric.compute()
 
-    return row(check)
+    return compared(check)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from harness import product_rate, run, seconds, side_by_side
+from harness import row, run, seconds, side_by_side
 from torch import Tensor
 
 from genmonitor import GaussianKernel, RKEScore, ScendiScore, VendiScore
@@ -49,22 +49,17 @@ def state_mib(metric: Any) -> float:
     return sum(state.numel() * state.element_size() for state in states) / 2**20
 
 
-def row(n: int, d: str, metric: Any, ours: float, peer: float, error: float, work: float) -> dict[str, Any]:
-    """Put a row together; `work` is the multiplications and additions that our sums need."""
-    return {
-        "n": f"{n:,}",
-        "d": d,
-        "seconds": f"{ours:.3g}",
-        "peer's seconds": f"{peer:.3g}",
-        "× peer": f"{peer / ours:.1f}",
-        "error": f"{error:.0e}",
-        "state MiB": f"{state_mib(metric):.1f}",
-        "share of torch.mm": f"{work / ours / product_rate():.0%}",
-    }
+def columns(
+    sides: list[Tensor], d: str, metric: Any, took: float, peer: float, error: float, operations: float, name: str
+) -> dict[str, Any]:
+    moved = sum(side.numel() * side.element_size() for side in sides)
+    more = {"state MiB": f"{state_mib(metric):.1f}"}
+    n, peers = f"{len(sides[0]):,}", {name: peer}
+    return row(n, d, took, operations=operations, moved=moved, error=error, peers=peers, more=more)
 
 
 def against(
-    x: Tensor, metric: Any, peer: Callable[[], Any], exact: float, d: str = f"{DIM}", work: float | None = None
+    x: Tensor, metric: Any, name: str, peer: Callable[[], Any], exact: float, operations: float | None = None
 ) -> dict[str, Any]:
     """Time a metric that is fed in batches and a peer in turns."""
 
@@ -73,8 +68,8 @@ def against(
         return float(streamed(metric, x))
 
     error = abs(ours() - exact) / exact
-    took, theirs = side_by_side(ours, peer, repeats=5)
-    return row(len(x), d, metric, took, theirs, error, work or len(x) * DIM * (DIM + 1))
+    took, theirs = side_by_side(ours, peer, repeats=7)
+    return columns([x], f"{DIM}", metric, took, theirs, error, operations or len(x) * DIM * (DIM + 1), name)
 
 
 def exact_score(x: Tensor, order: int = 1) -> float:
@@ -90,7 +85,7 @@ def dual_case(n: int) -> Callable[[], dict[str, Any]]:
 
     def measure() -> dict[str, Any]:
         x = embeddings(n)
-        return against(x, VendiScore(), lambda: vendi.score_dual(x.numpy()), exact_score(x))
+        return against(x, VendiScore(), "score_dual", lambda: vendi.score_dual(x.numpy()), exact_score(x))
 
     measure.__name__ = f"Vendi_{n}_against_score_dual"
     return measure
@@ -98,7 +93,7 @@ def dual_case(n: int) -> Callable[[], dict[str, Any]]:
 
 def RKE_50000_against_score_dual() -> dict[str, Any]:  # noqa: N802
     x = embeddings(50_000)
-    return against(x, RKEScore(), lambda: vendi.score_dual(x.numpy(), q=2), exact_score(x, 2))
+    return against(x, RKEScore(), "score_dual", lambda: vendi.score_dual(x.numpy(), q=2), exact_score(x, 2))
 
 
 def gram_case(n: int) -> Callable[[], dict[str, Any]]:
@@ -111,7 +106,7 @@ def gram_case(n: int) -> Callable[[], dict[str, Any]]:
             unit = unit_sphere(x)
             return float(vendi.score_K((unit @ unit.T).numpy()))
 
-        return against(x, VendiScore(), peer, exact_score(x))
+        return against(x, VendiScore(), "score_K", peer, exact_score(x))
 
     measure.__name__ = f"Vendi_{n}_against_score_K"
     return measure
@@ -123,7 +118,7 @@ def Vendi_2000_Gaussian_against_score_K() -> dict[str, Any]:  # noqa: N802
     kernel = GaussianKernel().resolved(x)
     gram = kernel(x.double(), x.double()).numpy()
     peer, work = functools.partial(vendi.score_K, gram), n * n * DIM + 4 / 3 * n**3
-    return against(x, VendiScore(kernel), peer, float(peer()), work=work)
+    return against(x, VendiScore(kernel), "score_K", peer, float(peer()), work)
 
 
 def plain_covariances(outputs: Tensor, prompts: Tensor, batch: int = 16) -> list[Tensor]:
@@ -167,7 +162,8 @@ def scendi_row(x: Tensor, t: Tensor, d: str, metric: ScendiScore, maps: list[Cal
     error = abs(float(ours()["scendi"]) / float(doubles["scendi"]) - 1)
     features = [feature_map(side) for feature_map, side in zip(maps, (x, t), strict=True)]
     size = sum(side.shape[1] for side in features)
-    return row(len(x), d, metric, seconds(ours), plain_seconds(*features), error, len(x) * size * (size + 1))
+    plain, operations = plain_seconds(*features), len(x) * size * (size + 1)
+    return columns([x, t], d, metric, seconds(ours), plain, error, operations, "plain way")
 
 
 def scendi_sides(n: int) -> tuple[Tensor, Tensor]:

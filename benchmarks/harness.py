@@ -107,7 +107,7 @@ LEGEND = (
 )
 
 
-def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = ()) -> None:
+def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (), legend: str = LEGEND) -> None:
     """Run the cases, print their table and write it beside the script.
 
     Args:
@@ -115,6 +115,7 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = ())
         cases: functions that return the columns of one row.
         title: the table's heading.
         long: cases that take minutes or much memory, left out unless asked for.
+        legend: what the columns mean.
     """
     short = {case.__name__: case for case in cases}
     named = short | {case.__name__: case for case in long}
@@ -141,7 +142,7 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = ())
             "",
             f"`{command}` on {machine()}",
             "",
-            LEGEND,
+            legend,
             "",
             *lines,
             "",

@@ -12,13 +12,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
-from harness import run
+from harness import row, run
+from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
+from genmonitor import GaussianKernel
 from genmonitor.functional import prompt_split
 
-OUTPUT_DIM, PROMPT_DIM, TOPICS, CHANGED = 1536, 384, 200, 20
+OUTPUT_DIM, PROMPT_DIM, TOPICS, CHANGED, MODES = 1536, 384, 200, 20, 16
 
 PAPER = {
     None: {1_000: 0.856, 5_000: 111.890, 10_000: 902.818},
@@ -47,32 +50,79 @@ def sides(n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return drawn[0], drawn[1], drawn[2], drawn[3]
 
 
-def case(n: int, pairs: int | None) -> Callable[[], dict[str, Any]]:
+def joint_gram(x: Tensor, t: Tensor, y: Tensor, u: Tensor) -> Tensor:
+    """Compute the Gram matrix of both sides' pairs in float64, with the widths of the reference side."""
+    outputs, prompts = torch.cat([x, y]).double(), torch.cat([t, u]).double()
+    return GaussianKernel().resolved(y)(outputs, outputs) * GaussianKernel().resolved(u)(prompts, prompts)
+
+
+def all_eigenpairs(*inputs: Tensor) -> np.ndarray:
+    """Decompose the paper's matrix K_Δ (Eq. 3) as a whole, which is not symmetric; return its eigenvalues."""
+    n = len(inputs[0])
+    weights = torch.ones(2 * n, 1, dtype=torch.float64) / n
+    weights[n:] *= -1
+    return np.linalg.eig((joint_gram(*inputs) * weights).numpy())[0].real
+
+
+def scipy_eigsh(*inputs: Tensor) -> np.ndarray:
+    """Find the outermost eigenvalues of Lᵀ W L, symmetric and with the eigenvalues of K_Δ = W L Lᵀ, by Lanczos."""
+    n = len(inputs[0])
+    lower = torch.linalg.cholesky(joint_gram(*inputs) + 1e-10 * torch.eye(2 * n)).numpy()
+    weights = np.r_[np.full(n, 1 / n), np.full(n, -1 / n)]
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        return lower.T @ (weights * (lower @ v))
+
+    operator = LinearOperator((2 * n, 2 * n), matvec=apply, dtype=np.float64)
+    return eigsh(operator, k=MODES, which="LM", return_eigenvectors=False)
+
+
+def timed(work: Callable[..., Any], *inputs: Tensor) -> tuple[float, Any]:
+    start = time.perf_counter()
+    found = work(*inputs)
+    return time.perf_counter() - start, found
+
+
+def case(n: int, pairs: int | None, *peers: Callable[..., np.ndarray]) -> Callable[[], dict[str, Any]]:
+    def split(*inputs: Tensor) -> tuple[Tensor, Tensor]:
+        modes = prompt_split(*inputs, num_modes=MODES, num_features=pairs)
+        return modes.eigenvalues.cpu(), modes.residuals.cpu()  # waits for the device
+
     def measure() -> dict[str, Any]:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        prompt_split(*(x.to(device) for x in sides(100)), num_features=pairs and 100)  # loads what is loaded once
-        x, t, y, u = (x.to(device) for x in sides(n))
-        start = time.perf_counter()
-        modes = prompt_split(x, t, y, u, num_modes=16, num_features=pairs)
-        largest = float(modes.eigenvalues.abs().max())  # waits for the device
-        took, paper = time.perf_counter() - start, PAPER[pairs].get(n)
-        return {
-            "form": "exact" if pairs is None else f"{pairs} frequency pairs",
-            "n + n": f"{n} + {n}",
-            "seconds": f"{took:.1f}",
-            "paper, RTX A5000": "—" if paper is None else f"{paper:.1f}",
-            "× paper": "" if paper is None else f"{paper / took:.1f}",
-            "largest eigenvalue": f"{largest:.4f}",
-            "largest residual": f"{float(modes.residuals.max()):.0e}",
-            "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        # loads what is loaded once
+        prompt_split(*(side.to(device) for side in sides(100)), num_features=pairs and 100)
+        inputs = [side.to(device) for side in sides(n)]
+        took, (eigenvalues, residuals) = timed(split, *inputs)
+        theirs, error = {}, None
+        for peer in peers:
+            theirs[peer.__name__.replace("_", " ")], exact = timed(peer, *(side.cpu() for side in inputs))
+            furthest = np.sort(exact[np.abs(exact).argsort()[-MODES:]])[::-1]
+            error = float(np.abs(eigenvalues.numpy() - furthest).max())
+        if n in PAPER[pairs]:
+            theirs["paper, RTX A5000"] = PAPER[pairs][n]
+        size = 2 * n if pairs is None else min(4 * pairs, 2 * n)
+        more = {
+            "largest eigenvalue": f"{float(eigenvalues[0]):.4f}",
+            "largest residual": f"{float(residuals.max()):.0e}",
         }
+        return row(
+            f"{n:,} + {n:,}",
+            "exact" if pairs is None else f"{pairs:,} frequency pairs",
+            took,
+            operations=2 * n * size * (OUTPUT_DIM + PROMPT_DIM if pairs is None else size),
+            moved=sum(side.numel() * side.element_size() for side in inputs),
+            error=error,
+            peers=theirs,
+            more=more,
+        )
 
     measure.__name__ = f"exact_{n}" if pairs is None else f"features_{n}_{pairs}"
     return measure
 
 
 if __name__ == "__main__":
-    exact = [case(n, None) for n in (1_000, 5_000, 10_000)]
+    exact = [case(1_000, None, all_eigenpairs, scipy_eigsh), case(5_000, None, scipy_eigsh), case(10_000, None)]
     random = [case(n, pairs) for pairs in (1_000, 2_000, 3_000) for n in (1_000, 5_000, 10_000, 30_000)]
     long = [case(n, None) for n in (20_000, 30_000)]
     run(__file__, [*exact, *random], "PromptSplit: the 16 outermost modes", long)

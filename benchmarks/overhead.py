@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What PixelClusterMonitor adds to real training runs, part by part, at the settings of the examples.
+
+python benchmarks/overhead.py                         # about two minutes
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness import run
+from lightning import Callback, Trainer, seed_everything
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from genmonitor.callbacks import PixelClusterMonitor
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from data import ImageData
+from dcgan import DCGAN
+from ddpm import DDPM
+
+EPOCHS, FIRST = 8, 2
+"""The first checks load what is loaded once."""
+
+
+class Epochs(Callback):
+    """Times the training batches of each epoch; checks come after the last of them."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        """Start the clock."""
+        self._start = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Stop it at the last batch."""
+        if trainer.is_last_batch:
+            self.seconds.append(time.perf_counter() - self._start)
+
+
+class Timed(PixelClusterMonitor):
+    """Times its parts."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.parts: dict[str, list[float]] = {"preparing": [], "check": [], "figures": []}
+
+    def prepare(self, *args: Any) -> None:
+        """Time what is done once."""
+        self._timed("preparing", lambda: super(Timed, self).prepare(*args))
+
+    def _check(self, *args: Any) -> None:
+        self._timed("check", lambda: super(Timed, self)._check(*args))
+
+    def _draw(self, *args: Any) -> None:
+        self._timed("figures", lambda: super(Timed, self)._draw(*args))
+
+    def _timed(self, part: str, work: Callable[[], Any]) -> None:
+        start = time.perf_counter()
+        work()
+        self.parts[part].append(time.perf_counter() - start)
+
+
+def case(name: str, make: Callable[[], Any], **settings: Any) -> Callable[[], dict[str, Any]]:
+    def measure() -> dict[str, Any]:
+        seed_everything(0)
+        epochs, monitor = Epochs(), Timed(n_clusters=5, n_cluster_images=1297, n_samples=500, **settings)
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(
+                max_epochs=EPOCHS,
+                accelerator="cpu",
+                devices=1,
+                log_every_n_steps=1,
+                enable_progress_bar=False,
+                callbacks=[epochs, monitor],
+                logger=TensorBoardLogger(folder),
+            )
+            trainer.fit(make(), ImageData("digits", with_labels="prompts" in settings))
+        checks = monitor.history[FIRST:]
+        epoch, check = (statistics.median(times[FIRST:]) for times in (epochs.seconds, monitor.parts["check"]))
+        sampling, measuring = (
+            statistics.median(values[f"{part}_seconds"] for values in checks) for part in ("sampling", "metric")
+        )
+        figures = statistics.median(monitor.parts["figures"][1 + FIRST :])  # the first ones are those of the start
+        return {
+            "run": name,
+            "epoch s": f"{epoch:.2f}",
+            "at the start s": f"{monitor.parts['preparing'][0]:.2f}",
+            "sampling s": f"{sampling:.3f}",
+            "measuring s": f"{measuring:.4f}",
+            "figures s": f"{figures:.2f}",
+            "logging and files s": f"{check - sampling - measuring - figures:.2f}",
+            "measuring, of the epoch": f"{measuring / epoch:.1%}",
+            "whole check, of the epoch": f"{check / epoch:.0%}",
+        }
+
+    measure.__name__ = name
+    return measure
+
+
+def ddpm() -> DDPM:
+    return DDPM(image_shape=(1, 8, 8), widths=(32, 64), classes=10, sampling_steps=25, lr=1e-3)
+
+
+if __name__ == "__main__":
+    cases = [
+        case("DCGAN_digits", lambda: DCGAN((1, 8, 8), lr=1e-3)),
+        case("DDPM_digits", ddpm, prompts=list(range(10))),
+    ]
+    run(__file__, cases, "What a check costs in a real run", legend="500 samples of 8×8 pixels against 500 real ones.")

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What compares generated with real features: PRDC against the prdc package, MMD against torchmetrics' KID.
+
+python benchmarks/two_sample.py
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import prdc
+import torch
+from harness import row, run, side_by_side
+from sklearn.metrics.pairwise import rbf_kernel
+from torch import Tensor, nn
+from torchmetrics.image.kid import KernelInceptionDistance
+
+from genmonitor import PRDC, GaussianKernel, MaximumMeanDiscrepancy
+
+DIM, NEIGHBOURS, BATCH = 512, 5, 1000
+
+
+def sides(n: int) -> tuple[Tensor, Tensor]:
+    """Draw features of n generated and n real samples, somewhat apart."""
+    generator = torch.Generator().manual_seed(0)
+    scale = torch.arange(1, DIM + 1).float().rsqrt()
+    fake, real = (torch.randn(n, DIM, generator=generator) * scale for _ in range(2))
+    return 0.9 * fake + 0.1, real
+
+
+def measured(metric: Any, fake: Tensor, real: Tensor) -> Any:
+    """Feed a metric in batches, as a monitor does, and compute."""
+    metric.reset()
+    for side, is_real in ((fake, False), (real, True)):
+        for batch in side.split(BATCH):
+            metric.update(batch, real=is_real)
+    return metric.compute()
+
+
+def columns(n: int, times: list[float], names: list[str], error: float) -> dict[str, Any]:
+    """Put a row together; the distances that are needed are those across, and half of those within each side."""
+    took, *theirs = times
+    operations, moved = 2 * 2 * n * n * DIM, 2 * 4 * n * DIM
+    peers = dict(zip(names, theirs, strict=True))
+    return row(f"{n:,} v {n:,}", f"{DIM}", took, operations=operations, moved=moved, error=error, peers=peers)
+
+
+def prdc_case(n: int) -> Callable[[], dict[str, Any]]:
+    def measure() -> dict[str, Any]:
+        fake, real = sides(n)
+        metric = PRDC(k=NEIGHBOURS)
+        exact = prdc.compute_prdc(real.double().numpy(), fake.double().numpy(), nearest_k=NEIGHBOURS)
+        error = max(abs(float(value) - exact[name]) for name, value in measured(metric, fake, real).items())
+        times = side_by_side(
+            lambda: measured(metric, fake, real),
+            lambda: prdc.compute_prdc(real.numpy(), fake.numpy(), nearest_k=NEIGHBOURS),
+            repeats=3,
+        )
+        return columns(n, times, ["prdc"], error)
+
+    measure.__name__ = f"PRDC_{n}"
+    return measure
+
+
+def mmd_case(n: int) -> Callable[[], dict[str, Any]]:
+    """MMD of all samples at once; KID draws 100 subsets of 1000 by default, whose cost does not grow with n.
+
+    They are not the same number: KID has a polynomial kernel and a random draw.
+    """
+
+    def measure() -> dict[str, Any]:
+        fake, real = sides(n)
+        kernel = GaussianKernel().resolved(real)
+        metric = MaximumMeanDiscrepancy(kernel)
+        warnings.simplefilter("ignore", UserWarning)  # that it keeps the features
+        kid = KernelInceptionDistance(feature=Features(), subset_size=1000)
+
+        def plain() -> float:
+            a, b = fake.numpy(), real.numpy()
+            within = rbf_kernel(a, a, kernel.gamma).mean() + rbf_kernel(b, b, kernel.gamma).mean()
+            return float(within - 2 * rbf_kernel(a, b, kernel.gamma).mean())
+
+        doubles = MaximumMeanDiscrepancy(kernel)
+        error = abs(float(measured(metric, fake, real)) - float(measured(doubles, fake.double(), real.double())))
+        works = [lambda: measured(metric, fake, real), lambda: measured(kid, fake, real), plain]
+        return columns(n, side_by_side(*works, repeats=3), ["torchmetrics' KID", "scikit-learn"], error)
+
+    measure.__name__ = f"MMD_{n}"
+    return measure
+
+
+class Features(nn.Module):
+    """Stands for KID's network: the features are there already."""
+
+    num_features = DIM
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the features."""
+        return x
+
+
+if __name__ == "__main__":
+    cases = [*(prdc_case(n) for n in (1_000, 5_000, 10_000)), *(mmd_case(n) for n in (1_000, 5_000, 10_000))]
+    run(__file__, cases, "PRDC and MMD of features")
