@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How seconds, memory and states grow with the number of samples and with their size; writes growth.md and growth.png.
+
+python benchmarks/growth.py                           # about ten minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from harness import machine, peak_gib
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from genmonitor import (
+    PRDC,
+    CosineMeanSimilarity,
+    GaussianKernel,
+    PixelCKA,
+    PixelPartition,
+    RKEScore,
+    ScendiScore,
+    VendiScore,
+)
+from genmonitor.functional import prompt_split
+
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Series:
+    """A metric at several sizes.
+
+    Attributes:
+        name: of the curve.
+        over: what grows, "n" or "d".
+        sizes: of what grows.
+        slope: of seconds, in double logarithmic scale, that the formula has.
+        run: does the work at a size and returns the metric, or None where it is a function.
+    """
+
+    name: str
+    over: str
+    sizes: tuple[int, ...]
+    slope: float
+    run: Callable[[int], Any]
+
+
+def vectors(count: int, dim: int, seed: int = 0) -> Iterable[Tensor]:
+    """Draw batches one at a time, so that no more than a batch is ever held."""
+    generator = torch.Generator().manual_seed(seed)
+    for start in range(0, count, BATCH):
+        yield torch.randn(min(BATCH, count - start), dim, generator=generator)
+
+
+def images(count: int, channels: int, side: int, seed: int = 0) -> Iterable[Tensor]:
+    """Draw batches of images of eight broad stripes with some noise."""
+    generator = torch.Generator().manual_seed(seed)
+    for start in range(0, count, BATCH):
+        n = min(BATCH, count - start)
+        stripes = torch.randn(n, channels, 8, 1, generator=generator).repeat_interleave(side // 8, 2)
+        yield torch.rand(n, channels, side, side, generator=generator).mul_(0.1).add_(stripes)
+
+
+def fed(metric: Any, *sides: Iterable[Tensor]) -> Any:
+    for some in zip(*sides, strict=True):
+        metric.update(*some)
+    metric.compute()
+    return metric
+
+
+def two_sided(metric: Any, fake: Iterable[Tensor], real: Iterable[Tensor]) -> Any:
+    for side, is_real in ((fake, False), (real, True)):
+        for some in side:
+            metric.update(some, real=is_real)
+    metric.compute()
+    return metric
+
+
+def split(n: int, pairs: int | None) -> None:
+    sides = [torch.cat(list(vectors(n, 64, seed))) for seed in range(4)]
+    prompt_split(*sides, num_features=pairs)
+
+
+def quadrants(side: int) -> PixelPartition:
+    return PixelPartition.grid((side, side), rows=2, columns=2)
+
+
+def cka(n: int, channels: int, side: int, patch: int) -> Any:
+    metric = fed(PixelCKA(GaussianKernel(1 / (channels * side**2)), patch_size=patch), images(n, channels, side))
+    PixelPartition.from_cka(metric.compute(), (side // patch, side // patch), 5)
+    return metric
+
+
+THOUSANDS = (1_000, 10_000, 100_000, 1_000_000)
+SERIES = [
+    Series("Vendi, cosine, 64 features", "n", THOUSANDS, 1, lambda n: fed(VendiScore(), vectors(n, 64))),
+    Series(
+        "Scendi, cosine, 64 + 64", "n", THOUSANDS, 1, lambda n: fed(ScendiScore(), vectors(n, 64), vectors(n, 64, 1))
+    ),
+    Series("CKA and clusters, 8×8", "n", THOUSANDS, 1, lambda n: cka(n, 1, 8, 1)),
+    Series(
+        "RKE, Gaussian, exact",
+        "n",
+        (3_000, 10_000, 30_000),
+        2,
+        lambda n: fed(RKEScore(GaussianKernel()), vectors(n, 64)),
+    ),
+    Series(
+        "CMS, 8×8, 4 regions",
+        "n",
+        (1_000, 3_000, 10_000),
+        2,
+        lambda n: two_sided(CosineMeanSimilarity(quadrants(8)), images(n, 1, 8), images(n, 1, 8, 1)),
+    ),
+    Series("PRDC", "n", (1_000, 3_000, 10_000), 2, lambda n: two_sided(PRDC(), vectors(n, 64), vectors(n, 64, 1))),
+    Series("PromptSplit, exact", "n", (3_000, 10_000), 2, lambda n: split(n, None)),
+    Series("PromptSplit, 1,000 frequency pairs", "n", (3_000, 10_000, 30_000), 1, lambda n: split(n, 1_000)),
+    Series("Vendi, cosine, n = 10,000", "d", (64, 256, 1024, 4096), 2, lambda d: fed(VendiScore(), vectors(10_000, d))),
+    Series(
+        "CKA and clusters of pixels, n = 1000", "d", (16**2, 32**2, 64**2), 2, lambda d: cka(1000, 3, math.isqrt(d), 1)
+    ),
+    Series(
+        "CKA and clusters of 4×4 patches, n = 1000",
+        "d",
+        (16**2, 32**2, 64**2),
+        2,
+        lambda d: cka(1000, 3, 4 * math.isqrt(d), 4),
+    ),
+    Series(
+        "CMS, 4 regions, n = 1000",
+        "d",
+        (3 * 16**2, 3 * 32**2, 3 * 64**2, 3 * 128**2),
+        1,
+        lambda d: two_sided(
+            CosineMeanSimilarity(quadrants(math.isqrt(d // 3))),
+            images(1000, 3, math.isqrt(d // 3)),
+            images(1000, 3, math.isqrt(d // 3), 1),
+        ),
+    ),
+]
+
+
+def state_mib(metric: Any) -> float | None:
+    if metric is None:
+        return None
+    states = [state if isinstance(state, list) else [state] for state in metric.metric_state.values()]
+    return sum(part.numel() * part.element_size() for state in states for part in state) / 2**20
+
+
+def measure(index: int, size: int) -> dict[str, Any]:
+    """Measure one point in this process, which has done nothing else but the smallest size."""
+    series = SERIES[index]
+    series.run(series.sizes[0])
+    before, start = peak_gib(), time.perf_counter()
+    metric = series.run(size)
+    return {
+        "seconds": time.perf_counter() - start,
+        "GiB": peak_gib() if size != series.sizes[0] else before,
+        "state": state_mib(metric),
+    }
+
+
+def draw(points: list[list[dict[str, Any]]]) -> Figure:
+    figure = Figure(figsize=(13, 9), layout="constrained")
+    axes = figure.subplots(2, 2, sharex="col")
+    colours = {series.name: f"C{index % 10}" for index, series in enumerate(SERIES)}
+    for series, found in zip(SERIES, points, strict=True):
+        column = "nd".index(series.over)
+        for row, quantity in enumerate(("seconds", "GiB")):
+            values = [point[quantity] for point in found]
+            axes[row, column].loglog(series.sizes, values, "o-", color=colours[series.name], label=series.name)
+        last = [found[-1]["seconds"] * (size / series.sizes[-1]) ** series.slope for size in series.sizes[-2:]]
+        axes[0, column].loglog(series.sizes[-2:], last, ":", color=colours[series.name], linewidth=3, alpha=0.5)
+    for column, label in enumerate(("samples n (a side)", "size d: features, sites, values of an image")):
+        axes[0, column].legend(fontsize=8)
+        axes[1, column].set_xlabel(label)
+        for row, unit in enumerate(("seconds, dotted: slope of the formula", "peak of the process, GiB")):
+            axes[row, column].set_ylabel(unit)
+            axes[row, column].grid(alpha=0.3)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Growth with n and d")
+    parser.add_argument("--point", nargs=2, type=int, help="measure one point here and print it as JSON")
+    arguments = parser.parse_args()
+    if arguments.point:
+        print(json.dumps(measure(*arguments.point)))
+        return
+    columns = ["metric", "grows", "sizes", "seconds", "last slope", "slope of the formula", "peak GiB", "state MiB"]
+    lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
+    points = []
+    for index, series in enumerate(SERIES):
+        found = []
+        for size in series.sizes:
+            print(f"{series.name}: {size} ...", file=sys.stderr, flush=True)
+            command = [sys.executable, __file__, "--point", str(index), str(size)]
+            found.append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout))
+        points.append(found)
+        slope = math.log(found[-1]["seconds"] / found[-2]["seconds"]) / math.log(series.sizes[-1] / series.sizes[-2])
+        cells = [
+            series.name,
+            series.over,
+            ", ".join(f"{size:,}" for size in series.sizes).replace(", ", " / "),
+            " / ".join(f"{point['seconds']:.3g}" for point in found),
+            f"{slope:.1f}",
+            f"{series.slope:g}",
+            " / ".join(f"{point['GiB']:.2f}" for point in found),
+            " / ".join("" if point["state"] is None else f"{point['state']:.3g}" for point in found).strip(" /"),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    text = f"# Growth with n and d\n\n`python benchmarks/growth.py` on {machine()}\n\n![Growth](growth.png)\n\n"
+    text += "Samples come in batches of 1000 that are drawn on the way, which the seconds include.\n\n"
+    Path(__file__).with_suffix(".md").write_text(text + "\n".join(lines) + "\n")
+    draw(points).savefig(Path(__file__).with_suffix(".png"), dpi=80)
+
+
+if __name__ == "__main__":
+    main()
