@@ -146,9 +146,8 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         distances = torch.zeros(len(first), len(first), dtype=torch.float64, device=first.device)
         with full_precision():
             for part in first.split(max(1, columns), dim=1):
-                values = part.double()
-                values -= values.mean(0)
-                distances += self.distances(values, values)
+                shifted = part - part.mean(0, dtype=torch.float64)  # not in place: the samples are the caller's
+                distances += self.distances(shifted, shifted)
         upper = torch.triu_indices(len(first), len(first), offset=1, device=first.device)
         median = float(distances[upper[0], upper[1]].quantile(0.5))
         if median == 0:
