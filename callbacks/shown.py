@@ -62,7 +62,8 @@ class Shown(Sampled):
 
     def keep_note(self, text: str) -> None:
         """Say it in the report, at the check at which it is said."""
-        note = {**self._now, "text": text}
+        rest = text.removeprefix(f"{type(self).__name__}: ")  # which the heading over it says
+        note = {**self._now, "text": text if rest == text else f"{rest[0].upper()}{rest[1:]}"}
         if note not in self._notes:  # a second fit says the same of its run
             self._notes.append(note)
 

@@ -7,7 +7,7 @@ function linearScale(values) {
   let low = Math.min(...values), high = Math.max(...values);
   const fromZero = low >= 0 && low < 0.5 * high; // what is far from zero would be flat beside it
   if (fromZero) low = 0;
-  if (high - low < 1e-12 * Math.max(1, Math.abs(high))) { low -= low ? 0.5 : 0; high += 0.5; }
+  if (high - low < 1e-12 * Math.max(1, Math.abs(high))) { high += low ? 0.5 : 1; low -= low ? 0.5 : 0; }
   const margin = 0.06 * (high - low);
   const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough);
@@ -125,7 +125,7 @@ class Chart {
   // the axis, and when there were alerts
   epochs(left, right, top, bottom, height) {
     const { spec, canvas } = this, first = spec.x[0], last = spec.x.at(-1);
-    for (const tick of wholeTicks(first, last, (right - left) / 75)) {
+    for (const tick of wholeTicks(first, last, (right - left) / 45)) {
       svg("line", { x1: this.x(tick), x2: this.x(tick), y1: bottom, y2: bottom + 4, class: "tick" }, canvas);
       svg("text", { x: this.x(tick), y: height - 5, "text-anchor": "middle" }, canvas).textContent = tick;
     }

@@ -26,10 +26,13 @@ def charts_of(monitored: Monitored) -> list[dict[str, Any]]:
     left = [name for name in checks[-1] if name not in shown and not name.startswith("yardstick_")]
     grouped |= {name: [name] for name in left}
     charts = [(title, names) for title, names in grouped.items() if names]
-    return [_chart(monitored, title, names) for title, names in (charts[:1] if monitored.compared else charts)]
+    return [
+        _chart(monitored, title, names, monitored.alerts if number == 0 else [])
+        for number, (title, names) in enumerate(charts[:1] if monitored.compared else charts)
+    ]
 
 
-def _chart(monitored: Monitored, title: str, names: list[str]) -> dict[str, Any]:
+def _chart(monitored: Monitored, title: str, names: list[str], alerts: list[dict[str, Any]]) -> dict[str, Any]:
     checks = monitored.checks
     epochs = [check.get("epoch") for check in checks]
     by = "epoch" if len(set(epochs)) == len(epochs) else "step"  # several checks in an epoch would fall on one line
@@ -42,7 +45,7 @@ def _chart(monitored: Monitored, title: str, names: list[str]) -> dict[str, Any]
         "scale": "cms" if cosines else "linear",
         "by": "" if monitored.compared else by,
         "x": [check.get(by, 0) for check in checks],
-        "alerts": [{"x": alert[by], "text": alert["text"]} for alert in monitored.alerts],
+        "alerts": [{"x": alert[by], "text": alert["text"]} for alert in alerts],
         "series": [
             {
                 "name": name,

@@ -181,7 +181,7 @@ def test_several_loggers_get_the_scalars_and_the_files_hold_the_figures(tmp_path
 def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
     fit(tmp_path, plain(n_samples=120), val=loader(digits(300, 400)), logger=False, max_epochs=1)
     folder = tmp_path / "genmonitor"
-    assert "Plain: only 100 real images are there to compare 120" in (folder / "report.html").read_text()
+    assert ">Only 100 real images are there to compare 120" in (folder / "report.html").read_text()
     names = {path.name for path in folder.iterdir()}
     assert {"report.html", "cms_about.json", "cms_check_00001.json", "partition.npz"} <= names
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out

@@ -141,5 +141,6 @@ def test_notes_and_alerts_stand_on_top_the_latest_first_and_are_text(tmp_path):
     assert page.index("alert 1") < page.index("share of the loss")
     (drawn,) = json.loads(re.search(r'id="drawn">(.*?)</script>', page)[1])
     assert [alert["x"] for alert in drawn["charts"][0]["alerts"]] == list(range(8))
+    assert not any(chart["alerts"] for chart in drawn["charts"][1:])
     assert "alert 1 <b>" not in page
     assert "notes" not in re.findall(r"<h2>(.*?)</h2>", page)  # no table of them beside
