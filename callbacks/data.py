@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
 from genmonitor import checks
+from genmonitor.callbacks.generators import generators_in, generators_kept, seed_generators
 from genmonitor.callbacks.guard import random_states_kept
 
 ImageKey = str | int | Callable[[Any], Tensor] | None
@@ -64,10 +65,10 @@ class ImageSource:
         """Read images [len(indices), C, H, W] as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
 
         Image i is the same whenever it is read, also where the dataset augments at random, unless it draws from a
-        random generator of its own.
+        random generator that none of its attributes leads to. No generator is moved.
         """
         out: list[Tensor] = []
-        with random_states_kept():
+        with random_states_kept(), generators_kept(generators_in(self.dataset)):
             for batch in progress(self.loader(indices)):
                 images = find_images(batch, self.image_key)
                 shape = tuple(out[0].shape[1:]) if out else None
@@ -96,6 +97,7 @@ class _Fixed(Dataset[Any]):
 
     def __init__(self, dataset: Dataset[Any], indices: Sequence[int], name: str) -> None:
         self.dataset, self.indices, self.name = dataset, indices, name
+        self._generators = generators_in(dataset)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -105,6 +107,7 @@ class _Fixed(Dataset[Any]):
         torch.default_generator.manual_seed(index)
         np.random.seed(index % 2**32)  # noqa: NPY002
         random.seed(index)
+        seed_generators(self._generators, index)
         try:
             return self.dataset[index]
         except IndexError as error:

@@ -13,10 +13,11 @@ from torch import Tensor
 from genmonitor import checks
 from genmonitor.callbacks import disagreement_report as report
 from genmonitor.callbacks import loggers
-from genmonitor.callbacks.disagreement_modes import Disagreement, Side, disagreement, gather_side
+from genmonitor.callbacks.disagreement_modes import Disagreement, Side, disagreement, smaller
 from genmonitor.callbacks.disagreement_pictures import Pictures
 from genmonitor.callbacks.encoders import Encoder
 from genmonitor.callbacks.framework import tell
+from genmonitor.callbacks.in_step import on_rank_zero
 from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_pairs import PromptKey, choose_by_prompt
@@ -139,10 +140,10 @@ class DisagreementMonitor(PromptedMonitor):
         super().prepare(trainer, pl_module)
         if self.reference == "data" and self._real is not None:
             images, share = self.read_share(trainer, self._real), self.share(trainer, len(self._real))
-            self._reference = self._side(self.encode(images), images, torch.tensor(share, dtype=torch.long))
+            self._reference = self._side(images, torch.tensor(share, dtype=torch.long)).gathered()
         elif self._reference is None:
             samples = self.draw(trainer, pl_module, self.share(trainer))
-            self._reference = self._side(self.encode(samples), samples, self._indices)
+            self._reference = self._side(samples, self._indices).gathered()
         saved, encoded = self._reference.features.shape[1], self._no_features.shape[1]
         if saved != encoded:
             raise ValueError(
@@ -150,15 +151,14 @@ class DisagreementMonitor(PromptedMonitor):
                 f"checkpoint, but got {encoded}. Resume with the encoder that the run began with."
             )
 
-    def collect(self, samples: Tensor) -> bool:
+    def collect(self, samples: Tensor) -> None:
         """Encode this process's samples."""
-        self._features = self.encode(samples)
-        return True
+        self._share = self._side(samples, self._indices)
 
     def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
         """Return the eigenvalues and their total, and find the prompts that they are about."""
         assert self._reference is not None
-        self._current = self._side(self._features, samples, self._indices)
+        self._current = self._share.gathered()
         sides = (self._current.features, self._reference.features.to(self._current.features))
         prompts = [self.prompt_features(torch.arange(len(side), device=side.device)) for side in sides]
 
@@ -245,7 +245,7 @@ class DisagreementMonitor(PromptedMonitor):
 
             return choose_by_prompt(source, self.prompt_key, self.prompts, self.n_samples, self.seed, progress)
 
-        chosen = self.on_rank_zero(trainer, choose)
+        chosen = on_rank_zero(trainer, choose)
         if len(chosen) < self.n_samples:
             notes.append(
                 f"only {len(chosen)} real images, as many of each prompt, are there to compare {self.n_samples} "
@@ -253,8 +253,10 @@ class DisagreementMonitor(PromptedMonitor):
             )
         return RealSide(source, chosen, shape), notes
 
-    def _side(self, features: Tensor, images: Tensor, positions: Tensor) -> Side:
-        return gather_side(features, images, positions, KEPT * len(self.prompts))
+    def _side(self, images: Tensor, positions: Tensor) -> Side:
+        """Return this process's share of a side."""
+        some = images[positions.to(images.device) < KEPT * len(self.prompts)]
+        return Side(self.encode(images), smaller(some))
 
     def _pictures(self) -> Pictures:
         assert self._reference is not None

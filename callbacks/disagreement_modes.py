@@ -27,15 +27,19 @@ Ranked = list[tuple[Any, float]]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """All outputs of one side of the comparison.
+    """One side of the comparison: all its outputs, or a process's share of them.
 
     Attributes:
-        features: [n, d]; row i has prompt i modulo the number of prompts.
+        features: [n, d]; row i of all has prompt i modulo the number of prompts.
         shown: pictures of the first k samples of every prompt, in the same order [k · prompts, C, h, w].
     """
 
     features: Tensor
     shown: Tensor
+
+    def gathered(self) -> Side:
+        """Return the shares of all processes as one; every process must call it."""
+        return Side(gathered(self.features), gathered(self.shown).cpu())
 
 
 @dataclass(frozen=True)
@@ -70,18 +74,10 @@ class Disagreement:
     changed: Ranked
 
 
-def gather_side(features: Tensor, images: Tensor, positions: Tensor, kept: int) -> Side:
-    """Make a side of the shares of all processes; every process must call it.
-
-    Args:
-        features: of this process's samples [n, d].
-        images: the samples themselves [n, C, H, W].
-        positions: which of the whole side they are [n], rising over the processes.
-        kept: so many of the first positions are shown.
-    """
-    some = images[positions.to(images.device) < kept]
+def smaller(images: Tensor) -> Tensor:
+    """Return pictures of images [n, C, H, W], averaged over squares where they are large."""
     factor = -(-max(images.shape[2:]) // LARGEST_SIDE)
-    return Side(gathered(features), gathered(avg_pool2d(some, factor) if factor > 1 else some).cpu())
+    return avg_pool2d(images, factor) if factor > 1 else images
 
 
 def disagreement(

@@ -14,7 +14,8 @@ from genmonitor import diversity_figures
 from genmonitor.callbacks import diversity_report as report
 from genmonitor.callbacks.encoders import Encoder
 from genmonitor.callbacks.framework import tell
-from genmonitor.callbacks.modes import DiversityMetric, ModeEnds, mode_ends
+from genmonitor.callbacks.in_step import in_step
+from genmonitor.callbacks.modes import DiversityMetric, ModeEnds, Scored
 from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import Comparison, RealSide, check_neighbours, random_real_side
@@ -127,26 +128,31 @@ class DiversityMonitor(PromptedMonitor):
             features = self.encode(self.read_share(trainer, self._real))
             self._comparison = Comparison(features, self.kernel, self.num_features)
 
-    def collect(self, samples: Tensor) -> bool:
+    def collect(self, samples: Tensor) -> None:
         """Encode this process's samples, each once, and add them to every metric."""
         self._features = self.encode(samples)
         self._metric.reset()
         self._metric.update(self._features, self.prompt_features(self._indices))
         if self._comparison is not None:
             self._comparison.update(self._features)
-        return True
 
     def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
         """Return the scores, and find the samples that show the model's own modes."""
-        values = {name: float(value) for name, value in self._metric.compute().items()}
+        values = {name: float(value) for name, value in in_step(trainer, self._metric.compute).items()}
         if self._comparison is not None:
-            values |= self._comparison.compute()
-        if self._variability is not None:
-            values |= self._variability.measure(self._features, samples, self._indices)
+            values |= in_step(trainer, self._comparison.compute)
+        variability = self._variability
+        if variability is not None:
+            values |= in_step(trainer, lambda: variability.measure(self._features, self._indices))
+            in_step(trainer, lambda: variability.keep_images(samples, self._indices))
+        near_ends = in_step(trainer, lambda: self._scored(samples).near_ends(ENDS))
+        self._ends: ModeEnds = near_ends.gathered().ends(ENDS)
+        return values
+
+    def _scored(self, samples: Tensor) -> Scored:
         modes = self._metric.modes(min(MODES, len(self._metric.parts[0])))
         scores = self._metric.mode_scores(self._features, self.prompt_features(self._indices), modes)
-        self._ends: ModeEnds = mode_ends(scores, samples, self._indices, ENDS)
-        return values
+        return Scored(scores, samples, self._indices)
 
     def names(self) -> list[str]:
         """Name the values of a check, once prepared."""

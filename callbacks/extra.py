@@ -81,6 +81,8 @@ class ExtraMetrics:
         self._failed = set()
         for name, metric in self._metrics.items():
             try:
+                if metric._is_synced:  # it failed at the last check, and holds what it had gathered
+                    metric.unsync()
                 metric.reset()
                 self._update(name, metric, samples, real)
             except Exception:

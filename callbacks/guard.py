@@ -12,15 +12,17 @@ import numpy as np
 import torch
 from torch import nn
 
+from genmonitor.callbacks.generators import generators_in, generators_kept
+
 
 @contextmanager
 def left_alone(module: nn.Module) -> Iterator[None]:
     """Put back whatever the block changes of a training run, also when it raises.
 
     Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
-    in Lightning's validation loop. Restored are the random states of torch (CPU and every CUDA device), numpy and
-    python; each submodule's train or eval mode; every buffer, such as BatchNorm's statistics; each parameter's `grad`
-    and `requires_grad`. Parameters themselves are not copied.
+    in Lightning's validation loop. Restored are the random states of torch (CPU and every CUDA device), numpy, python
+    and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
+    statistics; each parameter's `grad` and `requires_grad`. Parameters themselves are not copied.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -29,7 +31,7 @@ def left_alone(module: nn.Module) -> Iterator[None]:
         >>> norm.running_mean
         tensor([0., 0.])
     """
-    random_states = _random_states()
+    random_states, generators = _random_states(), generators_in(module)
     modes = [(part, part.training) for part in module.modules()]
     buffers = [
         (part, name, buffer, buffer.clone())
@@ -39,7 +41,7 @@ def left_alone(module: nn.Module) -> Iterator[None]:
     ]
     parameters = [(parameter, parameter.grad, parameter.requires_grad) for parameter in module.parameters()]
     try:
-        with torch.inference_mode(False), torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad(), generators_kept(generators):
             for part, _ in modes:
                 part.training = False
             for parameter, _, _ in parameters:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from genmonitor.callbacks.each_logger import for_each, is_wandb, log_wandb, prefixed
-from genmonitor.callbacks.files import write_whole
 from genmonitor.callbacks.tables import markdown_table, without_pictures
+from genmonitor.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

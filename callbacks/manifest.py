@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor.callbacks.files import write_whole
+from genmonitor.files import write_whole
 
 PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy")
 

@@ -51,20 +51,33 @@ class ModeEnds:
     indices: Tensor
 
 
-def mode_ends(scores: Tensor, images: Tensor, indices: Tensor, k: int) -> ModeEnds:
-    """Find the samples at both ends of each mode over all processes; every process must call it.
+@dataclass(frozen=True)
+class Scored:
+    """Samples, of one process or of all, with their scores.
 
-    Args:
-        scores: of this process's samples on each mode [n, modes].
-        images: this process's samples [n, C, H, W].
+    Attributes:
+        scores: on each mode [n, modes].
+        images: [n, C, H, W].
         indices: which of the global set they are [n].
-        k: samples per end; fewer where there are fewer than 2k samples.
     """
-    near = _ends(scores, k).unique()
-    parts = [scores[near], images[near], indices[near]]
-    scores, images, indices = map(gathered, parts)
-    ends = _ends(scores, k)
-    return ModeEnds(images[ends].cpu(), indices[ends].cpu())
+
+    scores: Tensor
+    images: Tensor
+    indices: Tensor
+
+    def near_ends(self, k: int) -> Scored:
+        """Return those among the k highest or the k lowest of a mode."""
+        near = _ends(self.scores, k).unique()
+        return Scored(self.scores[near], self.images[near], self.indices[near])
+
+    def ends(self, k: int) -> ModeEnds:
+        """Return the k highest and the k lowest of each mode; fewer where there are fewer than 2k samples."""
+        ends = _ends(self.scores, k)
+        return ModeEnds(self.images[ends].cpu(), self.indices[ends].cpu())
+
+    def gathered(self) -> Scored:
+        """Return the samples of all processes; every process must call it."""
+        return Scored(gathered(self.scores), gathered(self.images), gathered(self.indices))
 
 
 def _ends(scores: Tensor, k: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from genmonitor.callbacks import descriptions, loggers, shared_samples
 from genmonitor.callbacks.data import ImageKey, batch_size
 from genmonitor.callbacks.framework import warn
 from genmonitor.callbacks.guard import left_alone
+from genmonitor.callbacks.in_step import FailedElsewhereError, in_step
 from genmonitor.callbacks.manifest import run_folder
 from genmonitor.callbacks.prompts import PromptedSampleFn, Prompts
 from genmonitor.callbacks.sampled import monitors
@@ -92,7 +93,7 @@ class GenerativeMonitor(Shown):
         self.history: list[dict[str, float]] = []
         self.images_seen = 0
         self._failures = 0
-        self._not_finite = self._found_not_finite = False
+        self._not_finite = False
         self._last_epoch: int | None = None
         self._folder = Path()
         self._described = False
@@ -104,12 +105,15 @@ class GenerativeMonitor(Shown):
         """Fix whatever stays fixed for the run; raise ValueError for a wrong configuration. Every process calls it."""
         raise NotImplementedError
 
-    def collect(self, samples: Tensor) -> bool:
-        """Take in this process's share of the samples. It may fail on one process alone, so it talks to no other."""
-        return True
+    def collect(self, samples: Tensor) -> None:
+        """Take in this process's share of the samples, without talking to other processes."""
 
     def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
-        """Return the values of one check. Every process calls it, once `collect` went well on all of them."""
+        """Return the values of one check. Every process calls it, once `collect` went well on all of them.
+
+        It may talk to the others once, before anything that can fail on one process alone; what talks to them more
+        often does so in several parts, each of them by `in_step`.
+        """
         raise NotImplementedError
 
     def first_figures(self) -> dict[str, Figure]:
@@ -215,22 +219,17 @@ class GenerativeMonitor(Shown):
         self._now = {"epoch": self._epoch(trainer), "step": step}
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with chosen_weights(self.weights, trainer, pl_module, self) as used, left_alone(pl_module):
-            start = time.perf_counter()
-            samples = self._together(trainer, lambda: self._samples(trainer, pl_module))
-            drawn = time.perf_counter()
-            seed_everything(self.seed)  # a metric that draws random numbers gives the same value for the same samples
-            collected = samples is not None and self._together(trainer, lambda: self.collect(samples))
-            values = self._together(trainer, lambda: self.measure(trainer, samples)) if collected else None
-            measured = time.perf_counter()
-        if values is None:
-            self._failed(trainer, step)
-            return
+            try:
+                samples, values = self._values(trainer, pl_module)
+            except Exception as error:  # on every process
+                if self.on_error == "raise":
+                    raise
+                self._failed(trainer, error, step)
+                return
         self._failures, self._not_finite = 0, False
-        values |= {"sampling_seconds": drawn - start, "metric_seconds": measured - drawn}
-        values |= {"images_seen": self.images_seen}
         if trainer.is_global_zero and not self._described:
             self._described = True
-            descriptions.log_descriptions(trainer.loggers, self.prefix, self.about, values)
+            self._show(lambda: descriptions.log_descriptions(trainer.loggers, self.prefix, self.about, values))
         self._log(trainer, pl_module, values, step)
         self.history.append({"epoch": self._epoch(trainer), "step": step, **values})
         if trainer.is_global_zero:
@@ -240,44 +239,44 @@ class GenerativeMonitor(Shown):
                 self._show(lambda: self._draw(trainer, lambda: self.figures(samples)))
                 self._show(self._report)
 
+    def _values(self, trainer: Any, pl_module: Any) -> tuple[Tensor, dict[str, float]]:
+        """Return this process's samples and the values of all; where one process fails, every one raises."""
+        start = time.perf_counter()
+        samples = in_step(trainer, lambda: self._samples(trainer, pl_module))
+        drawn = time.perf_counter()
+        seed_everything(self.seed)  # a metric that draws random numbers gives the same value for the same samples
+        in_step(trainer, lambda: self.collect(samples))
+        values = in_step(trainer, lambda: self.measure(trainer, samples))
+        seconds = {"sampling_seconds": drawn - start, "metric_seconds": time.perf_counter() - drawn}
+        return samples, values | seconds | {"images_seen": self.images_seen}
+
     def _epoch(self, trainer: Any) -> float:
         """Return the epoch, with its part that is over where an epoch has several checks."""
         done, n = trainer.fit_loop.epoch_loop.batch_progress.current.ready, trainer.num_training_batches
         between = self.every_n_train_steps is not None or trainer.val_check_batch < n
         return float(trainer.current_epoch + (round(done / n, 3) if between and isinstance(n, int) else 0))
 
-    def _together(self, trainer: Any, work: Callable[[], Any]) -> Any:
-        """Do this process's part; return None on every process if it failed on any."""
-        result, error, self._why = None, None, ""
-        try:
-            result = work()
-        except Exception as caught:
-            if self.on_error == "raise":
-                raise
-            error, self._why = caught, f": {type(caught).__name__}: {caught}"
+    def _failed(self, trainer: Any, error: Exception, step: int) -> None:
+        not_finite = trainer.strategy.reduce_boolean_decision(isinstance(error, checks.NotFiniteError), all=False)
+        why = ""
+        if not isinstance(error, FailedElsewhereError):
+            why = f": {type(error).__name__}: {error}"
             where = f" on process {trainer.global_rank}" if trainer.world_size > 1 else ""
             # not `warn`, which only process zero says
             warnings.warn(
                 f"{type(self).__name__}: this check failed{where} and is skipped.\n{trace(error)}", stacklevel=2
             )
-        decide = trainer.strategy.reduce_boolean_decision
-        if decide(error is None, all=True):
-            return result
-        self._found_not_finite = decide(isinstance(error, checks.NotFiniteError), all=False)
-        return None
-
-    def _failed(self, trainer: Any, step: int) -> None:
-        if self._found_not_finite:  # a finding about the generator, which may recover: no reason to stop looking
+        if not_finite:  # a finding about the generator, which may recover: no reason to stop looking
             self._alert_not_finite(trainer, step)
         else:
             self._failures += 1
-            self.keep_note(f"The check of epoch {self._now['epoch']:g} failed and was skipped{self._why}.")
+            self.keep_note(f"The check of epoch {self._now['epoch']:g} failed and was skipped{why}.")
         for callback in trainer.callbacks:
             # ModelCheckpoint and EarlyStopping raise at a key never seen, and the latter stops at what is not finite
             key = str(getattr(callback, "monitor", None))
             if key.startswith(f"{self.prefix}/"):
                 trainer.callback_metrics.setdefault(key, torch.tensor(-WORST if callback.mode == "max" else WORST))
-        if self._failures == MAX_FAILURES and not self._found_not_finite:
+        if self._failures == MAX_FAILURES and not not_finite:
             self.note(f"{type(self).__name__}: {MAX_FAILURES} checks in a row failed, so it is switched off.")
         if trainer.is_global_zero:
             self._show(self._report)
@@ -289,19 +288,6 @@ class GenerativeMonitor(Shown):
             text = f"The generator gives NaN or infinite values at epoch {trainer.current_epoch}: they have no score."
             self.note(f"{type(self).__name__}: {text}")
             self._show(lambda: loggers.log_alert(trainer.loggers, title, text, step))
-
-    def on_rank_zero(self, trainer: Any, work: Callable[[], Any]) -> Any:
-        """Do local work once and give its result, or its error, to every process."""
-        outcome: Any = None
-        if trainer.is_global_zero:
-            try:
-                outcome = work()
-            except Exception as error:
-                outcome = error
-        outcome = trainer.strategy.broadcast(outcome, src=0)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
 
     # state
 

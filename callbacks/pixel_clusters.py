@@ -22,6 +22,7 @@ from genmonitor.callbacks.encoders import check_not_meta
 from genmonitor.callbacks.extra import ExtraMetrics
 from genmonitor.callbacks.framework import tell
 from genmonitor.callbacks.guard import left_alone
+from genmonitor.callbacks.in_step import in_step, on_rank_zero
 from genmonitor.callbacks.manifest import fingerprint, write_json
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor
 from genmonitor.callbacks.ranges import check_ranges
@@ -146,7 +147,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         if self._given["partition"] is None:
             _enough_for_clusters("n_cluster_images", len(roles.for_clusters), self.n_clusters)
         if not self.yardstick:
-            found = self.on_rank_zero(trainer, lambda: self._find(trainer, roles, probe.device))
+            found = on_rank_zero(trainer, lambda: self._find(trainer, roles, probe.device))
             self.partition, self.kernel, self.yardstick = found.partition, found.kernel, found.yardstick
             self._range, self._cka, self._average = found.value_range, found.cka, found.average
         share = self.share(trainer, len(roles.for_comparison))
@@ -162,7 +163,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         self._metric.to(probe.device)
         self._metric.update(self._sites(self._real), real=True)
 
-    def collect(self, samples: Tensor) -> bool:
+    def collect(self, samples: Tensor) -> None:
         """Give this process's samples to the metrics."""
         if len(samples) > 1 and bool((samples.amax(0) == samples.amin(0)).all()):
             self.note(f"{type(self).__name__}: all generated images are the same, so the values say little.")
@@ -170,12 +171,11 @@ class PixelClusterMonitor(GenerativeMonitor):
         self._metric.reset()
         self._metric.update(self._sites(samples), real=False)
         self._extra.feed(samples, self._real)
-        return True
 
     def measure(self, trainer: Any, samples: Tensor) -> dict[str, float]:
         """Return CMS of image and regions, shares, violations, MMD, the extra metrics and the yardstick's medians."""
         assert self._metric is not None
-        computed_now: Any = self._metric.compute()
+        computed_now: Any = in_step(trainer, self._metric.compute)
         values = {name: float(value) for name, value in computed_now.items()}
         extra = self._extra.compute(lambda fine: trainer.strategy.reduce_boolean_decision(fine, all=True))
         self._extra_names = list(extra)

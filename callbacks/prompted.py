@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from genmonitor.callbacks.encoders import Encoder, Frozen, OneHot, pixels
-from genmonitor.callbacks.files import write_whole
+from genmonitor.callbacks.in_step import on_rank_zero
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import RealSide
+from genmonitor.files import write_whole
 from genmonitor.kernels import Kernel
 
 
@@ -156,4 +157,4 @@ class PromptedMonitor(GenerativeMonitor):
                 "Expected a `kernel` with its gamma, since there are no real images to take it from and those of an "
                 "untrained generator say little. Give GaussianKernel(gamma=...), or `real_images=`."
             )
-        return self.on_rank_zero(trainer, lambda: real.resolved(self.kernel, lambda x: self.encode(x.to(device))))
+        return on_rank_zero(trainer, lambda: real.resolved(self.kernel, lambda x: self.encode(x.to(device))))

@@ -87,8 +87,8 @@ def assign_roles(
     first = rest[:1].tolist()
     if not torch.equal(source.read(first), source.read(first)):
         notes.append(
-            f"an image of {source.name} is another each time it is read, since the dataset draws from a generator of "
-            "its own, which reading moves. Give `real_images=` the images without augmentation"
+            f"an image of {source.name} is another each time it is read, since the dataset draws from a generator that "
+            "is out of sight, which reading moves. Give `real_images=` the images without augmentation"
         )
     if len(chosen) < n_samples:
         notes.append(f"only {len(chosen)} real images are there to compare {n_samples} generated ones with")

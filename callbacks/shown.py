@@ -83,11 +83,10 @@ class Shown(Sampled):
 
     def _log(self, trainer: Any, pl_module: Any, values: dict[str, float], step: int) -> None:
         named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
-        if self.every_n_train_steps is None:
-            pl_module.log_dict(named, on_step=False, on_epoch=True, batch_size=1, sync_dist=True)
-            return
-        # pl_module.log would keep only the values that fall on a multiple of log_every_n_steps
-        pl_module.log_dict(named, on_step=True, on_epoch=False, logger=False, batch_size=1, sync_dist=True)
+        by_steps = self.every_n_train_steps is not None
+        # not to the loggers: there one that refuses a value would end the run, and values that do not fall on a
+        # multiple of log_every_n_steps would be lost
+        pl_module.log_dict(named, on_step=by_steps, on_epoch=not by_steps, logger=False, batch_size=1, sync_dist=True)
         if trainer.is_global_zero:
             loggers.log_scalars(trainer.loggers, named | {"epoch": trainer.current_epoch}, step)
 

@@ -41,6 +41,7 @@ class Variability:
     prompts: Prompts
     n: int
     least: list[PromptVariability] = field(default_factory=list)
+    _listed: list[int] = field(default_factory=list)
     _images: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -52,22 +53,30 @@ class Variability:
                 f"Give n_samples={2 * len(self.prompts)} or more, or fewer prompts."
             )
 
-    def measure(self, features: Tensor, samples: Tensor, indices: Tensor) -> dict[str, float]:
-        """Return the mean W1KP of the prompts, and keep images of the least varied ones; every process must call it.
+    def measure(self, features: Tensor, indices: Tensor) -> dict[str, float]:
+        """Return the mean W1KP of the prompts, having found the least varied ones; every process must call it.
 
         Args:
             features: of this process's samples [n, d].
-            samples: the samples themselves [n, C, H, W].
             indices: which of the global set they are [n].
         """
-        own = self.prompts.numbers(indices)
-        features, numbers = gathered(features), gathered(own)
+        features, indices = gathered(features), gathered(indices)
+        numbers = self.prompts.numbers(indices)
         found = similarities(features, numbers, self.calibration)
         means = {number: float(pair_mean(similarity)) for number, similarity in found.items()}
-        listed = sorted(means, key=lambda number: means[number], reverse=True)[:LISTED]
-        self.least = [self._row(number, means[number], features[numbers == number]) for number in listed]
-        self._images = [gathered(samples[own == number][:SHOWN])[:SHOWN].cpu() for number in listed]
+        self._listed = sorted(means, key=lambda number: means[number], reverse=True)[:LISTED]
+        self.least = [self._row(number, means[number], features[numbers == number]) for number in self._listed]
         return {"w1kp": sum(means.values()) / len(means)}
+
+    def keep_images(self, samples: Tensor, indices: Tensor) -> None:
+        """Keep images of the least varied prompts for the figure; every process must call it.
+
+        Args:
+            samples: this process's [n, C, H, W].
+            indices: which of the global set they are [n].
+        """
+        numbers = self.prompts.numbers(indices)
+        self._images = [gathered(samples[numbers == number][:SHOWN])[:SHOWN].cpu() for number in self._listed]
 
     def figure(self, value_range: tuple[float, float]) -> Figure:
         """Draw the least varied prompts with some of their images."""

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+import io
 import math
-import os
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from genmonitor import checks
+from genmonitor.files import write_whole
 from genmonitor.kernels import symmetric_product
 from genmonitor.precision import full_precision
 
@@ -182,11 +183,9 @@ class PixelPartition:
 
     def save(self, path: str | Path) -> None:
         """Write the partition to an .npz file, complete or not at all."""
-        path = Path(path)
-        aside = path.with_name(path.name + ".part")
-        with aside.open("wb") as file:
-            np.savez_compressed(file, labels=self.labels.numpy(), patch_size=np.int64(self.patch_size))
-        os.replace(aside, path)
+        file = io.BytesIO()
+        np.savez_compressed(file, labels=self.labels.numpy(), patch_size=np.int64(self.patch_size))
+        write_whole(Path(path), file.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> PixelPartition:

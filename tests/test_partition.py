@@ -198,20 +198,6 @@ def test_saved_and_loaded_without_pickle(tmp_path):
         PixelPartition.load(path)
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "clusters.npz"
-    PixelPartition.grid((2, 2), 1, 1).save(path)
-
-    def half_a_file(file, **_):
-        file.write(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(np, "savez_compressed", half_a_file)
-    with pytest.raises(OSError, match="disk full"):
-        PixelPartition.grid((2, 2), 2, 1).save(path)
-    assert PixelPartition.load(path) == PixelPartition.grid((2, 2), 1, 1)
-
-
 def test_equality_hash_and_pickle_go_by_labels_and_patch_size():
     one, same = PixelPartition.grid((4, 4), 2, 2), PixelPartition.grid((4, 4), 2, 2)
     assert one == same == pickle.loads(pickle.dumps(one))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 from genmonitor import checks
+from genmonitor.files import write_whole
 from genmonitor.kernels import centred, squared_distances
 from genmonitor.precision import full_precision
 
@@ -94,8 +96,10 @@ class W1KPCalibration:
         return cls.of(distances, heights, dim)
 
     def save(self, path: str | Path) -> None:
-        """Write the calibration to a file for `load`."""
-        torch.save({"distances": self.distances, "heights": self.heights, "dim": self.dim}, path)
+        """Write the calibration to a file for `load`, complete or not at all."""
+        file = io.BytesIO()
+        torch.save({"distances": self.distances, "heights": self.heights, "dim": self.dim}, file)
+        write_whole(Path(path), file.getvalue())
 
     def check(self, name: str, features: Tensor) -> None:
         """Refuse features of another embedding."""

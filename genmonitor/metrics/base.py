@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -57,6 +58,23 @@ class GenerativeMetric(Metric):
         """Follow a module to its device but not to its dtype: in bfloat16 a gamma is another gamma, a sum is lost."""
         return super()._apply(lambda tensor: tensor.to(fn(tensor).device), exclude_state)
 
+    @contextmanager
+    def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Iterator[None]:  # type: ignore[override]
+        """Hold the states of all processes together inside the block, and this one's own again after it.
+
+        Also after an error, unlike torchmetrics' own: what is kept across `reset` would be everybody's from then on.
+
+        Args:
+            args: those of torchmetrics.Metric.sync.
+            should_unsync: whether to take this process's own states again.
+            kwargs: those of torchmetrics.Metric.sync.
+        """
+        self.sync(*args, **kwargs)
+        try:
+            yield
+        finally:
+            self.unsync(should_unsync=self._is_synced and should_unsync)
+
     def _sync_dist(self, dist_sync_fn: Any = gather_all_tensors, process_group: Any = None) -> None:
         """Gather the states; a process without samples takes part with none of the others' shape and dtype."""
         group = process_group or self.process_group
@@ -97,10 +115,10 @@ def from_rank_zero(choose: Callable[[], _T]) -> _T:
     if torch.distributed.get_rank() == 0:
         try:
             box[0] = choose()
-        except ValueError as error:
+        except Exception as error:
             box[0] = error
     torch.distributed.broadcast_object_list(box, src=0)
-    if isinstance(box[0], ValueError):
+    if isinstance(box[0], Exception):
         raise box[0]
     chosen: _T = box[0]
     return chosen

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from genmonitor.cosines import format_cms
+from genmonitor.files import write_whole
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import Monitored, Picture, Table, read_run
 
@@ -35,12 +35,7 @@ def write_report(folder: Path) -> Path:
     """
     monitored, tables = read_run(folder)
     page = folder / REPORT
-    aside = page.with_suffix(f".part{os.getpid()}")
-    try:
-        aside.write_text(_render(folder, monitored, tables), encoding="utf-8")
-        os.replace(aside, page)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_whole(page, _render(folder, monitored, tables).encode())
     return page
 
 

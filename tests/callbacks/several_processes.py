@@ -83,11 +83,11 @@ def outcomes(folder, processes, accelerator="cpu"):
     return out
 
 
-def main(folder, processes, accelerator):
+def main(folder, processes, accelerator="cpu"):
     warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
     out = outcomes(folder, processes, accelerator)
     (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes wrong during a run: it is said, the check is skipped or shown less of, and training is left as it was."""
 
+import csv
 import errno
 import json
 import shutil
@@ -166,13 +167,22 @@ class Raises(CSVLogger):
 
 
 @pytest.mark.filterwarnings("ignore:Plain.*|Raises.*|PixelCluster.*|Experiment logs directory")
-def test_a_logger_that_raises_costs_neither_the_run_nor_the_numbers(tmp_path):
-    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, every_n_train_steps=2)
+@pytest.mark.parametrize(("when", "checks"), [({"every_n_train_steps": 2}, 4), ({}, 2)], ids=["by steps", "by epochs"])
+def test_a_logger_that_raises_costs_neither_the_run_nor_the_numbers(tmp_path, when, checks):
+    monitor, healthy = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, **when), CSVLogger(tmp_path, "other")
     with pytest.warns(UserWarning, match="Raises did not take what was logged: ConnectionError"):
-        trainer, _ = fit(tmp_path, monitor, logger=Raises(tmp_path), max_epochs=2)
+        trainer, _ = fit(
+            tmp_path, monitor, logger=[Raises(tmp_path), healthy], val=loader(digits(300, 400)), max_epochs=2
+        )
     assert trainer.global_step == 6
-    assert len(monitor.history) == 4
+    assert len(monitor.history) == checks
     assert list((tmp_path / "lightning_logs").glob("*/genmonitor/cms_curves.png"))
+    rows = [
+        row
+        for row in csv.DictReader((Path(healthy.log_dir) / "metrics.csv").read_text().splitlines())
+        if row["cms/image"]
+    ]
+    assert [float(row["cms/image"]) for row in rows] == [check["image"] for check in monitor.history]
 
 
 def full(path, content):
@@ -187,8 +197,6 @@ def read_only(path, content):
 @pytest.mark.parametrize("kind", ["clusters", "diversity"])
 def test_a_disk_that_takes_nothing_costs_the_files_and_nothing_else(tmp_path, monkeypatch, fault, kind):
     monkeypatch.setattr(Path, "write_bytes", fault)
-    monkeypatch.setattr(Path, "write_text", fault)
-    monkeypatch.setattr("genmonitor.PixelPartition.save", fault)
     monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200)
     if kind == "diversity":
         monitor = DiversityMonitor(range(5), 60)

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from genmonitor.callbacks.modes import DiversityMetric, mode_ends
+from genmonitor.callbacks.modes import DiversityMetric, Scored
 from genmonitor.functional import rke_score, scendi_score, vendi_score
 
 SCORES = torch.tensor([[0.0, 5.0], [3.0, -1.0], [1.0, 2.0], [-2.0, 2.5], [-5.0, 0.0], [2.0, 7.0]])
@@ -10,14 +10,14 @@ IMAGES = torch.arange(6.0).view(6, 1, 1, 1).expand(6, 1, 2, 2)
 
 
 def test_ends_are_the_highest_first_and_the_lowest_last():
-    ends = mode_ends(SCORES, IMAGES, torch.arange(6) + 100, k=2)
+    ends = Scored(SCORES, IMAGES, torch.arange(6) + 100).ends(2)
     assert ends.indices.tolist() == [[101, 105, 103, 104], [105, 100, 104, 101]]
     assert torch.equal(ends.images[:, :, 0, 0, 0] + 100, ends.indices)
 
 
 @pytest.mark.parametrize(("n", "k"), [(6, 3), (3, 1), (1, 0)])
 def test_no_sample_stands_at_both_ends(n, k):
-    ends = mode_ends(SCORES[:n], IMAGES[:n], torch.arange(n), k=5)
+    ends = Scored(SCORES[:n], IMAGES[:n], torch.arange(n)).ends(5)
     assert ends.images.shape == (2, 2 * k, 1, 2, 2)
     assert all(len(set(row)) == 2 * k for row in ends.indices.tolist())
 

@@ -108,9 +108,9 @@ def test_validation_images_that_are_training_images_serve_for_the_comparison_alo
     assert roles.notes[0].startswith("30 of the 30 validation images compared with are training images too")
 
 
-def test_a_dataset_with_a_random_generator_of_its_own_is_noted():
+def test_a_dataset_with_a_random_generator_out_of_sight_is_noted():
     class Augmented(TensorDataset):
-        random = np.random.default_rng(0)
+        random = np.random.default_rng(0)  # not an attribute of the dataset itself
 
         def __getitem__(self, index):
             return super().__getitem__(index)[0] + self.random.random()

@@ -11,6 +11,7 @@ import pytest
 import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from modules import LIGHTNING_SAYS, fit, plain
+from one_process_fails import EPOCHS, PARTS
 from prompted import Prompted
 from prompted import plain as prompted
 from several_processes import outcomes
@@ -21,6 +22,7 @@ pytestmark = [
 ]
 
 SCRIPT = Path(__file__).with_name("several_processes.py")
+FAILS = Path(__file__).with_name("one_process_fails.py")
 SECONDS = 300  # a process that waits for another would wait for half an hour
 
 
@@ -30,10 +32,10 @@ def expected(tmp_path_factory):
     return outcomes(tmp_path_factory.mktemp("one"), processes=1)
 
 
-def run(folder, processes, accelerator="cpu"):
+def run(folder, processes, *more, script=SCRIPT):
     """Return what was said, and what each process measured."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
-    command = [sys.executable, str(SCRIPT), str(folder), str(processes), accelerator]
+    command = [sys.executable, str(script), str(folder), str(processes), *more]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(processes)]
@@ -64,6 +66,23 @@ def test_several_processes_measure_what_one_does_and_skip_together(tmp_path, exp
     assert said.count("Plain: The generator gives NaN or infinite values at epoch 1") >= 1
     assert said.count("Where the generator is wrong") == len(expected)  # one table a fit, not one a process
     record_property("several processes: runs compared with one process", len(expected))
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_in_any_part_of_a_check_keeps_none_waiting(tmp_path, record_property):
+    said, ranks = run(tmp_path, 2, script=FAILS)
+    assert ranks[0] == ranks[1]
+    failed = {prefix: len(parts) for prefix, parts in PARTS.items()}
+    failed["cms"] -= 1  # a metric beside it is left out, and the check stands
+    for prefix, history in ranks[0].items():
+        left = set(range(10)) - set(EPOCHS[: failed[prefix]])
+        assert [check["epoch"] for check in history] == sorted(left)
+        for check in history[1:]:  # the weights do not change
+            values = {name: history[0][name] for name in check.keys() - {"epoch", "step", "images_seen"}}
+            assert check == pytest.approx(check | values, rel=1e-6, abs=1e-6)
+    assert [check["epoch"] for check in ranks[0]["cms"] if "gap" not in check] == [EPOCHS[1]]
+    assert said.count("this check failed on process 1 and is skipped") == sum(failed.values())
+    record_property("several processes: parts of a check in which one fails", sum(map(len, PARTS.values())))
 
 
 @pytest.mark.slow

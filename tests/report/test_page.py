@@ -77,7 +77,7 @@ def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path, monkeypatch):
     def half(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(page.os, "replace", half)
+    monkeypatch.setattr("genmonitor.files.os.replace", half)
     with pytest.raises(OSError, match="disk full"):
         write_report(folder)
     assert (folder / "report.html").read_text() == before

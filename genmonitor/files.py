@@ -13,7 +13,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: if it cannot be written; what was there before is still there.
     """
-    aside = path.with_name(f".{path.name}.part")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")  # another process may write the same file
     try:
         aside.write_bytes(content)
         os.replace(aside, path)
