@@ -25,7 +25,7 @@ from genmonitor import (
     W1KPScore,
 )
 from genmonitor import functional as F  # noqa: N812
-from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor, clip_encoders
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor, clip_encoders
 
 generator = torch.Generator().manual_seed(0)
 x, y = torch.rand(8, 5, generator=generator), torch.rand(8, 3, generator=generator)
@@ -211,6 +211,15 @@ MONITORS = [
     (lambda: DiversityMonitor(range(5), kernel="rbf"), "`kernel`", "'rbf'", "such as CosineKernel()"),
     (lambda: DiversityMonitor(range(5), num_features=0), "`num_features`", "0", ">= 1"),
     (lambda: DiversityMonitor(range(5), rcond=3), "`rcond`", "3", "between 0 and 1"),
+    (lambda: DiversityMonitor(range(5), calibration="c.pt"), "`calibration`", "'c.pt'", "W1KPCalibration.load"),
+    (lambda: DisagreementMonitor(["a", "b"]), "`prompt_encoder`", "None", "clip_encoders"),
+    (lambda: DisagreementMonitor(range(5), 12), "`n_samples`", "12", "Give 10 or 15"),
+    (lambda: DisagreementMonitor(range(10), 5), "`n_samples`", "5", "Give fewer prompts or more samples"),
+    (lambda: DisagreementMonitor(range(5), reference="real"), "`reference`", "'real'", "'start', 'previous'"),
+    (lambda: DisagreementMonitor(range(5), num_modes=0), "`num_modes`", "0", ">= 1"),
+    (lambda: DisagreementMonitor(range(5), kernel="rbf"), "`kernel`", "'rbf'", "such as GaussianKernel()"),
+    (lambda: DisagreementMonitor(range(5), prompt_kernel=3), "`prompt_kernel`", "3", "such as GaussianKernel()"),
+    (lambda: DisagreementMonitor(range(5), num_features=-1), "`num_features`", "-1", ">= 1"),
     (lambda: clip_encoders("x", 3), "`value_range`", "3", "(low, high)"),
     (lambda: clip_encoders("x", (1, -1)), "`value_range`", "(1, -1)", "low < high"),
 ]
