@@ -28,6 +28,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/cms.py
 	$(BIN)/python benchmarks/promptsplit.py
 	$(BIN)/python benchmarks/entropy.py
+	$(BIN)/python benchmarks/two_sample.py
+	$(BIN)/python benchmarks/overhead.py
 
 clean:
 	rm -rf .venv build dist runs *.egg-info
