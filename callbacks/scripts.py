@@ -56,6 +56,6 @@ def find_script(where: str, folder: Path, then: str | None, script: Path | None 
         looked = ", nor ".join(map(str, dict.fromkeys(places)))
         raise ValueError(
             f"Expected the script with the class {name} that was trained, but there is no {looked}. "
-            f"Say where it is now with --script FILE.py. {SETUP}"
+            "Say where it is now with --script FILE.py, or what to measure with --setup FILE.py:FUNCTION."
         )
     return f"{found}:{name}"
