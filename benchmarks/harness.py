@@ -31,10 +31,14 @@ def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
-    """Return the median seconds of each, run in turns so that a busy moment hits them alike."""
+    """Return the median seconds of each, run in turns so that a busy moment hits them alike.
+
+    Between them is a pause: the threads of one library's pool spin for a while after its work, on the other's cores.
+    """
     times: list[list[float]] = [[] for _ in works]
     for _ in range(repeats + 1):
         for index, work in enumerate(works):
+            time.sleep(0.4)
             start = time.perf_counter()
             work()
             times[index].append(time.perf_counter() - start)

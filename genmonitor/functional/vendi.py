@@ -66,7 +66,7 @@ def vendi_score(
     checks.order("order", order)
     x, kernel = _check(features, kernel, num_features)
     matrix, rounding = _spectral_matrix(x, kernel, num_features, seed)
-    return _vendi(matrix, order, truncation, rounding)
+    return vendi_of_spectrum(matrix, order, truncation, rounding)
 
 
 def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None = None) -> Tensor:
@@ -90,7 +90,7 @@ def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None 
     """
     gram = checks.normalised("gram", gram, diagonal=True)
     checks.enough("gram", gram)
-    return _vendi(gram / len(gram), order, truncation, None)
+    return vendi_of_spectrum(gram / len(gram), order, truncation, None)
 
 
 def vendi_from_covariance(
@@ -115,7 +115,7 @@ def vendi_from_covariance(
         >>> vendi_from_covariance(torch.eye(2) / 2)
         tensor(2., dtype=torch.float64)
     """
-    return _vendi(checks.normalised("covariance", covariance, diagonal=False), order, truncation, rounding)
+    return vendi_of_spectrum(checks.normalised("covariance", covariance, diagonal=False), order, truncation, rounding)
 
 
 def rke_score(
@@ -179,8 +179,8 @@ def _spectral_matrix(x: Tensor, kernel: Kernel, num_features: int | None, seed: 
     return gram_matrix(x, kernel, features) / len(x), None
 
 
-def _vendi(matrix: Tensor, order: float, truncation: int | None, rounding: float | None) -> Tensor:
-    """Compute the score of a matrix of trace 1."""
+def vendi_of_spectrum(matrix: Tensor, order: float, truncation: int | None, rounding: float | None) -> Tensor:
+    """Return the score of a covariance, or of K / n; `rounding` is as for `psd_eigenvalues`."""
     eigenvalues = psd_eigenvalues(matrix, rounding)
     if truncation is not None:
         largest = eigenvalues[-checks.at_least("truncation", truncation, 1) :]

@@ -12,8 +12,7 @@ from genmonitor.functional.kernel_matrices import check_kernels, gram_matrix
 from genmonitor.functional.vendi import (
     rke_from_covariance,
     rke_from_samples,
-    vendi_from_covariance,
-    vendi_from_gram,
+    vendi_of_spectrum,
 )
 from genmonitor.kernels import Kernel
 from genmonitor.metrics.spectral import SpectralMetric
@@ -101,10 +100,9 @@ class VendiScore(_ModeCount):
     def compute(self) -> Tensor:
         """Return a float64 scalar, at least 1."""
         if self.streams:
-            covariance, rounding = self._covariance(), float(self.rounding)
-            return vendi_from_covariance(covariance, order=self.order, truncation=self.truncation, rounding=rounding)
+            return vendi_of_spectrum(self._covariance(), self.order, self.truncation, float(self.rounding))
         ((x, kernel),) = self._kept()
-        return vendi_from_gram(gram_matrix(x, kernel), order=self.order, truncation=self.truncation)
+        return vendi_of_spectrum(gram_matrix(x, kernel) / len(x), self.order, self.truncation, None)
 
 
 class RKEScore(_ModeCount):
