@@ -90,7 +90,6 @@ def case(name: str, make: Callable[[], Any], **settings: Any) -> Callable[[], di
         )
         figures = statistics.median(monitor.parts["figures"][1 + FIRST :])  # the first ones are those of the start
         return {
-            "run": name,
             "epoch s": f"{epoch:.2f}",
             "at the start s": f"{monitor.parts['preparing'][0]:.2f}",
             "sampling s": f"{sampling:.3f}",
