@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from genmonitor import checks
 from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs
@@ -114,6 +113,8 @@ def joint_diversity(
 
 def _mean_square(kernel: PairKernel, a: Tensor, b: Tensor) -> Tensor:
     """Average the squared kernel over all pairs of rows, above the diagonal only where both sides are the same."""
+    from torch.utils.checkpoint import checkpoint  # older ones of torch load sympy for it
+
     same = a is b
 
     def block_sum(rows: Tensor, columns: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,11 +69,9 @@ class W1KPCalibration:
             FileNotFoundError: if there is no such file.
             ValueError: if the file holds something else, or `dim` is missing or another than the file's.
         """
-        # torch 2.4 has no such context: there only tensors load
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file of a calibration, but there is none at {path!s}.")
-        allow = getattr(torch.serialization, "safe_globals", nullcontext)
-        with allow(_numpy_globals()):
+        with torch.serialization.safe_globals(_numpy_globals()):
             try:
                 found = torch.load(path, map_location="cpu", weights_only=True)
             except pickle.UnpicklingError as error:

@@ -4,7 +4,7 @@
 import pytest
 import torch
 from citizens import CITIZENS, Citizen, feed
-from torchmetrics import Metric, MetricTracker
+from torchmetrics import MetricTracker
 from torchmetrics.wrappers import BootStrapper
 
 from genmonitor import GaussianKernel, PromptSplit
@@ -76,10 +76,6 @@ def test_bootstrapping_gives_values_around_the_metrics_own(name):
     assert float(found["mean"]) == pytest.approx(float(found["raw"].mean()))
 
 
-merges = pytest.mark.skipif(not hasattr(Metric, "merge_state"), reason="torchmetrics merges states from 1.5 on")
-
-
-@merges
 @pytest.mark.parametrize("name", [name for name, citizen in CITIZENS.items() if not citizen.ordered])
 def test_two_parts_are_merged_into_the_whole(name):
     citizen = CITIZENS[name]
@@ -91,7 +87,6 @@ def test_two_parts_are_merged_into_the_whole(name):
     torch.testing.assert_close(metric.compute(), citizen.fed(citizen.calls(20)).compute(), rtol=0, atol=1e-6)
 
 
-@merges
 @pytest.mark.parametrize("name", ["cka streaming", "promptsplit fourier"])
 def test_sums_about_other_points_are_not_merged(name):
     citizen = CITIZENS["cka streaming"]
