@@ -139,6 +139,7 @@ def _monitor(manifest: dict[str, Any]) -> PixelClusterMonitor:
         kernel=KERNELS[manifest["kernel"]](),
         block_size=manifest["block_size"],
         image_key=manifest["image_key"],
+        prompts=manifest.get("prompts"),  # older manifests do not say
     )
 
 

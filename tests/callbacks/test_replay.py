@@ -81,6 +81,7 @@ OTHERS = {
     "no validation": ({}, {"limit_val_batches": 0}),
     "blocks": ({"block_size": 20, "seed": 3}, {}),
     "half precision": ({}, {"precision": "bf16-mixed"}),
+    "prompts": ({"prompts": [4, 1, 1]}, {}),
 }
 
 
@@ -89,7 +90,8 @@ OTHERS = {
 def test_whatever_a_run_was_like_its_values_come_again(tmp_path, name):
     torch.manual_seed(0)
     settings, others = OTHERS[name]
-    manifests, checkpoints = run(tmp_path, quiet(**settings), Linear(), Digits(shift=0.25), epochs=1, **others)
+    module = Prompted() if name == "prompts" else Linear()
+    manifests, checkpoints = run(tmp_path, quiet(**settings), module, Digits(shift=0.25), epochs=1, **others)
     assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
 
 
