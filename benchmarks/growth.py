@@ -183,7 +183,7 @@ def draw(points: list[list[dict[str, Any]]]) -> Figure:
         last = [found[-1]["seconds"] * (size / series.sizes[-1]) ** series.slope for size in series.sizes[-2:]]
         axes[0, column].loglog(series.sizes[-2:], last, ":", color=colours[series.name], linewidth=3, alpha=0.5)
     for column, label in enumerate(("samples n (a side)", "size d: features, sites, values of an image")):
-        axes[0, column].legend(fontsize=8)
+        axes[1, column].legend(fontsize=8, loc=("upper right", "upper left")[column])
         axes[1, column].set_xlabel(label)
         for row, unit in enumerate(("seconds, dotted: slope of the formula", "peak of the process, GiB")):
             axes[row, column].set_ylabel(unit)

@@ -31,7 +31,7 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
         [d, d], float64.
     """
     d, per_site, n = values.shape
-    most = min(n, kernels.MEMORY_BUDGET // (8 * d * n))  # features of a site
+    most = min(n, 2 * kernels.MEMORY_BUDGET // (8 * d * n))  # features of a site
     if taylor_size(per_site, 1) > most:
         return None
     shifted = values.double() - values.mean(2, keepdim=True, dtype=torch.float64)
