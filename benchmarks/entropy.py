@@ -78,10 +78,9 @@ def exact_score(x: Tensor, order: int = 1) -> float:
 
 
 def dual_case(n: int) -> Callable[[], dict[str, Any]]:
-    """Vendi of the cosine kernel against `score_dual`, which has all samples at once.
+    """Vendi of the cosine kernel against `score_dual`, whose time is that of one product of numpy in float32.
 
-    That is the faster one: its time is that of one product of numpy, which multiplies a triangle only, in float32. Ours
-    takes batches, checks them and adds their products up in float64.
+    The peer has all samples at once; ours takes batches, checks them and adds their products up in float64.
     """
 
     def measure() -> dict[str, Any]:
