@@ -19,7 +19,7 @@ from torch.nn.functional import interpolate
 from genmonitor import GaussianKernel, PixelCKA, PixelPartition
 from genmonitor.functional import pixel_cka
 from genmonitor.functional import taylor_cka as levels
-from genmonitor.functional.cka import site_values
+from genmonitor.functional.cka import CLUSTER_TOLERANCE, site_values
 from genmonitor.functional.level_products import level_pairs
 
 
@@ -84,23 +84,28 @@ def columns(x: Tensor, took: float, peer: float, error: float, operations: float
     return row(f"{len(x):,}", size, took, operations=operations, moved=moved, error=error, peers=peers)
 
 
-def levels_case(n: int, channels: int, size: int, cluster: bool = False) -> dict[str, Any]:
-    x, d = images(n, channels, size), size * size
-    peer, exact, pairs = loop(x)
+def levels_case(
+    n: int, channels: int, size: int, patch: int = 1, tolerance: float = 1e-6, cluster: bool = False
+) -> dict[str, Any]:
+    x = images(n, channels, size)
+    side = size // patch
+    peer, exact, pairs = loop(x, patch)
     kernel = kernel_of(x)
-    error = worst(pixel_cka(x, kernel=kernel), exact, pairs)
 
-    def work() -> None:
-        found = pixel_cka(x, kernel=kernel)
+    def work() -> Tensor:
+        found = pixel_cka(x, kernel=kernel, patch_size=patch, tolerance=tolerance)
         if cluster:
-            PixelPartition.from_cka(found, (size, size), 5)
+            PixelPartition.from_cka(found, (side, side), 5)
+        return found
 
+    error = worst(work(), exact, pairs)
     took = seconds(work)
-    values = site_values(x, 1).double()
+    values = site_values(x, patch)
     shifted = values - values.mean(2, keepdim=True)
-    degree = levels.choose_degree(shifted, kernel.gamma, 1e-6 / 3)
+    degree = levels.choose_degree(shifted, kernel.gamma, tolerance / 4)
     _, spectrum = levels._principal_levels(shifted, kernel.gamma, degree)
-    return columns(x, took, peer, error, len(level_pairs(spectrum, 1e-6 / 6)) * d * d * n)
+    operations = len(level_pairs(spectrum, tolerance / 2)) * side**4 * n
+    return columns(x, took, peer, error, operations, patch)
 
 
 def full_batch_28x28x1() -> dict[str, Any]:
@@ -113,6 +118,14 @@ def full_batch_64x64x3() -> dict[str, Any]:
 
 def full_batch_64x64x3_with_clustering() -> dict[str, Any]:
     return levels_case(1000, 3, 64, cluster=True)
+
+
+def clusters_of_64x64x3() -> dict[str, Any]:
+    return levels_case(1000, 3, 64, tolerance=CLUSTER_TOLERANCE, cluster=True)
+
+
+def clusters_of_256x256x3_in_4x4_patches() -> dict[str, Any]:
+    return levels_case(1000, 3, 256, patch=4, tolerance=CLUSTER_TOLERANCE, cluster=True)
 
 
 def full_batch_256x256x3_in_4x4_patches_with_clustering() -> dict[str, Any]:
@@ -157,7 +170,9 @@ if __name__ == "__main__":
         full_batch_28x28x1,
         full_batch_64x64x3,
         full_batch_64x64x3_with_clustering,
+        clusters_of_64x64x3,
         mini_batches_of_100_28x28x1,
         streamed_28x28x1,
     ]
-    run(__file__, cases, "CKA between all pairs of pixels", [full_batch_256x256x3_in_4x4_patches_with_clustering])
+    long = [clusters_of_256x256x3_in_4x4_patches, full_batch_256x256x3_in_4x4_patches_with_clustering]
+    run(__file__, cases, "CKA between all pairs of pixels", long)

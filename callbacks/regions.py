@@ -12,7 +12,7 @@ from torch import Tensor
 from genmonitor import CosineMeanSimilarity, PixelPartition
 from genmonitor.callbacks.roles import RealImages
 from genmonitor.callbacks.yardstick import Band, measure_yardstick
-from genmonitor.functional import pixel_cka
+from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.functional.mmd import mmd_from_means
@@ -72,7 +72,7 @@ def find_regions(
     cka = None
     if partition is None:
         for _ in progress(range(1), "clusters"):
-            cka = pixel_cka(sites, kernel=kernel, patch_size=patch_size).cpu()
+            cka = pixel_cka(sites, kernel=kernel, patch_size=patch_size, tolerance=CLUSTER_TOLERANCE).cpu()
         assert cka is not None
         h, w = (size // patch_size for size in sites.shape[2:])
         partition = PixelPartition.from_cka(cka, (h, w), n_clusters, patch_size)

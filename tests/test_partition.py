@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.functional import pixel_cka
+from genmonitor.functional.cka import CLUSTER_TOLERANCE
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,14 @@ def test_five_clusters_of_the_digits(digits_cka):
     assert partition.sizes() == SIZES_5
     assert torch.equal(partition.labels, LABELS_5)
     assert (partition.labels.flatten() == 0).nonzero().flatten().tolist() == CONSTANT
+
+
+@pytest.mark.parametrize("n_clusters", [2, 3, 5, 8])
+def test_the_tolerance_for_clusters_changes_no_cluster(digits_cka, n_clusters):
+    quick = pixel_cka(digits()[:1000], kernel=GaussianKernel(GAMMA), tolerance=CLUSTER_TOLERANCE)
+    assert 1e-6 < (quick - digits_cka).abs().max() < 1e-3
+    found = PixelPartition.from_cka(quick, (8, 8), n_clusters).labels
+    assert torch.equal(found, PixelPartition.from_cka(digits_cka, (8, 8), n_clusters).labels)
 
 
 def test_three_clusters_of_the_digits(digits_cka):

@@ -12,8 +12,7 @@ import torch
 from genmonitor import GaussianKernel, PixelPartition, figures
 from genmonitor.callbacks.loggers import log_figures
 from genmonitor.cli.images import read_images
-from genmonitor.functional import pixel_cka
-from genmonitor.functional.cka import check_patches
+from genmonitor.functional.cka import CLUSTER_TOLERANCE, check_patches, pixel_cka
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +35,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_patches("images", images, args.patch_size)
     kernel = GaussianKernel().resolved(images.flatten(1))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    cka = pixel_cka(images.to(device), kernel=kernel, patch_size=args.patch_size).cpu()
+    images_there, patches = images.to(device), args.patch_size
+    cka = pixel_cka(images_there, kernel=kernel, patch_size=patches, tolerance=CLUSTER_TOLERANCE).cpu()
     h, w = (size // args.patch_size for size in images.shape[2:])
     partition = PixelPartition.from_cka(cka, (h, w), args.n_clusters, args.patch_size)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -2,7 +2,8 @@
 """HSIC between all pairs of sites as one product: each site's centred Gram matrix is a long row.
 
 The row of a site is only ever held for a few images against all later ones, in float32 where the images are; the sums
-over these pieces are float64.
+over these pieces are float64. Its true centre is known when the last piece is made: until then the means over some
+images stand for it, so that what remains to be taken off the products is small beside them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ PIECE = 2**14
 """Entries of each row per product: few enough for sums in float32, many enough for the product to run at full speed."""
 CACHE = 2**20
 """Bytes of Gram matrices that are made at a time, so that every step on them finds them in the cache."""
+SOME = 32
+"""Images whose kernel means centre the rows at first."""
 
 
 def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
@@ -38,36 +41,39 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
         points = points.double()  # the rounding of the distances would show
     in_budget = min(PIECE, kernels.MEMORY_BUDGET // (2 * d * points.element_size())) // n
     rows = max(1, min(in_budget, -(-n // 16)))  # the pairs below the diagonal of so many rows are there twice
-    half = _half_means(points, kernel, rows)
+    half = _half_means(points, kernel)
     out = values.new_zeros(d, d, dtype=torch.float64)
+    sums = values.new_zeros(d, n, dtype=torch.float64)
     buffer = points.new_empty(d * rows * n)
     for start in range(0, n, rows):
         stop = min(start + rows, n)
         piece = buffer[: d * (stop - start) * (n - start)].view(d, stop - start, n - start)
         for sites in _in_cache(piece):
-            grams = _fill(piece[sites], points[sites], kernel, start)
+            grams = _fill(piece[sites], points[sites, start:stop], points[sites, start:], kernel)
             grams -= half[sites, start:stop, None]
             grams -= half[sites, None, start:]
-            grams[:, :, stop - start :] *= math.sqrt(2)  # stands for the entry below the diagonal too
+            later = grams[:, :, stop - start :]
+            sums[sites, start:stop] += grams.sum(2)
+            sums[sites, stop:] += later.sum(1)
+            later *= math.sqrt(2)  # stands for the entry below the diagonal too
         piece = piece.flatten(1)
         for first, last in row_blocks(d, piece.element_size()):
             out[first:last, first:] += piece[first:last] @ piece[first:].T
+    # ⟨HKH, HLH⟩ = ⟨K, L⟩ - 2/n ⟨K1, L1⟩ + (1ᵀK1)(1ᵀL1) / n²
+    out.addmm_(sums, sums.T, alpha=-2 / n).addr_(sums.mean(1), sums.mean(1))
     return out.triu_() + out.triu(1).T
 
 
-def _half_means(points: Tensor, kernel: Kernel, rows: int) -> Tensor:
-    """Return what, taken off both sides of an entry, centres a site's Gram matrix [d, N]."""
+def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
+    """Return what, taken off both sides of an entry, about centres a site's Gram matrix [d, N]."""
     d, n, _ = points.shape
-    means = points.new_zeros(d, n, dtype=torch.float64)
-    for start in range(0, n, rows):
-        stop = min(start + rows, n)
-        piece = points.new_empty(1, stop - start, n - start).expand(d, -1, -1)
-        for sites in _in_cache(piece):
-            grams = _fill(torch.empty_like(piece[sites]), points[sites], kernel, start)
-            means[sites, start:stop] += grams.sum(2)
-            means[sites, stop:] += grams[:, :, stop - start :].sum(1)
-    means /= n
-    return (means - means.mean(1, keepdim=True) / 2).to(points)
+    chosen = range(0, n, -(-n // SOME))
+    means = points.new_empty(d, n)
+    piece = points.new_empty(1, len(chosen), n).expand(d, -1, -1)
+    for sites in _in_cache(piece):
+        grams = _fill(torch.empty_like(piece[sites]), points[sites, chosen], points[sites], kernel)
+        means[sites] = grams.mean(1)
+    return means - means.mean(1, keepdim=True) / 2
 
 
 def _in_cache(piece: Tensor) -> Iterator[slice]:
@@ -77,14 +83,12 @@ def _in_cache(piece: Tensor) -> Iterator[slice]:
         yield slice(first, min(first + step, len(piece)))
 
 
-def _fill(out: Tensor, points: Tensor, kernel: Kernel, start: int) -> Tensor:
-    """Write k(x_i, x_j) - 1 for j from `start` on and the first of these as i: out [d, I, N - start]."""
-    y = points[:, start:]
-    x = y[:, : out.shape[1]]
+def _fill(out: Tensor, x: Tensor, y: Tensor, kernel: Kernel) -> Tensor:
+    """Write k(x_i, y_j) - 1 of each site to out [d, I, J]; x is [d, I, V] and y [d, J, V]."""
     if isinstance(kernel, GaussianKernel):
-        squares = torch.linalg.vecdot(y, y)
-        torch.add(squares[:, : out.shape[1], None], squares[:, None], out=out)
-        out.baddbmm_(x, y.transpose(1, 2), beta=-kernel.width, alpha=2 * kernel.width).clamp_max_(0)
+        squares = torch.linalg.vecdot(x, x)[:, :, None], torch.linalg.vecdot(y, y)[:, None]
+        torch.add(*squares, out=out).baddbmm_(x, y.transpose(1, 2), beta=-kernel.width, alpha=2 * kernel.width)
+        out.clamp_max_(0)
     else:
         torch.mul(torch.cdist(x, y, p=1), -kernel.width, out=out)
     return out.expm1_()

@@ -12,21 +12,29 @@ from genmonitor.kernels import row_blocks
 from genmonitor.precision import fast_products, rounded_at_random
 
 Pairs = list[tuple[int, int]]
-HEAVY = 0.1
-"""Pairs that may add more than this to an entry are multiplied in float64: float32 would be off by up to 5e-6 of it."""
+FLOAT32_ERROR = 5e-6
+"""How far a sum of squared products in float32 may be off, as a share of it."""
 
 
 def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
     """List the pairs of levels to multiply: those left out add up to less than the tolerance for any two sites.
 
+    Either the weakest pairs are left out, each of which adds the product of its two levels' weights at most, or all
+    pairs with a level beyond the first r: of two sites' Gram matrices S + W, with |S + W| = 1, the products that W
+    enters are 2 |W| + |W|² at most. The shorter list is returned.
+
     Args:
         spectrum: of each site [d, R], falling.
         tolerance: what may be missing from an entry.
     """
+    r = spectrum.shape[1]
     weight = _weights(spectrum).flatten()
     order = weight.argsort()
     kept = order[weight[order].cumsum(0) > tolerance].tolist()
-    r = spectrum.shape[1]
+    beyond = spectrum.square().flip(1).cumsum(1).flip(1).sqrt().amax(0)
+    first = max(1, int((beyond * (2 + beyond) > tolerance).sum()))
+    if first**2 < len(kept):
+        return [(k, other) for k in range(first) for other in range(first)]
     return sorted((index // r, index % r) for index in kept)
 
 
@@ -37,7 +45,8 @@ def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: fl
         levels: [R, d, N] float64.
         spectrum: squared norms of the levels [d, R].
         pairs: of levels, (k, l) and (l, k) both.
-        tolerance: how far rounding may take an entry: five standard deviations, and never by more than 5e-7 beside.
+        tolerance: how far rounding at random may take an entry: five standard deviations; all other rounding takes it
+            less than twice as far.
 
     Returns:
         [d, d], float64.
@@ -51,7 +60,7 @@ def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: fl
     for start, stop in row_blocks(d, 4 * levels.element_size()):
         block = levels.new_zeros(stop - start, d - start)
         _add_squares(block, doubles, heavy, start, stop)
-        total = block.new_zeros(block.shape, dtype=torch.float32)  # squares of at most HEAVY: rounding is far below
+        total = block.new_zeros(block.shape, dtype=torch.float32)
         _add_squares(total, singles, middle, start, stop)
         with fast_products():
             _add_squares(total, rounded, weak, start, stop)
@@ -85,7 +94,7 @@ def by_precision(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: floa
         if 5 * math.sqrt(variance) <= tolerance:
             weak.append((k, other))
         else:
-            (heavy if weights[k, other] > HEAVY else middle).append((k, other))
+            (heavy if FLOAT32_ERROR * weights[k, other] > 2 * tolerance else middle).append((k, other))
     return heavy, middle, weak
 
 

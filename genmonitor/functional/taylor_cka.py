@@ -8,6 +8,7 @@ principal axes, a site has a few strong features and many weak ones; pairs too w
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -30,19 +31,20 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
     Returns:
         [d, d], float64.
     """
-    d, per_site, n = values.shape
-    most = min(n, 2 * kernels.MEMORY_BUDGET // (8 * d * n))  # features of a site
-    if taylor_size(per_site, 1) > most:
+    per_site, n = values.shape[1:]
+    if taylor_size(per_site, 1) > n // 2:
         return None
-    shifted = values.double() - values.mean(2, keepdim=True, dtype=torch.float64)
-    degree = choose_degree(shifted, gamma, tolerance / 3)
-    if degree > MAX_DEGREE or taylor_size(per_site, degree) > most:
+    shifted = values - values.mean(2, keepdim=True, dtype=torch.float64).to(values)
+    degree = choose_degree(shifted, gamma, tolerance / 4)
+    if degree > MAX_DEGREE or taylor_size(per_site, degree) > n // 2:
         return None
     levels, spectrum = _principal_levels(shifted, gamma, degree)
-    pairs = level_pairs(spectrum, tolerance / 6)
-    if len(pairs) >= n:  # the product of Gram matrices costs as much as n pairs
+    pairs = level_pairs(spectrum, tolerance / 2)
+    # half as many pairs as images cost as much as the product of Gram matrices, half of which is multiplied
+    used = 1 + max(map(max, pairs))
+    if len(pairs) > n // 2 or used > len(levels):
         return None
-    out = sum_of_squares(levels, spectrum, pairs, tolerance / 2)
+    out = sum_of_squares(levels[:used], spectrum[:, :used], pairs, tolerance / 4)
     out.diagonal().fill_(1)
     return out.clamp_(0, 1)
 
@@ -71,13 +73,17 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
         gamma: width of the kernel.
         tolerance: what `taylor_bound` may be.
     """
-    squares = torch.linalg.vecdot(shifted, shifted, dim=1)
-    weighted = shifted * torch.exp(-gamma * squares)[:, None]
-    weighted -= weighted.mean(2, keepdim=True)
-    covariance = weighted @ weighted.transpose(1, 2) / weighted.shape[2]
-    linear_norm = 2 * gamma * covariance.square().sum((1, 2)).double().sqrt()
+    d, values, n = shifted.shape
+    squares, linear_norm = shifted.new_empty(d, n, dtype=torch.float64), shifted.new_empty(d, dtype=torch.float64)
+    for sites in _in_cache(d, values * n):
+        some = shifted[sites].double()
+        squares[sites] = torch.linalg.vecdot(some, some, dim=1)
+        weighted = some * torch.exp(-gamma * squares[sites])[:, None]
+        weighted -= weighted.mean(2, keepdim=True)
+        covariance = weighted @ weighted.transpose(1, 2) / n
+        linear_norm[sites] = 2 * gamma * covariance.square().sum((1, 2)).sqrt()
     for degree in range(1, MAX_DEGREE + 1):
-        moment = squares.double().pow(degree + 1).mean(1)
+        moment = squares.pow(degree + 1).mean(1)
         if taylor_bound(moment, linear_norm, gamma, degree) <= tolerance:
             return degree
     return MAX_DEGREE + 1
@@ -116,21 +122,29 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
     """Rotate each site's Taylor features onto their principal axes.
 
     Returns:
-        Levels [R, d, N], scaled so that CKA is the sum of squared products over pairs of levels, and their spectrum
-        [d, R] of norm 1, falling.
+        Levels [at most R, d, N], scaled so that CKA is the sum of squared products over pairs of levels: the strongest,
+        as many as the memory budget holds twice. Their whole spectrum [d, R] of norm 1, falling.
     """
     d, values, n = shifted.shape
     size = taylor_size(values, degree)
-    levels, spectrum = shifted.new_empty(size, d, n), shifted.new_empty(d, size)
-    step = max(1, 2**19 // (size * n))  # the features of so many sites stay in the cache
-    for sites in (slice(start, start + step) for start in range(0, d, step)):
-        features = taylor_features(shifted[sites], gamma, degree)
+    spectrum = shifted.new_empty(d, size, dtype=torch.float64)
+    kept = min(size, 2 * kernels.MEMORY_BUDGET // (spectrum.element_size() * d * n))
+    levels = spectrum.new_empty(kept, d, n)
+    for sites in _in_cache(d, size * n):
+        features = taylor_features(shifted[sites].double(), gamma, degree)
         features -= features.mean(2, keepdim=True)
         eigenvalues, axes = _falling_eigenpairs(features @ features.transpose(1, 2))
         norm = torch.linalg.vector_norm(eigenvalues, dim=1, keepdim=True)
         spectrum[sites] = eigenvalues / norm
-        levels[:, sites] = ((axes / norm[:, :, None].sqrt()).transpose(1, 2) @ features).transpose(0, 1)
+        axes = axes[:, :, :kept] / norm[:, :, None].sqrt()
+        levels[:, sites] = (axes.transpose(1, 2) @ features).transpose(0, 1)
     return levels, spectrum
+
+
+def _in_cache(sites: int, entries: int) -> Iterator[slice]:
+    """Cut sites of so many entries each into as many at a time as stay in the cache."""
+    step = max(1, 2**19 // entries)
+    return (slice(start, start + step) for start in range(0, sites, step))
 
 
 def _falling_eigenpairs(matrices: Tensor) -> tuple[Tensor, Tensor]:
