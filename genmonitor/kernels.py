@@ -56,12 +56,14 @@ def squared_distances(x: Tensor, y: Tensor) -> Tensor:
         >>> squared_distances(torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0]]))
         tensor([[25.]])
     """
-    squares = torch.linalg.vecdot(x, x)[:, None] + torch.linalg.vecdot(y, y)
+    squares = _squared_norms(x)[:, None] + _squared_norms(y)
     return torch.addmm(squares, x, y.T, alpha=-2).clamp_min(0)
 
 
 def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> Iterator[tuple[int, int]]:
-    """Cut the rows of a matrix into blocks within the memory budget, sixteen at least where the matrix is symmetric.
+    """Cut the rows of a matrix into blocks within the memory budget; of a symmetric one sixteen, of 256 rows at least.
+
+    Each block costs a few products beyond the upper triangle, and products of fewer rows are slow.
 
     Args:
         rows: rows of the matrix.
@@ -76,7 +78,7 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
         [(0, 5)]
     """
     within_budget = max(1, MEMORY_BUDGET // (bytes_per_entry * (columns or rows)))
-    step = min(within_budget, rows) if columns else min(within_budget, -(-rows // 16))
+    step = min(within_budget, rows) if columns else min(within_budget, max(256, -(-rows // 16)))
     for start in range(0, rows, step):
         yield start, min(start + step, rows)
 

@@ -118,7 +118,7 @@ def test_row_blocks_cover_the_rows_once_within_the_budget(rows, columns, budget)
     assert all(stop - start == 1 or (stop - start) * 4 * (columns or rows) <= budget for start, stop in blocks)
 
 
-@pytest.mark.parametrize("n", [1, 7, 8, 20])
+@pytest.mark.parametrize("n", [1, 7, 300, 600])
 def test_symmetric_product(n):
     x = draw(n, 3)
     torch.testing.assert_close(symmetric_product(x), x @ x.T)

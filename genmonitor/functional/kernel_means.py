@@ -66,9 +66,11 @@ def kernel_means(
     sizes = None if regions is None else [len(region) for region in regions]
     if regions is not None:  # side by side, so that a region is a slice wherever it is needed
         order = torch.cat(regions)
-        fake, real = fake[:, order], real[:, order]
-    with full_precision():
+        shift = real.detach().mean(0)[order]
+        x, y = fake[:, order].sub_(shift), real[:, order].sub_(shift)
+    else:
         x, y = centred(fake, real) if kernel.sums_over_sites else (fake, real)
+    with full_precision():
         across = _sums_across(x, y, kernel, sizes, fake_block, real_block) / (fake_block * real_block)
         within_fake = means_within(x, kernel, sizes, fake_block)
         if within_real is None:
