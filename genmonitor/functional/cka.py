@@ -70,8 +70,8 @@ def pixel_cka(
         images: [N, C, H, W], N at least 2.
         kernel: Gaussian or Laplacian; None for a Gaussian. Its gamma is the one of whole images.
         patch_size: side of a site in pixels; it divides H and W.
-        tolerance: how far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add half
-            of 1e-6, whatever the tolerance.
+        tolerance: how far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
+            half of 1e-6, whatever the tolerance.
         batch_estimator: None for all images at once. m for the paper's estimator: the mean of the values over
             consecutive mini-batches of m images (what is left over is not used), biased upwards by about 3/m.
 

@@ -33,7 +33,7 @@ def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
     kept = order[weight[order].cumsum(0) > tolerance].tolist()
     beyond = spectrum.square().flip(1).cumsum(1).flip(1).sqrt().amax(0)
     first = max(1, int((beyond * (2 + beyond) > tolerance).sum()))
-    if first**2 < len(kept):
+    if first**2 < len(kept) or not kept:
         return [(k, other) for k in range(first) for other in range(first)]
     return sorted((index // r, index % r) for index in kept)
 

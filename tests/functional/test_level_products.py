@@ -42,6 +42,10 @@ def test_levels_beyond_the_first_are_left_out_together_where_that_leaves_fewer_p
     assert len(level_pairs(spectrum, 1.9 * beyond)) > 10
 
 
+def test_one_pair_is_left_even_if_nothing_matters():
+    assert level_pairs(draw(12, 100, 1e-2)[1], 10.0) == [(0, 0)]
+
+
 def test_what_is_left_out_can_be_as_much_as_is_allowed_for():
     """The weak level of each site lies along the strong one of the other."""
     weight = 1e-3
