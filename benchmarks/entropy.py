@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import copy
 import functools
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from harness import row, run, seconds, side_by_side
+from harness import DEVICE, clock, row, run, seconds, side_by_side
 from sklearn.metrics.pairwise import rbf_kernel
 from torch import Tensor
 
@@ -35,7 +34,7 @@ def embeddings(n: int, dim: int = DIM, seed: int = 0) -> Tensor:
     centres = torch.randn(50, dim, generator=generator)
     noise = torch.randn(n, dim, generator=generator)
     scale = torch.arange(1, dim + 1).float().rsqrt()
-    return (centres[torch.randint(50, (n,), generator=generator)] + noise) * scale
+    return ((centres[torch.randint(50, (n,), generator=generator)] + noise) * scale).to(DEVICE)
 
 
 def streamed(metric: Any, *sides: Tensor) -> Any:
@@ -63,6 +62,7 @@ def against(
     x: Tensor, metric: Any, name: str, peer: Callable[[], Any], exact: float, operations: float | None = None
 ) -> dict[str, Any]:
     """Time a metric that is fed in batches and a peer in turns."""
+    metric.to(DEVICE)
 
     def ours() -> float:
         metric.reset()
@@ -74,7 +74,7 @@ def against(
 
 
 def exact_score(x: Tensor, order: int = 1) -> float:
-    return float(vendi.score_dual(x.double().numpy(), q=order))
+    return float(vendi.score_dual(x.double().cpu().numpy(), q=order))
 
 
 def dual_case(n: int) -> Callable[[], dict[str, Any]]:
@@ -85,7 +85,7 @@ def dual_case(n: int) -> Callable[[], dict[str, Any]]:
 
     def measure() -> dict[str, Any]:
         x = embeddings(n)
-        return against(x, VendiScore(), "score_dual", lambda: vendi.score_dual(x.numpy()), exact_score(x))
+        return against(x, VendiScore(), "score_dual", lambda: vendi.score_dual(x.cpu().numpy()), exact_score(x))
 
     measure.__name__ = f"Vendi_{n}_against_score_dual"
     return measure
@@ -93,7 +93,7 @@ def dual_case(n: int) -> Callable[[], dict[str, Any]]:
 
 def RKE_50000_against_score_dual() -> dict[str, Any]:  # noqa: N802
     x = embeddings(50_000)
-    return against(x, RKEScore(), "score_dual", lambda: vendi.score_dual(x.numpy(), q=2), exact_score(x, 2))
+    return against(x, RKEScore(), "score_dual", lambda: vendi.score_dual(x.cpu().numpy(), q=2), exact_score(x, 2))
 
 
 def gram_case(n: int) -> Callable[[], dict[str, Any]]:
@@ -104,7 +104,7 @@ def gram_case(n: int) -> Callable[[], dict[str, Any]]:
 
         def peer() -> float:
             unit = unit_sphere(x)
-            return float(vendi.score_K((unit @ unit.T).numpy()))
+            return float(vendi.score_K((unit @ unit.T).cpu().numpy()))
 
         return against(x, VendiScore(), "score_K", peer, exact_score(x))
 
@@ -116,11 +116,11 @@ def Vendi_2000_Gaussian_against_score_K() -> dict[str, Any]:  # noqa: N802
     """Exact: both decompose the Gram matrix, which scikit-learn makes for the peer."""
     n, x = 2000, embeddings(2000)
     kernel = GaussianKernel().resolved(x)
-    exact = float(vendi.score_K(kernel(x.double(), x.double()).numpy()))
+    exact = float(vendi.score_K(kernel(x.double(), x.double()).cpu().numpy()))
     operations = n * n * DIM + 4 / 3 * n**3
 
     def peer() -> float:
-        return float(vendi.score_K(rbf_kernel(x.numpy(), gamma=kernel.gamma)))
+        return float(vendi.score_K(rbf_kernel(x.cpu().numpy(), gamma=kernel.gamma)))
 
     return against(x, VendiScore(kernel), "score_K", peer, exact, operations)
 
@@ -128,7 +128,7 @@ def Vendi_2000_Gaussian_against_score_K() -> dict[str, Any]:  # noqa: N802
 def plain_covariances(outputs: Tensor, prompts: Tensor, batch: int = 16) -> list[Tensor]:
     """Sum outer products of features, a batch at a time: C_II, C_IT and C_TT."""
     sides = ((outputs, outputs), (outputs, prompts), (prompts, prompts))
-    sums = [torch.zeros(x.shape[1], y.shape[1]) for x, y in sides]
+    sums = [torch.zeros(x.shape[1], y.shape[1], device=x.device) for x, y in sides]
     for start in range(0, len(outputs), batch):
         for total, (x, y) in zip(sums, sides, strict=True):
             total += torch.einsum("ni,nj->nij", x[start : start + batch], y[start : start + batch]).sum(0)
@@ -148,16 +148,18 @@ def plain_scores(c_ii: Tensor, c_it: Tensor, c_tt: Tensor) -> list[float]:
 
 def plain_seconds(outputs: Tensor, prompts: Tensor) -> float:
     """Time the plain way: its outer products, which are linear in the samples, on a tenth of them."""
-    start = time.perf_counter()
+    start = clock()
     plain_covariances(outputs[::10], prompts[::10])
-    products = time.perf_counter() - start
+    products = clock() - start
     covariances = [(x.T @ y) / len(x) for x, y in ((outputs, outputs), (outputs, prompts), (prompts, prompts))]
-    start = time.perf_counter()
+    start = clock()
     plain_scores(*covariances)
-    return 10 * products + time.perf_counter() - start
+    return 10 * products + clock() - start
 
 
 def scendi_row(x: Tensor, t: Tensor, d: str, metric: ScendiScore, maps: list[Callable[[Tensor], Tensor]]) -> Any:
+    metric.to(DEVICE)
+
     def ours() -> dict[str, Tensor]:
         metric.reset()
         return streamed(metric, x, t)

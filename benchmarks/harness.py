@@ -19,14 +19,24 @@ from typing import Any
 
 import torch
 
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+"""Where the benchmarks compute: on the GPU if there is one. Peers that know none get their inputs on the CPU."""
+
+
+def clock() -> float:
+    """Return the time in seconds at which all work so far is done."""
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
 
 def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
     """Return the median seconds of some runs, after one that is not counted."""
     times = []
     for _ in range(repeats + 1):
-        start = time.perf_counter()
+        start = clock()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return statistics.median(times[1:])
 
 
@@ -39,23 +49,23 @@ def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
     for _ in range(repeats + 1):
         for index, work in enumerate(works):
             time.sleep(0.4)
-            start = time.perf_counter()
+            start = clock()
             work()
-            times[index].append(time.perf_counter() - start)
+            times[index].append(clock() - start)
     return [statistics.median(some[1:]) for some in times]
 
 
 @functools.cache
 def product_rate(size: int = 4096) -> float:
     """Return the floating-point operations per second of torch.mm in float32 on this machine."""
-    x = torch.randn(size, size)
+    x = torch.randn(size, size, device=DEVICE)
     return 2 * size**3 / seconds(lambda: x @ x)
 
 
 @functools.cache
 def copy_rate(size: int = 2**26) -> float:
     """Return the bytes per second that this machine reads and writes while it copies a tensor."""
-    x, y = torch.ones(size), torch.empty(size)
+    x, y = torch.ones(size, device=DEVICE), torch.empty(size, device=DEVICE)
     return 8 * size / seconds(lambda: y.copy_(x))
 
 
@@ -97,7 +107,9 @@ def _percent(shares: Mapping[str, float]) -> dict[str, str]:
 
 
 def peak_gib() -> float:
-    """Return the most memory this process has held, in GiB."""
+    """Return the most memory this process has held, in GiB; of the GPU where there is one."""
+    if DEVICE.type == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
@@ -152,7 +164,7 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (),
             "",
         ]
     )
-    script.with_suffix(".md").write_text(text)
+    script.with_name(f"{script.stem}{'-gpu' if DEVICE.type == 'cuda' else ''}.md").write_text(text)
     print(text)
 
 
@@ -163,5 +175,6 @@ def machine() -> str:
     if info.exists():
         model = next((line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line), "")
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scipy"))
+    gpu = f"{torch.cuda.get_device_name()} and " if DEVICE.type == "cuda" else ""
     rates = f"torch.mm {product_rate() / 1e9:.0f} GFLOP/s, copying {copy_rate() / 1e9:.0f} GB/s"
-    return f"{torch.get_num_threads()} threads of {model or platform.machine()}: {packages}; {rates}."
+    return f"{gpu}{torch.get_num_threads()} threads of {model or platform.machine()}: {packages}; {rates}."

@@ -8,13 +8,12 @@ python benchmarks/promptsplit.py --case exact_10000
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from harness import row, run
+from harness import DEVICE, clock, row, run
 from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
@@ -78,21 +77,20 @@ def scipy_eigsh(*inputs: Tensor) -> np.ndarray:
 
 
 def timed(work: Callable[..., Any], *inputs: Tensor) -> tuple[float, Any]:
-    start = time.perf_counter()
+    start = clock()
     found = work(*inputs)
-    return time.perf_counter() - start, found
+    return clock() - start, found
 
 
 def case(n: int, pairs: int | None, *peers: Callable[..., np.ndarray]) -> Callable[[], dict[str, Any]]:
     def split(*inputs: Tensor) -> tuple[Tensor, Tensor]:
         modes = prompt_split(*inputs, num_modes=MODES, num_features=pairs)
-        return modes.eigenvalues.cpu(), modes.residuals.cpu()  # waits for the device
+        return modes.eigenvalues.cpu(), modes.residuals.cpu()
 
     def measure() -> dict[str, Any]:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
         # loads what is loaded once
-        prompt_split(*(side.to(device) for side in sides(100)), num_features=pairs and 100)
-        inputs = [side.to(device) for side in sides(n)]
+        prompt_split(*(side.to(DEVICE) for side in sides(100)), num_features=pairs and 100)
+        inputs = [side.to(DEVICE) for side in sides(n)]
         took, (eigenvalues, residuals) = timed(split, *inputs)
         theirs, error = {}, None
         for peer in peers:

@@ -12,7 +12,7 @@ from typing import Any
 
 import prdc
 import torch
-from harness import row, run, side_by_side
+from harness import DEVICE, row, run, side_by_side
 from sklearn.metrics.pairwise import rbf_kernel
 from torch import Tensor, nn
 from torchmetrics.image.kid import KernelInceptionDistance
@@ -27,12 +27,12 @@ def sides(n: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     scale = torch.arange(1, DIM + 1).float().rsqrt()
     fake, real = (torch.randn(n, DIM, generator=generator) * scale for _ in range(2))
-    return 0.9 * fake + 0.1, real
+    return (0.9 * fake + 0.1).to(DEVICE), real.to(DEVICE)
 
 
 def measured(metric: Any, fake: Tensor, real: Tensor) -> Any:
     """Feed a metric in batches, as a monitor does, and compute."""
-    metric.reset()
+    metric.to(DEVICE).reset()
     for side, is_real in ((fake, False), (real, True)):
         for batch in side.split(BATCH):
             metric.update(batch, real=is_real)
@@ -51,11 +51,11 @@ def prdc_case(n: int) -> Callable[[], dict[str, Any]]:
     def measure() -> dict[str, Any]:
         fake, real = sides(n)
         metric = PRDC(k=NEIGHBOURS)
-        exact = prdc.compute_prdc(real.double().numpy(), fake.double().numpy(), nearest_k=NEIGHBOURS)
+        exact = prdc.compute_prdc(real.double().cpu().numpy(), fake.double().cpu().numpy(), nearest_k=NEIGHBOURS)
         error = max(abs(float(value) - exact[name]) for name, value in measured(metric, fake, real).items())
         times = side_by_side(
             lambda: measured(metric, fake, real),
-            lambda: prdc.compute_prdc(real.numpy(), fake.numpy(), nearest_k=NEIGHBOURS),
+            lambda: prdc.compute_prdc(real.cpu().numpy(), fake.cpu().numpy(), nearest_k=NEIGHBOURS),
             repeats=3,
         )
         return columns(n, times, ["prdc"], error)
@@ -78,7 +78,7 @@ def mmd_case(n: int) -> Callable[[], dict[str, Any]]:
         kid = KernelInceptionDistance(feature=Features(), subset_size=1000)
 
         def plain() -> float:
-            a, b = fake.numpy(), real.numpy()
+            a, b = fake.cpu().numpy(), real.cpu().numpy()
             within = rbf_kernel(a, a, kernel.gamma).mean() + rbf_kernel(b, b, kernel.gamma).mean()
             return float(within - 2 * rbf_kernel(a, b, kernel.gamma).mean())
 
