@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/python examples/dcgan.py
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 doctest: $(READY)
 	$(BIN)/python -m pytest --doctest-modules --pyargs genmonitor

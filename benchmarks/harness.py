@@ -22,6 +22,8 @@ import torch
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """Where the benchmarks compute: on the GPU if there is one. Peers that know none get their inputs on the CPU."""
 
+ONCE = "--once" in sys.argv
+
 
 def clock() -> float:
     """Return the time in seconds at which all work so far is done."""
@@ -33,11 +35,15 @@ def clock() -> float:
 def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
     """Return the median seconds of some runs, after one that is not counted."""
     times = []
-    for _ in range(repeats + 1):
+    for _ in _runs(repeats):
         start = clock()
         work()
         times.append(clock() - start)
-    return statistics.median(times[1:])
+    return statistics.median(times[1:] or times)
+
+
+def _runs(repeats: int) -> range:
+    return range(1 if ONCE else repeats + 1)
 
 
 def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
@@ -46,13 +52,13 @@ def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
     Between them is a pause: the threads of one library's pool spin for a while after its work, on the other's cores.
     """
     times: list[list[float]] = [[] for _ in works]
-    for _ in range(repeats + 1):
+    for _ in _runs(repeats):
         for index, work in enumerate(works):
             time.sleep(0.4)
             start = clock()
             work()
             times[index].append(clock() - start)
-    return [statistics.median(some[1:]) for some in times]
+    return [statistics.median(some[1:] or some) for some in times]
 
 
 @functools.cache
@@ -138,6 +144,7 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (),
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--case", choices=list(named), help="run one case here and print its row as JSON")
     parser.add_argument("--long", action="store_true", help="run the cases too that take minutes or much memory")
+    parser.add_argument("--once", action="store_true", help="time everything once: whether it runs, not how fast")
     arguments = parser.parse_args()
     if arguments.case is not None:
         print(json.dumps(named[arguments.case]() | {"peak GiB": f"{peak_gib():.2f}"}))
@@ -145,18 +152,19 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (),
     rows = []
     for name in named if arguments.long else short:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        done = subprocess.run([sys.executable, file, "--case", name], check=True, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, file, "--case", name, *(["--once"] if ONCE else [])]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         rows.append({"case": name.replace("_", " ")} | json.loads(done.stdout.splitlines()[-1]))
     columns = list(dict.fromkeys(column for row in rows for column in row))
     lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
     lines += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in rows]
     script = Path(file)
-    command = f"python benchmarks/{script.name}{' --long' if arguments.long else ''}"
+    options = "".join(f" --{name}" for name in ("long", "once") if getattr(arguments, name))
     text = "\n".join(
         [
             f"# {title}",
             "",
-            f"`{command}` on {machine()}",
+            f"`python benchmarks/{script.name}{options}` on {machine()}",
             "",
             legend,
             "",

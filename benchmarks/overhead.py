@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness import run
+from harness import ONCE, run
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
@@ -25,7 +25,7 @@ from data import ImageData
 from dcgan import DCGAN
 from ddpm import DDPM
 
-EPOCHS, FIRST = 8, 2
+EPOCHS, FIRST = (3, 1) if ONCE else (8, 2)
 """The first checks load what is loaded once."""
 
 
