@@ -129,7 +129,9 @@ LEGEND = (
 )
 
 
-def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (), legend: str = LEGEND) -> None:
+def run(
+    file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (), legend: str = LEGEND, notes: str = ""
+) -> None:
     """Run the cases, print their table and write it beside the script.
 
     Args:
@@ -138,6 +140,7 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (),
         title: the table's heading.
         long: cases that take minutes or much memory, left out unless asked for.
         legend: what the columns mean.
+        notes: what the figures do not say by themselves.
     """
     short = {case.__name__: case for case in cases}
     named = short | {case.__name__: case for case in long}
@@ -170,6 +173,7 @@ def run(file: str, cases: Iterable[Case], title: str, long: Iterable[Case] = (),
             "",
             *lines,
             "",
+            *([notes, ""] if notes else []),
         ]
     )
     script.with_name(f"{script.stem}{'-gpu' if DEVICE.type == 'cuda' else ''}.md").write_text(text)
