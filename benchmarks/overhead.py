@@ -2,6 +2,7 @@
 """What PixelClusterMonitor adds to real training runs, part by part, at the settings of the examples.
 
 python benchmarks/overhead.py                         # about two minutes
+python benchmarks/overhead.py --long                  # a DCGAN of 64×64×3 as well: many minutes without a GPU
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from cka import images
 from harness import ONCE, run
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -68,21 +71,38 @@ class Timed(PixelClusterMonitor):
         self.parts[part].append(time.perf_counter() - start)
 
 
-def case(name: str, make: Callable[[], Any], **settings: Any) -> Callable[[], dict[str, Any]]:
+def digits(folder: str) -> ImageData:
+    return ImageData("digits")
+
+
+def labelled_digits(folder: str) -> ImageData:
+    return ImageData("digits", with_labels=True)
+
+
+def drawn_images(folder: str) -> ImageData:
+    """Write 2000 images of 64×64×3 to train on and 500 others as a MedMNIST file."""
+    values = (127.5 * (images(2500, 3, 64).cpu() + 1)).byte().permute(0, 2, 3, 1).numpy()
+    path = Path(folder) / "drawn.npz"
+    np.savez(path, train_images=values[500:], val_images=values[:500])
+    return ImageData("medmnist", path)
+
+
+def case(
+    name: str, make: Callable[[], Any], data: Callable[[str], ImageData], **settings: Any
+) -> Callable[[], dict[str, Any]]:
     def measure() -> dict[str, Any]:
         seed_everything(0)
         epochs, monitor = Epochs(), Timed(n_clusters=5, n_cluster_images=1297, n_samples=500, **settings)
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(
                 max_epochs=EPOCHS,
-                accelerator="cpu",
                 devices=1,
                 log_every_n_steps=1,
                 enable_progress_bar=False,
                 callbacks=[epochs, monitor],
                 logger=TensorBoardLogger(folder),
             )
-            trainer.fit(make(), ImageData("digits", with_labels="prompts" in settings))
+            trainer.fit(make(), data(folder))
         checks = monitor.history[FIRST:]
         epoch, check = (statistics.median(times[FIRST:]) for times in (epochs.seconds, monitor.parts["check"]))
         sampling, measuring = (
@@ -110,7 +130,9 @@ def ddpm() -> DDPM:
 
 if __name__ == "__main__":
     cases = [
-        case("DCGAN_digits", lambda: DCGAN((1, 8, 8), lr=1e-3)),
-        case("DDPM_digits", ddpm, prompts=list(range(10))),
+        case("DCGAN_digits", lambda: DCGAN((1, 8, 8), lr=1e-3), digits),
+        case("DDPM_digits", ddpm, labelled_digits, prompts=list(range(10))),
     ]
-    run(__file__, cases, "What a check costs in a real run", legend="500 samples of 8×8 pixels against 500 real ones.")
+    long = [case("DCGAN_64x64x3", lambda: DCGAN((3, 64, 64)), drawn_images)]
+    legend = "500 samples against 500 real ones; digits have 8×8 pixels."
+    run(__file__, cases, "What a check costs in a real run", long, legend)

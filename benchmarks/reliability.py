@@ -21,7 +21,11 @@ ROOT = Path(__file__).parents[1]
 FILES = {
     "several processes": ["tests/callbacks/test_several_processes.py", "tests/metrics/test_sync.py"],
     "killed and resumed": ["tests/callbacks/test_crashes.py"],
-    "training untouched": ["tests/callbacks/test_untouched_matrix.py", "tests/callbacks/test_training_untouched.py"],
+    "training untouched": [
+        "tests/callbacks/test_untouched_matrix.py",
+        "tests/callbacks/test_training_untouched.py",
+        "tests/callbacks/test_generators.py",
+    ],
     "faults injected": ["tests/callbacks/test_faults.py"],
     "citizens of torchmetrics": [
         "tests/metrics/test_citizens.py",
@@ -35,7 +39,7 @@ FILES = {
         "tests/callbacks/test_configuration.py",
     ],
     "soaked": ["tests/callbacks/test_soak.py"],
-    "files and prompts": ["tests/callbacks/test_safety.py"],
+    "files and prompts": ["tests/callbacks/test_safety.py", "tests/test_files.py"],
 }
 
 
