@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     check_patches("images", images, args.patch_size)
     kernel = GaussianKernel().resolved(images.flatten(1))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    images_there, patches = images.to(device), args.patch_size
-    cka = pixel_cka(images_there, kernel=kernel, patch_size=patches, tolerance=CLUSTER_TOLERANCE).cpu()
+    cka = pixel_cka(images.to(device), kernel=kernel, patch_size=args.patch_size, tolerance=CLUSTER_TOLERANCE)
+    cka = cka.cpu()
     h, w = (size // args.patch_size for size in images.shape[2:])
     partition = PixelPartition.from_cka(cka, (h, w), args.n_clusters, args.patch_size)
     args.out.mkdir(parents=True, exist_ok=True)
