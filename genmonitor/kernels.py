@@ -83,6 +83,17 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
         yield start, min(start + step, rows)
 
 
+def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]:
+    """Cut things of so many bytes each into as many at a time as stay in the cache.
+
+    Example:
+        >>> list(in_cache(5, bytes_each=4, cache=8))
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
+    """
+    step = max(1, cache // bytes_each)
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
 def symmetric_product(x: Tensor) -> Tensor:
     """Return x xᵀ, multiplying the upper triangle only.
 

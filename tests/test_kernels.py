@@ -109,7 +109,7 @@ def test_squared_distances_rounded_below_zero_are_zero():
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(rows=st.integers(1, 200), columns=st.none() | st.integers(1, 200), budget=st.integers(1, 10_000))
+@given(rows=st.integers(1, 1000), columns=st.none() | st.integers(1, 200), budget=st.integers(1, 10_000))
 def test_row_blocks_cover_the_rows_once_within_the_budget(rows, columns, budget):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "MEMORY_BUDGET", budget)

@@ -9,13 +9,12 @@ images stand for it, so that what remains to be taken off the products is small 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from genmonitor import kernels
-from genmonitor.kernels import GaussianKernel, Kernel, row_blocks
+from genmonitor.kernels import GaussianKernel, Kernel, in_cache, row_blocks
 
 PIECE = 2**14
 """Entries of each row per product: few enough for sums in float32, many enough for the product to run at full speed."""
@@ -48,7 +47,7 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
     for start in range(0, n, rows):
         stop = min(start + rows, n)
         piece = buffer[: d * (stop - start) * (n - start)].view(d, stop - start, n - start)
-        for sites in _in_cache(piece):
+        for sites in in_cache(d, piece[0].nbytes, CACHE):
             grams = _fill(piece[sites], points[sites, start:stop], points[sites, start:], kernel)
             grams -= half[sites, start:stop, None]
             grams -= half[sites, None, start:]
@@ -69,18 +68,11 @@ def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
     d, n, _ = points.shape
     chosen = range(0, n, -(-n // SOME))
     means = points.new_empty(d, n)
-    piece = points.new_empty(1, len(chosen), n).expand(d, -1, -1)
-    for sites in _in_cache(piece):
-        grams = _fill(torch.empty_like(piece[sites]), points[sites, chosen], points[sites], kernel)
+    for sites in in_cache(d, len(chosen) * means[0].nbytes, CACHE):
+        some = points[sites, chosen]
+        grams = _fill(points.new_empty(*some.shape[:2], n), some, points[sites], kernel)
         means[sites] = grams.mean(1)
     return means - means.mean(1, keepdim=True) / 2
-
-
-def _in_cache(piece: Tensor) -> Iterator[slice]:
-    """Cut the sites of a piece into as many at a time as the cache holds."""
-    step = max(1, CACHE // (piece[0].numel() * piece.element_size()))
-    for first in range(0, len(piece), step):
-        yield slice(first, min(first + step, len(piece)))
 
 
 def _fill(out: Tensor, x: Tensor, y: Tensor, kernel: Kernel) -> Tensor:

@@ -67,7 +67,7 @@ def kernel_means(
     if regions is not None:  # side by side, so that a region is a slice wherever it is needed
         order = torch.cat(regions)
         shift = real.detach().mean(0)[order]
-        x, y = fake[:, order].sub_(shift), real[:, order].sub_(shift)
+        x, y = fake[:, order].sub_(shift), real[:, order].sub_(shift)  # in place: these are copies already
     else:
         x, y = centred(fake, real) if kernel.sums_over_sites else (fake, real)
     with full_precision():

@@ -8,7 +8,6 @@ principal axes, a site has a few strong features and many weak ones; pairs too w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch import Tensor
 from genmonitor import kernels
 from genmonitor.features import taylor_features, taylor_size
 from genmonitor.functional.level_products import level_pairs, sum_of_squares
+from genmonitor.kernels import in_cache
 
 MAX_DEGREE = 12
 
@@ -75,7 +75,7 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
     """
     d, values, n = shifted.shape
     squares, linear_norm = shifted.new_empty(d, n, dtype=torch.float64), shifted.new_empty(d, dtype=torch.float64)
-    for sites in _in_cache(d, values * n):
+    for sites in in_cache(d, squares.element_size() * values * n):
         some = shifted[sites].double()
         squares[sites] = torch.linalg.vecdot(some, some, dim=1)
         weighted = some * torch.exp(-gamma * squares[sites])[:, None]
@@ -130,7 +130,7 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
     spectrum = shifted.new_empty(d, size, dtype=torch.float64)
     kept = min(size, 2 * kernels.MEMORY_BUDGET // (spectrum.element_size() * d * n))
     levels = spectrum.new_empty(kept, d, n)
-    for sites in _in_cache(d, size * n):
+    for sites in in_cache(d, spectrum.element_size() * size * n):
         features = taylor_features(shifted[sites].double(), gamma, degree)
         features -= features.mean(2, keepdim=True)
         eigenvalues, axes = _falling_eigenpairs(features @ features.transpose(1, 2))
@@ -139,12 +139,6 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
         axes = axes[:, :, :kept] / norm[:, :, None].sqrt()
         levels[:, sites] = (axes.transpose(1, 2) @ features).transpose(0, 1)
     return levels, spectrum
-
-
-def _in_cache(sites: int, entries: int) -> Iterator[slice]:
-    """Cut sites of so many entries each into as many at a time as stay in the cache."""
-    step = max(1, 2**19 // entries)
-    return (slice(start, start + step) for start in range(0, sites, step))
 
 
 def _falling_eigenpairs(matrices: Tensor) -> tuple[Tensor, Tensor]:
