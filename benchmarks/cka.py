@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from genmonitor import GaussianKernel, PixelCKA, PixelPartition
+from genmonitor.functional import _cka_taylor as levels
 from genmonitor.functional import pixel_cka
-from genmonitor.functional import taylor_cka as levels
+from genmonitor.functional._cka_levels import level_pairs
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, site_values
-from genmonitor.functional.level_products import level_pairs
 
 NOTES = (
     "Clusters: with the tolerance of 0.02 that monitors ask for, and the clustering; the other cases have every entry "
@@ -50,7 +50,7 @@ def pairwise(values: Tensor, gamma: float, pairs: list[tuple[int, int]]) -> Tens
     n = values.shape[2]
     centring = torch.eye(n, dtype=torch.float64, device=values.device) - 1 / n
 
-    def centred_gram(site: int) -> Tensor:
+    def centered_gram(site: int) -> Tensor:
         v = values[site].T.double()
         return (
             centring
@@ -59,7 +59,7 @@ def pairwise(values: Tensor, gamma: float, pairs: list[tuple[int, int]]) -> Tens
         )
 
     def cka(i: int, j: int) -> Tensor:
-        k, m = centred_gram(i), centred_gram(j)
+        k, m = centered_gram(i), centered_gram(j)
         return (k * m).sum() / ((k * k).sum() * (m * m).sum()).sqrt()
 
     return torch.stack([cka(i, j) for i, j in pairs])

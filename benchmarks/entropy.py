@@ -19,7 +19,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from torch import Tensor
 
 from genmonitor import GaussianKernel, RKEScore, ScendiScore, VendiScore
-from genmonitor.features import fourier_features, fourier_frequencies, unit_sphere
+from genmonitor.linalg.feature_maps import fourier_features, fourier_frequencies, unit_sphere
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package's docstrings have invalid escapes
@@ -34,12 +34,12 @@ NOTES = (
 
 
 def embeddings(n: int, dim: int = DIM, seed: int = 0) -> Tensor:
-    """Draw float32 samples around 50 centres, with variances that fall like one over the rank."""
+    """Draw float32 samples around 50 centers, with variances that fall like one over the rank."""
     generator = torch.Generator().manual_seed(seed)
-    centres = torch.randn(50, dim, generator=generator)
+    centers = torch.randn(50, dim, generator=generator)
     noise = torch.randn(n, dim, generator=generator)
     scale = torch.arange(1, dim + 1).float().rsqrt()
-    return ((centres[torch.randint(50, (n,), generator=generator)] + noise) * scale).to(DEVICE)
+    return ((centers[torch.randint(50, (n,), generator=generator)] + noise) * scale).to(DEVICE)
 
 
 def streamed(metric: Any, *sides: Tensor) -> Any:

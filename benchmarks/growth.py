@@ -174,14 +174,14 @@ def measure(index: int, size: int) -> dict[str, Any]:
 def draw(points: list[list[dict[str, Any]]]) -> Figure:
     figure = Figure(figsize=(13, 9), layout="constrained")
     axes = figure.subplots(2, 2, sharex="col")
-    colours = {series.name: f"C{index % 10}" for index, series in enumerate(SERIES)}
+    colors = {series.name: f"C{index % 10}" for index, series in enumerate(SERIES)}
     for series, found in zip(SERIES, points, strict=True):
         column = "nd".index(series.over)
         for row, quantity in enumerate(("seconds", "GiB")):
             values = [point[quantity] for point in found]
-            axes[row, column].loglog(series.sizes, values, "o-", color=colours[series.name], label=series.name)
+            axes[row, column].loglog(series.sizes, values, "o-", color=colors[series.name], label=series.name)
         last = [found[-1]["seconds"] * (size / series.sizes[-1]) ** series.slope for size in series.sizes[-2:]]
-        axes[0, column].loglog(series.sizes[-2:], last, ":", color=colours[series.name], linewidth=3, alpha=0.5)
+        axes[0, column].loglog(series.sizes[-2:], last, ":", color=colors[series.name], linewidth=3, alpha=0.5)
     for column, label in enumerate(("samples n (a side)", "size d: features, sites, values of an image")):
         axes[1, column].legend(fontsize=8, loc=("upper right", "upper left")[column])
         axes[1, column].set_xlabel(label)

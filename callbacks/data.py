@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
 
-from genmonitor import checks
+from genmonitor._validation import check_images
 from genmonitor.callbacks.generators import generators_in, generators_kept, seed_generators
 from genmonitor.callbacks.guard import random_states_kept
 
@@ -72,7 +72,7 @@ class ImageSource:
             for batch in progress(self.loader(indices)):
                 images = find_images(batch, self.image_key)
                 shape = tuple(out[0].shape[1:]) if out else None
-                out.append(checks.images(f"images of {self.name}", images, shape).float())
+                out.append(check_images(f"images of {self.name}", images, shape).float())
         read = sum(map(len, out))
         if read != len(indices):
             raise ValueError(
@@ -126,7 +126,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
             the entry "image", "images" or "pixel_values" of a dictionary; else a key, an index or a callable.
 
     Returns:
-        Images [N, C, H, W]; grey ones [N, H, W] get a channel.
+        Images [N, C, H, W]; gray ones [N, H, W] get a channel.
 
     Raises:
         ValueError: if there are none.
@@ -143,7 +143,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     elif isinstance(batch, Mapping):
         found = next((batch[name] for name in NAMES if name in batch), None)
     elif isinstance(batch, Sequence):
-        # four dimensions first: three are those of grey images, but also of a text's embedding
+        # four dimensions first: three are those of gray images, but also of a text's embedding
         tensors = [x for x in batch if isinstance(x, Tensor)]
         found = next((x for ndim in (4, 3) for x in tensors if x.ndim == ndim), None)
     if not isinstance(found, Tensor) or found.ndim not in (3, 4):

@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from genmonitor import checks
+from genmonitor._validation import check_one_of
 from genmonitor.callbacks import disagreement_report as report
 from genmonitor.callbacks import loggers
 from genmonitor.callbacks.disagreement_modes import Disagreement, Side, disagreement, smaller
@@ -22,9 +22,9 @@ from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_pairs import PromptKey, choose_by_prompt
 from genmonitor.callbacks.real_side import RealSide, compared_images, random_real_side
-from genmonitor.disagreement_figures import disagreement_curves
 from genmonitor.functional.promptsplit import PromptSplitModes, check_arguments, prompt_split
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.plotting.disagreement import disagreement_curves
 
 APART = GaussianKernel.from_sigma(0.25)
 """Of one-hot labels: two classes have a similarity of exp(-16)."""
@@ -96,7 +96,7 @@ class DisagreementMonitor(PromptedMonitor):
     ) -> None:
         known = Prompts(prompts)
         n = -(-1000 // len(known)) * len(known) if n_samples is None else n_samples
-        self.reference = checks.one_of("reference", reference, ("data", "start", "previous"))
+        self.reference = check_one_of("reference", reference, ("data", "start", "previous"))
         for name, given in (("kernel", kernel), ("prompt_kernel", prompt_kernel)):
             if given is not None and not isinstance(given, Kernel):
                 raise ValueError(f"Expected `{name}` to be a kernel such as GaussianKernel(), but got {given!r}.")

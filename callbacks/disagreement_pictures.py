@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from genmonitor.callbacks.disagreement_modes import Disagreement, Ranked, Side
 from genmonitor.callbacks.prompts import Prompts
-from genmonitor.disagreement_figures import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
+from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
 
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
 """Modes of either sign in the figure, prompts of each, samples of each prompt and side."""

@@ -10,7 +10,6 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from genmonitor import diversity_figures
 from genmonitor.callbacks import diversity_report as report
 from genmonitor.callbacks.encoders import Encoder
 from genmonitor.callbacks.framework import tell
@@ -18,10 +17,11 @@ from genmonitor.callbacks.in_step import in_step
 from genmonitor.callbacks.modes import DiversityMetric, ModeEnds, Scored
 from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.callbacks.prompts import Prompts
-from genmonitor.callbacks.real_side import Comparison, RealSide, check_neighbours, random_real_side
+from genmonitor.callbacks.real_side import Comparison, RealSide, check_neighbors, random_real_side
 from genmonitor.callbacks.variability import Variability
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import CosineKernel, Kernel
+from genmonitor.plotting import diversity as diversity_figures
 
 SCORES = ("vendi", "rke", "scendi", "scendi_prompt", "prompt_share")
 AGAINST_REAL = ("precision", "recall", "density", "coverage")
@@ -41,7 +41,7 @@ class DiversityMonitor(PromptedMonitor):
     prompts explain, both at least 1; `diversity/prompt_share` in [0, 1], the share of the variety that the prompts
     explain. With a calibration `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged over the
     prompts: high is similar, low is varied. With real images also `diversity/precision`, `/recall`, `/density`,
-    `/coverage` (5 nearest neighbours) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real
+    `/coverage` (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real
     images get. And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
@@ -106,7 +106,7 @@ class DiversityMonitor(PromptedMonitor):
         shape = tuple(probe.shape[1:])
         try:
             real, notes = random_real_side(trainer, self.real_images, self.image_key, self.n_samples, self.seed, shape)
-            check_neighbours(len(real), self.n_samples)
+            check_neighbors(len(real), self.n_samples)
         except ValueError as error:
             if self.real_images is not None:
                 raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from genmonitor.cosines import is_at
+from genmonitor._formatting import reaches_baseline
 
 CHECKS_BELOW = 2
 
@@ -29,7 +29,7 @@ class DropWatch:
         """Take in one check; return the names that have now dropped, each once until it recovers."""
         dropped = []
         for name, (low, _, _) in lowest.items():
-            if is_at(values[name], low):
+            if reaches_baseline(values[name], low):
                 self.reached[name], self.below[name] = True, 0
             elif self.reached.get(name):
                 self.below[name] += 1

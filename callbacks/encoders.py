@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from genmonitor import checks
+from genmonitor._validation import check_features
 
 Encoder = nn.Module | Callable[[Any], Tensor]
 
@@ -108,7 +108,7 @@ class Frozen:
         parts = []
         for start in range(0, len(batch), batch_size):
             part = batch[start : start + batch_size]
-            features = checks.features(f"what {self.name} returns", self.encoder(part))
+            features = check_features(f"what {self.name} returns", self.encoder(part))
             if len(features) != len(part):
                 raise ValueError(
                     f"Expected `{self.name}` to return one row per sample, but got {len(features)} for {len(part)}."
@@ -138,7 +138,7 @@ class CLIPImages(nn.Module):
         self.register_buffer("std", torch.tensor(std)[:, None, None])
 
     def to_inputs(self, images: Tensor) -> Tensor:
-        """Return what the tower sees [n, 3, side, side]: short side resized (bicubic), centre cropped, normalised."""
+        """Return what the tower sees [n, 3, side, side]: short side resized (bicubic), center cropped, normalized."""
         low, high = self.value_range
         height, width = images.shape[2:]
         scale = self.side / min(height, width)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from genmonitor._io import atomic_write
 from genmonitor.callbacks.each_logger import for_each, is_wandb, log_wandb, prefixed
 from genmonitor.callbacks.tables import markdown_table, without_pictures
-from genmonitor.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,7 +63,7 @@ def log_figures(
     for_each(loggers, send)
     directory.mkdir(parents=True, exist_ok=True)
     for tag, path in paths.items():
-        write_whole(path, pngs[tag])
+        atomic_write(path, pngs[tag])
     return paths
 
 
@@ -152,7 +152,7 @@ def log_table(
     for_each(loggers, send)
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = [dict(zip(text_columns, row, strict=True)) for row in text_rows]
-    write_whole(path, json.dumps(kept, indent=1).encode())
+    atomic_write(path, json.dumps(kept, indent=1).encode())
 
 
 def log_alert(loggers: Iterable[Any], title: str, text: str, step: int | None = None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor.files import write_whole
+from genmonitor._io import atomic_write
 
 PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy")
 
@@ -87,4 +87,4 @@ def write_manifest(path: Path, manifest: dict[str, Any]) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, complete or not at all."""
-    write_whole(path, json.dumps(content, indent=1).encode())
+    atomic_write(path, json.dumps(content, indent=1).encode())

@@ -13,7 +13,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from genmonitor import checks
+from genmonitor._validation import NotFiniteError, check_at_least, check_one_of
 from genmonitor.callbacks import descriptions, loggers, shared_samples
 from genmonitor.callbacks.data import ImageKey, batch_size
 from genmonitor.callbacks.framework import warn
@@ -74,22 +74,22 @@ class GenerativeMonitor(Shown):
         weights: str = "auto",
         on_error: str = "warn",
     ) -> None:
-        self.n_samples = checks.at_least("n_samples", n_samples, 2)
-        self.every_n_epochs = checks.at_least("every_n_epochs", every_n_epochs, 1)
+        self.n_samples = check_at_least("n_samples", n_samples, 2)
+        self.every_n_epochs = check_at_least("every_n_epochs", every_n_epochs, 1)
         if every_n_train_steps is not None:
-            checks.at_least("every_n_train_steps", every_n_train_steps, 1)
+            check_at_least("every_n_train_steps", every_n_train_steps, 1)
         self.every_n_train_steps = every_n_train_steps
         if sample_fn is not None and not callable(sample_fn):
             raise TypeError(f"Expected `sample_fn` to be callable, but got {type(sample_fn).__name__}.")
         if prompts is not None:  # a subclass may have set them before
             self.prompts = Prompts(prompts)
         self.sample_fn = sample_fn
-        self.sample_batch_size = checks.at_least("sample_batch_size", sample_batch_size, 1)
+        self.sample_batch_size = check_at_least("sample_batch_size", sample_batch_size, 1)
         self.real_images = real_images
         self.image_key = image_key
-        self.seed = checks.at_least("seed", seed, 0)
-        self.weights = checks.one_of("weights", weights, ("auto", "raw", "averaged"))
-        self.on_error = checks.one_of("on_error", on_error, ("warn", "raise"))
+        self.seed = check_at_least("seed", seed, 0)
+        self.weights = check_one_of("weights", weights, ("auto", "raw", "averaged"))
+        self.on_error = check_one_of("on_error", on_error, ("warn", "raise"))
         self.history: list[dict[str, float]] = []
         self.images_seen = 0
         self._failures = 0
@@ -257,7 +257,7 @@ class GenerativeMonitor(Shown):
         return float(trainer.current_epoch + (round(done / n, 3) if between and isinstance(n, int) else 0))
 
     def _failed(self, trainer: Any, error: Exception, step: int) -> None:
-        not_finite = trainer.strategy.reduce_boolean_decision(isinstance(error, checks.NotFiniteError), all=False)
+        not_finite = trainer.strategy.reduce_boolean_decision(isinstance(error, NotFiniteError), all=False)
         why = ""
         if not isinstance(error, FailedElsewhereError):
             why = f": {type(error).__name__}: {error}"

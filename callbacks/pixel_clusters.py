@@ -15,7 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 from torchmetrics import Metric, MetricCollection
 
-from genmonitor import PixelPartition, checks, figures
+from genmonitor import PixelPartition
+from genmonitor._formatting import format_cms
+from genmonitor._validation import check_at_least, check_callable, check_whole_blocks
 from genmonitor.callbacks import loggers, report
 from genmonitor.callbacks.drops import DropWatch
 from genmonitor.callbacks.encoders import check_not_meta
@@ -29,17 +31,17 @@ from genmonitor.callbacks.ranges import check_ranges
 from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
 from genmonitor.callbacks.roles import RealImages, assign_roles
 from genmonitor.callbacks.yardstick import Band
-from genmonitor.cosines import format_cms
-from genmonitor.extra_figures import beside_cms
 from genmonitor.functional.cka import check_arguments, check_patches
-from genmonitor.functional.kernel_means import check_estimator
 from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.means import check_estimator
+from genmonitor.plotting import pixel_clusters as figures
+from genmonitor.plotting.extra_metrics import beside_cms
 
 
 class PixelClusterMonitor(GenerativeMonitor):
     """Finds groups of pixels that belong together and logs, at every check, how well each group's distribution is met.
 
-    At the start it takes the kernel's width, the clusters (centred kernel alignment, average linkage) and a yardstick
+    At the start it takes the kernel's width, the clusters (centered kernel alignment, average linkage) and a yardstick
     from the training images: what n real images in place of the generated ones would get. At each check it logs, in [0,
     1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all regions, equal to it where the
     clusters are independent; `cms/cluster_1` …, `cms/constant` for pixels that never vary; `cms/share_1` …, which
@@ -91,17 +93,17 @@ class PixelClusterMonitor(GenerativeMonitor):
     ) -> None:
         super().__init__(n_samples, **settings)
         if n_clusters is not None:
-            checks.at_least("n_clusters", n_clusters, 1)
-        checks.at_least("n_cluster_images", n_cluster_images, 2)
+            check_at_least("n_clusters", n_clusters, 1)
+        check_at_least("n_cluster_images", n_cluster_images, 2)
         check_arguments(kernel, patch_size, 1e-6, None)
         check_estimator(kernel, partition, block_size)
-        checks.whole_blocks("generated", n_samples, block_size)
+        check_whole_blocks("generated", n_samples, block_size)
         if partition is None:
             _enough_for_clusters("n_cluster_images", n_cluster_images, n_clusters)
         if partition is not None and n_clusters is not None:
             raise ValueError(f"Expected `n_clusters` or `partition`, but got both, {n_clusters} and {partition}.")
-        checks.function("site_encoder", site_encoder, "from images to maps [n, c, h, w]")
-        checks.function("on_drop", on_drop, "that takes a line of text")
+        check_callable("site_encoder", site_encoder, "from images to maps [n, c, h, w]")
+        check_callable("on_drop", on_drop, "that takes a line of text")
         self.n_clusters = n_clusters
         self.partition = partition
         self.n_cluster_images = n_cluster_images

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import atomic_write
 from genmonitor.callbacks.encoders import Encoder, Frozen, OneHot, pixels
 from genmonitor.callbacks.in_step import on_rank_zero
 from genmonitor.callbacks.monitor import PROBE, GenerativeMonitor
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.callbacks.real_side import RealSide
-from genmonitor.files import write_whole
 from genmonitor.kernels import Kernel
 
 
@@ -96,7 +96,7 @@ class PromptedMonitor(GenerativeMonitor):
 
     def write_once(self) -> None:
         """Write down the prompts."""
-        write_whole(self._folder / f"{self.prefix}_prompts.json", json.dumps(self.prompts.values).encode())
+        atomic_write(self._folder / f"{self.prefix}_prompts.json", json.dumps(self.prompts.values).encode())
 
     def encode(self, images: Tensor) -> Tensor:
         """Return features of images on their device, [0, d] of none."""

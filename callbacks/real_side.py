@@ -107,11 +107,11 @@ def random_real_side(
     return real, notes
 
 
-def check_neighbours(real: int, generated: int) -> None:
-    """Refuse fewer images than have the neighbours that `Comparison` looks at."""
+def check_neighbors(real: int, generated: int) -> None:
+    """Refuse fewer images than have the neighbors that `Comparison` looks at."""
     if min(real, generated) <= NEIGHBOURS:
         raise ValueError(
-            f"Expected more than {NEIGHBOURS} real and generated images, the neighbours that precision and recall "
+            f"Expected more than {NEIGHBOURS} real and generated images, the neighbors that precision and recall "
             f"look at, but got {real} and {generated}. Give more."
         )
 

@@ -14,9 +14,9 @@ from genmonitor.callbacks.roles import RealImages
 from genmonitor.callbacks.yardstick import Band, measure_yardstick
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.functional.cms import cms_from_means
-from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import KernelMeans
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor import PixelPartition
+from genmonitor._formatting import format_cms
 from genmonitor.callbacks.yardstick import Band
-from genmonitor.cosines import format_cms
 
 ABOUT = {
     "image": "cosine mean similarity of whole images, in [0, 1], higher is better",

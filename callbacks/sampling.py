@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from genmonitor._validation import check_images
+
 try:
     from lightning.pytorch.utilities.memory import garbage_collection_cuda, is_oom_error
 except ImportError:
     from pytorch_lightning.utilities.memory import garbage_collection_cuda, is_oom_error
 
-from genmonitor import checks
 
 SampleFn = Callable[[Any, int], Tensor]
 Fill = Callable[[Tensor, torch.Generator], Any]
@@ -192,7 +193,7 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int)
     seed_everything(seeds[0])
     with SeededRows(seeds):
         out = sample(batch)
-    images = checks.images("generated images", out)
+    images = check_images("generated images", out)
     if len(images) != len(batch):
         raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")
     return images

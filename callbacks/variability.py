@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from genmonitor import diversity_figures
 from genmonitor.callbacks.modes import gathered
 from genmonitor.callbacks.prompts import Prompts
 from genmonitor.functional import W1KPCalibration, prompt_reusability, similarity_level
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.functional.w1kp_calibration import check_arguments, similarities
 from genmonitor.functional.w1kp_subsets import pair_mean
+from genmonitor.plotting import diversity as diversity_figures
 
 LISTED, SHOWN = 5, 6
 """Prompts that are listed, and images of each."""

@@ -25,7 +25,7 @@ from torch import Tensor
 from train import command_line
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.drawing import (
+from genmonitor.plotting.style import (
     FAINT,
     INK,
     add_axes,

@@ -106,7 +106,7 @@ def folder(path: str | Path | None, size: int = 64) -> tuple[FolderImages, Folde
 
 
 def medmnist(path: str | Path | None) -> tuple[Images, Images]:
-    """Return the training and validation images of a MedMNIST file of 2-D images, grey or RGB.
+    """Return the training and validation images of a MedMNIST file of 2-D images, gray or RGB.
 
     Raises:
         FileNotFoundError: if there is no such file.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes drawn in code, one thing on grey: shape, colour, position, size; prompts that name as much as one likes.
+"""Scenes drawn in code, one thing on gray: shape, color, position, size; prompts that name as much as one likes.
 
 With an encoder for each side: words are counted, drawings are measured. Nothing has to be downloaded or trained.
 """
@@ -35,12 +35,12 @@ class Scenes:
 
 
 def draw_scenes(n: int, seed: int, shapes: Sequence[str] = SHAPES, colors: Sequence[str] = tuple(COLORS)) -> Scenes:
-    """Draw scenes with shape, colour, position and size at random, each independent of the others.
+    """Draw scenes with shape, color, position and size at random, each independent of the others.
 
     Args:
         n: how many.
         seed: of the draw; torch's global random generator is left alone. With the same seed only the shapes, or only
-            the colours, change where others are asked for.
+            the colors, change where others are asked for.
         shapes: to choose from.
         colors: to choose from.
 
@@ -109,7 +109,7 @@ def bag_of_words(texts: Sequence[str]) -> Tensor:
 def describe(images: Tensor) -> Tensor:
     """Measure drawings as a person would describe them: [n, 93], five blocks of length 1.
 
-    The colour that is not grey; the silhouette, wherever and however large it is drawn (9×9); where it is from left to
+    The color that is not gray; the silhouette, wherever and however large it is drawn (9×9); where it is from left to
     right and from top to bottom; how large it is. Each block is a direction, so similar drawings have a cosine near 1.
     """
     drawn = images.abs().amax(1)
@@ -127,9 +127,9 @@ def describe(images: Tensor) -> Tensor:
     return torch.cat([normalize(color), normalize(silhouette), *places, _soft(size, (0.15, 0.25, 0.35), 0.1)], dim=1)
 
 
-def _soft(values: Tensor, centres: Sequence[float], width: float) -> Tensor:
-    """Say of each value how near it is to each centre, as a direction [n, centres]."""
-    offsets = (values[:, None] - torch.tensor(centres, device=values.device)) / width
+def _soft(values: Tensor, centers: Sequence[float], width: float) -> Tensor:
+    """Say of each value how near it is to each center, as a direction [n, centers]."""
+    offsets = (values[:, None] - torch.tensor(centers, device=values.device)) / width
     return normalize((-offsets.square() / 2).exp())
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steer a diffusion model onto a reference set: scenes whose colours it gets wrong, put right while it samples.
+"""Steer a diffusion model onto a reference set: scenes whose colors it gets wrong, put right while it samples.
 
 python examples/guidance.py                         # under a minute; prints the energy, draws before and after
 
-A small diffusion model of drawn scenes has learnt shapes from prompts whose colours were shuffled: it paints "a red
-square" in any colour. At each step of its sampler the gradient of `prompt_split_energy` pulls the samples' answers to
+A small diffusion model of drawn scenes has learnt shapes from prompts whose colors were shuffled: it paints "a red
+square" in any color. At each step of its sampler the gradient of `prompt_split_energy` pulls the samples' answers to
 the prompts onto those of a reference set, and that of `joint_diversity` keeps them varied. After Section 5 of Lotfian,
-Jalali and Farnia 2026; the diffusion is in the space of what is drawn (colour, shape, place, size), its decoder draws.
+Jalali and Farnia 2026; the diffusion is in the space of what is drawn (color, shape, place, size), its decoder draws.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss, one_hot
 
 from genmonitor import GaussianKernel
-from genmonitor.drawing import INK, add_axes, cluster_color, new_figure, to_tiles
 from genmonitor.functional import joint_diversity, prompt_split_energy
+from genmonitor.plotting.style import INK, add_axes, cluster_color, new_figure, to_tiles
 
 PROMPTS = [f"a {color} {shape}" for color in COLORS for shape in SHAPES]
 PAINTS = torch.tensor(list(COLORS.values()))
@@ -33,12 +33,12 @@ LONGEST = 0.5  # that a step of the guidance moves a sample
 
 
 def draw_latents(prompts: Tensor, generator: torch.Generator, right_colors: bool = True) -> Tensor:
-    """Draw what answers prompts, [n, 9], place and size at random; the colours of the prompts or any.
+    """Draw what answers prompts, [n, 9], place and size at random; the colors of the prompts or any.
 
     Args:
         prompts: places in `PROMPTS` [n].
         generator: of the draw.
-        right_colors: False shuffles the colours.
+        right_colors: False shuffles the colors.
     """
     color, shape = prompts // len(SHAPES), prompts % len(SHAPES)
     if not right_colors:
@@ -85,7 +85,7 @@ def make_scheduler() -> Any:
 
 
 def train(steps: int, seed: int = 0) -> Denoiser:
-    """Train the model on scenes whose colours have nothing to do with the prompts."""
+    """Train the model on scenes whose colors have nothing to do with the prompts."""
     generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -107,7 +107,7 @@ def train(steps: int, seed: int = 0) -> Denoiser:
 
 
 def see(images: Tensor) -> Tensor:
-    """Measure colour and silhouette, of which prompts speak, and not the place: [n, 84]."""
+    """Measure color and silhouette, of which prompts speak, and not the place: [n, 84]."""
     return describe(images)[:, :84]
 
 
@@ -172,7 +172,7 @@ def sample(
 
 
 def right_colors(images: Tensor, prompts: Tensor) -> float:
-    """Return the share of images whose colour is nearest to the one that the prompt names."""
+    """Return the share of images whose color is nearest to the one that the prompt names."""
     colors = describe(images)[:, :3] @ nn.functional.normalize(PAINTS).T
     return float((colors.argmax(1) == prompts // len(SHAPES)).float().mean())
 
@@ -182,7 +182,7 @@ def picture(sides: dict[str, Tensor], energies: dict[str, list[float]], shown: i
     tile, top = 44, 96
     height = top + len(PROMPTS) * (tile + 4) + 20
     note = "Left and middle: samples of each prompt. Right: the energy of Eq. 5 at each step of the sampler."
-    figure = new_figure(1120, height, "Guidance pulls the colours onto the reference's", note)
+    figure = new_figure(1120, height, "Guidance pulls the colors onto the reference's", note)
     for start, (name, images) in zip((130, 430), sides.items(), strict=True):
         figure.text(start / 1120, 1 - 80 / height, name, fontsize=11, color=INK)
         tiles = to_tiles(images.numpy(), (-1, 1)).reshape(
@@ -225,7 +225,7 @@ def main() -> None:
     for name, strength in (("as it has learnt", 0.0), ("guided", args.strength)):
         sides[name], energies[name] = sample(model, prompts, target, strength, steps=args.steps)
         right = right_colors(sides[name], prompts)
-        print(f"{name:<17} energy {energies[name][-1]:.5f}, {100 * right:.0f} % in the colour of the prompt")
+        print(f"{name:<17} energy {energies[name][-1]:.5f}, {100 * right:.0f} % in the color of the prompt")
     args.out.mkdir(parents=True, exist_ok=True)
     picture(sides, energies).savefig(args.out / "guidance.png")
     print(f"Picture: {args.out / 'guidance.png'}")

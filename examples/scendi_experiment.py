@@ -16,13 +16,13 @@ from drawn_scenes import COLORS, SHAPES, VOCABULARY, Scenes, bag_of_words, descr
 from torch import Tensor
 
 from genmonitor import ScendiScore
-from genmonitor.diversity_figures import mode_samples
-from genmonitor.features import unit_sphere
 from genmonitor.functional import vendi_score
+from genmonitor.linalg.feature_maps import unit_sphere
+from genmonitor.plotting.diversity import mode_samples
 
 
 def measure(scenes: Scenes, name_shape: bool, name_color: bool) -> dict[str, float]:
-    """Measure scenes whose prompts name shape, colour, both or neither.
+    """Measure scenes whose prompts name shape, color, both or neither.
 
     Returns:
         `vendi`; `scendi`, `scendi_prompt`, `prompt_share`; and the Vendi score of what is left of the images when the
@@ -50,7 +50,7 @@ def into_output_space(prompts: Tensor) -> Tensor:
 
 
 def add_classes(attribute: str, named: bool, n: int = 2000, seed: int = 0) -> list[dict[str, float]]:
-    """Measure scenes with 1, 2 and 3 shapes, or colours; the prompts name that attribute or not, the other never."""
+    """Measure scenes with 1, 2 and 3 shapes, or colors; the prompts name that attribute or not, the other never."""
     rows = []
     for count in (1, 2, 3):
         shapes = SHAPES[:count] if attribute == "shape" else SHAPES
@@ -61,13 +61,13 @@ def add_classes(attribute: str, named: bool, n: int = 2000, seed: int = 0) -> li
 
 
 def say_more(n: int = 2000, seed: int = 0) -> list[dict[str, float]]:
-    """Measure the same scenes with prompts that name nothing, the shape, and shape and colour."""
+    """Measure the same scenes with prompts that name nothing, the shape, and shape and color."""
     scenes = draw_scenes(n, seed)
     return [measure(scenes, *named) for named in ((False, False), (True, False), (True, True))]
 
 
 def draw_modes(path: Path, n: int = 2000, seed: int = 0) -> None:
-    """Draw the scenes at both ends of the modes that prompts with shape and colour leave open: place and size."""
+    """Draw the scenes at both ends of the modes that prompts with shape and color leave open: place and size."""
     scenes = draw_scenes(n, seed)
     texts = scenes.prompts()
     outputs, prompts = describe(scenes.images), bag_of_words(texts)
@@ -101,7 +101,7 @@ def main() -> None:
     for prompt, row in zip(('"a thing"', '"a square"', '"a red square"'), say_more(), strict=True):
         print(f"{prompt:<19}{row['vendi']:<8.2f}{row['scendi']:<9.2f}{100 * row['prompt_share']:.0f} %")
     draw_modes(out)
-    print(f"\nWhat prompts with shape and colour leave open: {out}")
+    print(f"\nWhat prompts with shape and color leave open: {out}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ PROMPTS = [f"a {color} {shape}" for color in COLORS for shape in SHAPES]
 
 
 class CaptionedScenes(Dataset[dict[str, Any]]):
-    """Scenes, each a dictionary of `image` [3, 16, 16] in [-1, 1] and `caption`, which names colour and shape."""
+    """Scenes, each a dictionary of `image` [3, 16, 16] in [-1, 1] and `caption`, which names color and shape."""
 
     def __init__(self, n: int, seed: int) -> None:
         scenes = draw_scenes(n, seed)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For which prompts do two models differ? Twenty prompts, "coloured digit 7" or "grey digit 7", on tinted digits.
+"""For which prompts do two models differ? Twenty prompts, "colored digit 7" or "gray digit 7", on tinted digits.
 
 python examples/tinted_digits.py                    # a few seconds; a table, and a picture of all prompts
 
-The test model draws grey what should be coloured 5 to 9, the reference draws coloured what should be grey 0 to 4.
-PromptSplit is told neither and finds those ten. After the colour experiment of Lotfian, Jalali and Farnia 2026.
+The test model draws gray what should be colored 5 to 9, the reference draws colored what should be gray 0 to 4.
+PromptSplit is told neither and finds those ten. After the color experiment of Lotfian, Jalali and Farnia 2026.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor import GaussianKernel
-from genmonitor.drawing import FAINT, INK, add_axes, cluster_color, new_figure, to_tiles
 from genmonitor.functional import prompt_split
 from genmonitor.functional.promptsplit import PromptSplitModes
+from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, new_figure, to_tiles
 
-PROMPTS = [f"{kind} digit {digit}" for kind in ("coloured", "grey") for digit in range(10)]
-CONCERNED = [f"coloured digit {digit}" for digit in range(5, 10)] + [f"grey digit {digit}" for digit in range(5)]
+PROMPTS = [f"{kind} digit {digit}" for kind in ("colored", "gray") for digit in range(10)]
+CONCERNED = [f"colored digit {digit}" for digit in range(5, 10)] + [f"gray digit {digit}" for digit in range(5)]
 TEST, REFERENCE = cluster_color(4), cluster_color(1)
 
 
@@ -42,7 +42,7 @@ class Answers:
 
 
 def tint(digits: Tensor, colored: bool, generator: torch.Generator) -> Tensor:
-    """Draw digits [n, 8, 8] in [0, 1] white on black, or in a random colour on its complement: [n, 3, 8, 8]."""
+    """Draw digits [n, 8, 8] in [0, 1] white on black, or in a random color on its complement: [n, 3, 8, 8]."""
     if not colored:
         return digits[:, None].expand(-1, 3, -1, -1)
     hues = torch.rand(len(digits), generator=generator).tolist()
@@ -58,7 +58,7 @@ def draw(per_prompt: int, seed: int) -> tuple[Answers, Answers]:
 
     Args:
         per_prompt: answers of each model to each prompt, at most 43.
-        seed: of the choice of digits and colours.
+        seed: of the choice of digits and colors.
 
     Raises:
         ValueError: if there are not as many digits.
@@ -74,9 +74,9 @@ def draw(per_prompt: int, seed: int) -> tuple[Answers, Answers]:
     for prompt in PROMPTS:
         kind, digit = prompt.split()[0], int(prompt[-1])
         rows = (labels == digit).nonzero()[:, 0]
-        rows = rows[: 4 * per_prompt].view(2, 2, per_prompt)[int(kind == "grey")]
+        rows = rows[: 4 * per_prompt].view(2, 2, per_prompt)[int(kind == "gray")]
         wrong = prompt in CONCERNED
-        colored = (kind == "coloured" and not wrong, kind == "coloured" or wrong)  # of the test model, the reference
+        colored = (kind == "colored" and not wrong, kind == "colored" or wrong)  # of the test model, the reference
         for side, some, color in zip(drawn, rows, colored, strict=True):
             side.append(tint(images[some], color, generator))
     names = [prompt for prompt in PROMPTS for _ in range(per_prompt)]
@@ -121,10 +121,10 @@ def picture(ranking: dict[str, float], test: Answers, reference: Answers, shown:
 
 
 def _color(prompt: str) -> str:
-    """Orange where the test model is wrong, blue where the reference is, grey elsewhere."""
+    """Orange where the test model is wrong, blue where the reference is, gray elsewhere."""
     if prompt not in CONCERNED:
         return FAINT
-    return TEST if prompt.startswith("coloured") else REFERENCE
+    return TEST if prompt.startswith("colored") else REFERENCE
 
 
 def main() -> None:

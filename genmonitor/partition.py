@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.files import write_whole
-from genmonitor.kernels import symmetric_product
-from genmonitor.precision import full_precision
+from genmonitor._io import atomic_write
+from genmonitor._validation import check_at_least, check_finite, check_height_and_width, check_tensor
+from genmonitor.linalg.distances import symmetric_product
+from genmonitor.linalg.precision import full_precision
 
 MAX_AUTOMATIC_CLUSTERS = 12
 
@@ -44,13 +44,13 @@ class PixelPartition:
     """
 
     def __init__(self, labels: Tensor, patch_size: int = 1) -> None:
-        labels = checks.tensor("labels", labels)
+        labels = check_tensor("labels", labels)
         if labels.ndim != 2 or not labels.numel() or labels.is_floating_point():
             raise ValueError(
                 f"Expected `labels` as integers of shape [h, w], but got {labels.dtype} {list(labels.shape)}."
             )
         self.labels = labels.detach().cpu().long().clone()
-        self.patch_size = checks.at_least("patch_size", patch_size, 1)
+        self.patch_size = check_at_least("patch_size", patch_size, 1)
         self.num_clusters = int(self.labels.max())
         used = self.labels.unique().tolist()
         if used[0] < 0 or used == [0] or set(range(1, self.num_clusters + 1)) - set(used):
@@ -77,7 +77,7 @@ class PixelPartition:
             matrix: CKA [d, d] of `PixelCKA` or `functional.pixel_cka`.
             shape: (h, w) of the sites, h·w = d.
             n_clusters: C; None takes the C of 2..12 with the largest Dunn index: the distance of the
-                nearest two clusters' centres over the radius of the widest cluster.
+                nearest two clusters' centers over the radius of the widest cluster.
             patch_size: side of a site in pixels.
 
         Raises:
@@ -89,18 +89,18 @@ class PixelPartition:
             tensor([[1, 1],
                     [2, 0]])
         """
-        matrix = checks.tensor("matrix", matrix)
-        checks.height_and_width("shape", shape)
+        matrix = check_tensor("matrix", matrix)
+        check_height_and_width("shape", shape)
         d = shape[0] * shape[1]
         if matrix.shape != (d, d):
             raise ValueError(
                 f"Expected `matrix` of shape [{d}, {d}] for `shape`={tuple(shape)}, but got {list(matrix.shape)}."
             )
-        checks.finite("matrix", matrix)
+        check_finite("matrix", matrix)
         matrix = matrix.detach()
         varying = (matrix.diagonal() != 0).cpu()
         points = matrix[varying][:, varying]
-        if n_clusters is not None and checks.at_least("n_clusters", n_clusters, 1) > len(points):
+        if n_clusters is not None and check_at_least("n_clusters", n_clusters, 1) > len(points):
             raise ValueError(
                 f"Expected `n_clusters` of at most {len(points)}, the number of sites that vary, but got {n_clusters}."
             )
@@ -146,9 +146,9 @@ class PixelPartition:
             tensor([[1, 1, 2, 2],
                     [1, 1, 2, 2]])
         """
-        checks.height_and_width("shape", shape)
+        check_height_and_width("shape", shape)
         for name, parts, size in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
-            if checks.at_least(name, parts, 1) > size:
+            if check_at_least(name, parts, 1) > size:
                 raise ValueError(f"Expected `{name}` of at most {size} for `shape`={tuple(shape)}, but got {parts}.")
         row = torch.arange(shape[0]) * rows // shape[0]
         column = torch.arange(shape[1]) * columns // shape[1]
@@ -185,7 +185,7 @@ class PixelPartition:
         """Write the partition to an .npz file, complete or not at all."""
         file = io.BytesIO()
         np.savez_compressed(file, labels=self.labels.numpy(), patch_size=np.int64(self.patch_size))
-        write_whole(Path(path), file.getvalue())
+        atomic_write(Path(path), file.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> PixelPartition:
@@ -242,10 +242,10 @@ def _average_linkage(points: Tensor, n_clusters: int | None) -> Tensor:
     return candidates[int(scores.nan_to_num(nan=0.0, posinf=math.inf).argmax())]  # nan where all points are one
 
 
-def _distances(centred: Tensor) -> Tensor:
+def _distances(centered: Tensor) -> Tensor:
     """Return Euclidean distances [N, N] on the CPU in float32, which may put equal points 1e-3 of the spread apart."""
     with full_precision():
-        out = symmetric_product(centred.float())
+        out = symmetric_product(centered.float())
     squares = out.diagonal().clone()
     return out.mul_(-2).add_(squares[:, None]).add_(squares).clamp_min_(0).sqrt_().fill_diagonal_(0).cpu()
 

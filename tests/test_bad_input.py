@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from citizens import images
+from _helpers.citizens import images
 
 import genmonitor
 from genmonitor import (
@@ -24,7 +24,7 @@ from genmonitor import (
     VendiScore,
     W1KPScore,
 )
-from genmonitor import functional as F  # noqa: N812
+from genmonitor import functional as F
 from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor, clip_encoders
 
 generator = torch.Generator().manual_seed(0)
@@ -128,7 +128,7 @@ VARIETY = [
     (lambda: F.vendi_score(x > 0), "`features`", "torch.bool", "real numbers"),
     (lambda: F.vendi_from_gram(x), "`gram`", "[8, 5]", "a square matrix"),
     (lambda: F.vendi_from_gram(x[:5]), "`gram`", "differs from its transpose", "symmetric"),
-    (lambda: F.vendi_from_gram(2 * eye), "`gram`", "off by 1", "Normalise it"),
+    (lambda: F.vendi_from_gram(2 * eye), "`gram`", "off by 1", "Normalize it"),
     (lambda: F.vendi_from_covariance(eye), "`covariance`", "off by 3", "C / trace(C)"),
     (lambda: F.rke_score(x, kernel=int), "`kernel`", "int", "such as CosineKernel()"),
     (lambda: F.rke_score(with_nan), "`features`", "1 of its 40", "where they come from"),

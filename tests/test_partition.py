@@ -4,7 +4,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from golden import CONSTANT, GAMMA, LABELS_5, SIZES_3, SIZES_5, digits
+from _helpers.golden import CONSTANT, GAMMA, LABELS_5, SIZES_3, SIZES_5, digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import torch
 
-from genmonitor import GaussianKernel, PixelPartition, figures
+from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.callbacks.loggers import log_figures
 from genmonitor.cli.images import read_images
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, check_patches, pixel_cka
+from genmonitor.plotting import pixel_clusters as figures
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from genmonitor import GaussianKernel, PixelPartition, checks, figures
+from genmonitor import GaussianKernel, PixelPartition
+from genmonitor._validation import check_at_least
 from genmonitor.callbacks import report
 from genmonitor.callbacks.loggers import log_figures
 from genmonitor.callbacks.manifest import write_about, write_json, write_manifest
@@ -22,6 +23,7 @@ from genmonitor.callbacks.roles import assign_roles
 from genmonitor.callbacks.shown import WHOLE_RUN
 from genmonitor.cli.images import read_images
 from genmonitor.functional.cka import check_patches
+from genmonitor.plotting import pixel_clusters as figures
 from genmonitor.report import write_report
 
 
@@ -48,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure, and write figures, a manifest and the report."""
-    checks.at_least("--n-samples", args.n_samples, 2)
+    check_at_least("--n-samples", args.n_samples, 2)
     real, fake = read_images(args.real, args.size), read_images(args.fake, args.size)
     _check_shapes(real, fake)
     check_ranges(real, fake)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmonitor import checks
+from genmonitor._validation import check_images
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 NAMES = ("images", "image", "pixel_values", "arr_0")
@@ -50,7 +50,7 @@ def read_images(where: str, size: int | None = None, limit: int | None = None) -
         values = values[:, None]
     if values.ndim == 4 and values.shape[3] in (1, 3, 4) and min(values.shape[1:3]) > 4:
         values = values.permute(0, 3, 1, 2)
-    return checks.images(f"images of {path}", values[:limit])
+    return check_images(f"images of {path}", values[:limit])
 
 
 def _array(path: Path, key: str | None) -> Tensor:
@@ -87,8 +87,8 @@ def _folder(path: Path, size: int | None, limit: int | None) -> Tensor:
                 raise ValueError(
                     f"Expected 8 bits per channel, but {file} has pillow's mode {image.mode!r}. Convert it."
                 )
-            grey = image.mode in ("1", "L", "LA")
-            picture = image.convert("L" if grey else "RGB")
+            gray = image.mode in ("1", "L", "LA")
+            picture = image.convert("L" if gray else "RGB")
             if size is not None:
                 picture = ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
             arrays.append(np.asarray(picture))
@@ -96,7 +96,7 @@ def _folder(path: Path, size: int | None, limit: int | None) -> Tensor:
     if len(sizes) > 1:
         some = ", ".join(f"{h}×{w}" for h, w in sorted(sizes)[:3])
         raise ValueError(f"Expected images of one size, but {path} holds {some}. Give --size to resize them.")
-    if len({array.ndim for array in arrays}) > 1:  # grey and coloured ones together
+    if len({array.ndim for array in arrays}) > 1:  # gray and colored ones together
         arrays = [np.stack([array] * 3, axis=2) if array.ndim == 2 else array for array in arrays]
     values = torch.from_numpy(np.stack(arrays))
-    return checks.images(f"images of {path}", values[:, None] if values.ndim == 3 else values.permute(0, 3, 1, 2))
+    return check_images(f"images of {path}", values[:, None] if values.ndim == 3 else values.permute(0, 3, 1, 2))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Centred kernel alignment between sites of an image, for all pairs of sites at once.
+"""Centered kernel alignment between sites of an image, for all pairs of sites at once.
 
 tr(K H L H) / n² is a squared Frobenius norm of a cross-covariance of explicit features; the Gaussian kernel of one site
 has few Taylor features, because gamma is one over the distance of whole images. Where it has too many, each site's
-centred Gram matrix is a long row and all pairs are one product of that matrix with itself.
+centered Gram matrix is a long row and all pairs are one product of that matrix with itself.
 """
 
 from __future__ import annotations
@@ -11,18 +11,25 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.gram_product import gram_product
-from genmonitor.functional.taylor_cka import normalised, taylor_cka
+from genmonitor._validation import (
+    check_at_least,
+    check_features,
+    check_images,
+    check_min_samples,
+    check_positive,
+    check_same_length,
+)
+from genmonitor.functional._cka_gram import gram_product
+from genmonitor.functional._cka_taylor import normalized, taylor_cka
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.precision import full_precision
+from genmonitor.linalg.precision import full_precision
 
 CLUSTER_TOLERANCE = 0.02
 """Tolerance for clusters: the entries come out within 0.001, while another 1000 images move some by 0.1."""
 
 
 def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:
-    """Centred kernel alignment of paired samples, HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
+    """Centered kernel alignment of paired samples, HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
 
     Args:
         x: samples [N, D].
@@ -44,14 +51,14 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
         >>> centered_kernel_alignment(x, 5 * x)
         tensor(1., dtype=torch.float64)
     """
-    x, y = checks.features("x", x).double(), checks.features("y", y).double()
-    checks.enough("x", x)
-    checks.paired("x", x, "y", y)
+    x, y = check_features("x", x).double(), check_features("y", y).double()
+    check_min_samples("x", x)
+    check_same_length("x", x, "y", y)
     if kernel is not None and not isinstance(kernel, Kernel):
         raise ValueError(f"Expected `kernel` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
     kernel = kernel or GaussianKernel()
-    k = _centred_gram(kernel.resolved(x)(x, x))
-    m = _centred_gram(kernel.resolved(y)(y, y))
+    k = _centered_gram(kernel.resolved(x)(x, x))
+    m = _centered_gram(kernel.resolved(y)(y, y))
     norm = (k.square().sum() * m.square().sum()).sqrt()
     return (k * m).sum() / norm if norm > 0 else norm
 
@@ -64,7 +71,7 @@ def pixel_cka(
     tolerance: float = 1e-6,
     batch_estimator: int | None = None,
 ) -> Tensor:
-    """Centred kernel alignment between all pairs of sites of a set of images.
+    """Centered kernel alignment between all pairs of sites of a set of images.
 
     Args:
         images: [N, C, H, W], N at least 2.
@@ -92,8 +99,8 @@ def pixel_cka(
                 [1., 1., 0.],
                 [0., 0., 0.]], dtype=torch.float64)
     """
-    x = checks.images("images", images)
-    checks.enough("images", x)
+    x = check_images("images", images)
+    check_min_samples("images", x)
     check_arguments(kernel, patch_size, tolerance, batch_estimator)
     check_patches("images", x, patch_size)
     kernel = (kernel or GaussianKernel()).resolved(x.flatten(1))
@@ -113,10 +120,10 @@ def check_arguments(kernel: Kernel | None, patch_size: int, tolerance: float, ba
     """Refuse arguments that no images could make right."""
     if kernel is not None and not (isinstance(kernel, Kernel) and kernel.sums_over_sites):
         raise ValueError(f"Expected `kernel` to be a GaussianKernel or LaplacianKernel, but got {kernel!r}.")
-    checks.at_least("patch_size", patch_size, 1)
-    checks.positive("tolerance", tolerance)
+    check_at_least("patch_size", patch_size, 1)
+    check_positive("tolerance", tolerance)
     if batch_estimator is not None:
-        checks.at_least("batch_estimator", batch_estimator, 2)
+        check_at_least("batch_estimator", batch_estimator, 2)
 
 
 def check_patches(name: str, images: Tensor, patch_size: int) -> None:
@@ -145,7 +152,7 @@ def _varying_cka(values: Tensor, kernel: Kernel, tolerance: float, batch_estimat
         by_features = taylor_cka(values, kernel.gamma, tolerance)
         if by_features is not None:
             return by_features
-    return normalised(gram_product(values, kernel))
+    return normalized(gram_product(values, kernel))
 
 
 def _batch_cka(values: Tensor, kernel: Kernel, m: int) -> Tensor:
@@ -158,10 +165,10 @@ def _batch_cka(values: Tensor, kernel: Kernel, m: int) -> Tensor:
         varying = (batch.amax(2) != batch.amin(2)).any(1)
         index = varying.nonzero().flatten()
         if len(index):
-            total[index[:, None], index] += normalised(gram_product(batch[index], kernel))
+            total[index[:, None], index] += normalized(gram_product(batch[index], kernel))
             count[index[:, None], index] += 1
     return total / count.clamp_min(1)
 
 
-def _centred_gram(k: Tensor) -> Tensor:
+def _centered_gram(k: Tensor) -> Tensor:
     return k - k.mean(0) - k.mean(1, keepdim=True) + k.mean()

@@ -8,9 +8,9 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.kernel_means import KernelMeans, check_two_samples, kernel_means, region_columns
+from genmonitor._validation import check_positive_norms
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means, region_columns
 from genmonitor.partition import PixelPartition
 
 
@@ -85,7 +85,7 @@ def cosine_mean_similarity(
 
 def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tensor | dict[str, Tensor]:
     """Put the value together from the means of the kernel."""
-    checks.positive_norms(torch.cat([means.within_fake, means.within_real], 1))
+    check_positive_norms(torch.cat([means.within_fake, means.within_real], 1))
     norms = means.within_fake[:, :, None] * means.within_real[:, None, :]
     cosine = means.across / norms.sqrt()
     values = cosine.mean((1, 2))

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from genmonitor.functional.kernel_matrices import check_kernels, check_side, gram_matrix
 from genmonitor.functional.scendi import check_pairs
 from genmonitor.kernels import Kernel
-from genmonitor.spectrum import entropy, psd_eigenvalues
+from genmonitor.kernels.covariance import check_kernels, check_side, gram_matrix
+from genmonitor.linalg.spectrum import entropy, psd_eigenvalues
 
 
 def conditional_vendi_score(

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from genmonitor.functional.kernel_means import KernelMeans, check_two_samples, kernel_means
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means
 
 
 def maximum_mean_discrepancy(

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Precision, recall, density and coverage: who lies among the nearest neighbours of the other side."""
+"""Precision, recall, density and coverage: who lies among the nearest neighbors of the other side."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.kernels import centred, row_blocks, squared_distances
+from genmonitor._validation import check_at_least, check_features
+from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.distances import centered, squared_distances
 
 SAME = 1e-14
 """Squared distances up to so much of the largest squared norm are rounding (in float64): the samples are the same."""
 
 
 def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5) -> dict[str, Tensor]:
-    """Fidelity and variety by nearest neighbours; a sample's ball reaches to its k-th nearest neighbour on its side.
+    """Fidelity and variety by nearest neighbors; a sample's ball reaches to its k-th nearest neighbor on its side.
 
     Precision: share of fake samples in the ball of any real one. Recall: share of real samples in the ball of any fake
     one. Density: real balls that a fake sample lies in, over k, on average; real samples close together count for more,
@@ -24,7 +25,7 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
     Args:
         fake: features [N, D], N above k.
         real: features [M, D], M above k; it need not be N.
-        k: neighbours.
+        k: neighbors.
 
     Returns:
         float64 scalars `precision`, `recall`, `density`, `coverage`; all but density in [0, 1].
@@ -42,23 +43,23 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
         >>> {name: round(float(value), 3) for name, value in found.items()}
         {'precision': 1.0, 'recall': 0.75, 'density': 1.125, 'coverage': 0.625}
     """
-    real = checks.features("real", real)
-    fake = checks.features("fake", fake, real.shape[1])
-    check_neighbours(k, fake, real)
-    return prdc_from_radii(fake, real, neighbour_radii(fake, k), neighbour_radii(real, k), k)
+    real = check_features("real", real)
+    fake = check_features("fake", fake, real.shape[1])
+    check_neighbors(k, fake, real)
+    return prdc_from_radii(fake, real, neighbor_radii(fake, k), neighbor_radii(real, k), k)
 
 
-def neighbour_radii(x: Tensor, k: int) -> Tensor:
+def neighbor_radii(x: Tensor, k: int) -> Tensor:
     """Squared distance of each sample to its k-th nearest other one.
 
     Args:
         x: samples [N, D], N above k.
-        k: neighbours.
+        k: neighbors.
 
     Returns:
         [N], float64; 0 where k others are the same as the sample.
     """
-    x, _ = centred(x.double(), x.double())
+    x, _ = centered(x.double(), x.double())
     radii = []
     for start, stop in row_blocks(len(x), 3 * 8, columns=len(x)):
         distances = _distances(x[start:stop], x)
@@ -68,8 +69,8 @@ def neighbour_radii(x: Tensor, k: int) -> Tensor:
 
 
 def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: Tensor, k: int) -> dict[str, Tensor]:
-    """Put the four values together from the samples and their `neighbour_radii`, a block of pairs at a time."""
-    x, y = centred(fake.double(), real.double())
+    """Put the four values together from the samples and their `neighbor_radii`, a block of pairs at a time."""
+    x, y = centered(fake.double(), real.double())
     precise = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     recalled = inside = covered = torch.zeros((), dtype=torch.float64, device=x.device)
     for start, stop in row_blocks(len(y), 3 * 8, columns=len(x)):
@@ -87,9 +88,9 @@ def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: 
     }
 
 
-def check_neighbours(k: int, fake: Tensor, real: Tensor) -> None:
-    """Refuse sides in which a sample has no k neighbours."""
-    checks.at_least("k", k, 1)
+def check_neighbors(k: int, fake: Tensor, real: Tensor) -> None:
+    """Refuse sides in which a sample has no k neighbors."""
+    check_at_least("k", k, 1)
     for name, side in (("fake", fake), ("real", real)):
         if len(side) <= k:
             raise ValueError(

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genmonitor import checks
-from genmonitor.functional.joint_spectrum import JointSpectrum, by_features, by_gram
-from genmonitor.functional.krylov import outermost
-from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs, feature_size
+from genmonitor._validation import check_at_least, check_at_most, check_min_samples, check_positive
+from genmonitor.functional._joint_spectrum import JointSpectrum, by_features, by_gram
 from genmonitor.kernels import Kernel
-from genmonitor.precision import full_precision
+from genmonitor.kernels.product import PairKernel, check_kernels, check_pairs, feature_size
+from genmonitor.linalg.krylov import outermost
+from genmonitor.linalg.precision import full_precision
 
 FEATURE_BUDGET = 2**32
 """Bytes that the covariances of the random features of both sides may take: 4 GiB."""
@@ -135,8 +135,8 @@ def prompt_split(
     x, t = check_pairs("outputs", outputs, "prompts", prompts)
     dims = (x.shape[1], t.shape[1])
     y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
-    checks.enough("outputs", x)
-    checks.enough("reference_outputs", y)
+    check_min_samples("outputs", x)
+    check_min_samples("reference_outputs", y)
     dtype = torch.promote_types(x.dtype, y.dtype)
     kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
     rows = torch.cat([kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)]).detach()
@@ -223,12 +223,12 @@ def check_arguments(
 ) -> None:
     """Refuse arguments that no samples could make right."""
     check_kernels(output_kernel, prompt_kernel, num_features)
-    checks.positive("eta", eta)
-    checks.at_least("num_modes", num_modes, 1)
+    check_positive("eta", eta)
+    check_at_least("num_modes", num_modes, 1)
     if num_features is not None:
         # two covariances in float64
         largest = int((FEATURE_BUDGET / 16) ** 0.5) // feature_size(output_kernel, 1)
-        checks.at_most("num_features", num_features, largest, f"{FEATURE_BUDGET / 2**30:.3g} GiB")
+        check_at_most("num_features", num_features, largest, f"{FEATURE_BUDGET / 2**30:.3g} GiB")
 
 
 def _by_prompt(values: Tensor, prompts: Sequence[Hashable]) -> tuple[list[Hashable], Tensor, Tensor]:

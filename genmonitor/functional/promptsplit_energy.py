@@ -6,10 +6,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.pair_kernel import PairKernel, check_kernels, check_pairs
-from genmonitor.kernels import Kernel, row_blocks
-from genmonitor.precision import full_precision
+from genmonitor._validation import check_min_samples, check_positive
+from genmonitor.kernels import Kernel
+from genmonitor.kernels.product import PairKernel, check_kernels, check_pairs
+from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.precision import full_precision
 
 
 def prompt_split_energy(
@@ -57,12 +58,12 @@ def prompt_split_energy(
         tensor(0.7476, dtype=torch.float64)
     """
     check_kernels(output_kernel, prompt_kernel, None)
-    checks.positive("eta", eta)
+    check_positive("eta", eta)
     x, t = check_pairs("outputs", outputs, "prompts", prompts)
     dims = (x.shape[1], t.shape[1])
     y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
-    checks.enough("outputs", x)
-    checks.enough("reference_outputs", y)
+    check_min_samples("outputs", x)
+    check_min_samples("reference_outputs", y)
     dtype = torch.promote_types(x.dtype, y.dtype)
     kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
     test, reference = kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)
@@ -105,7 +106,7 @@ def joint_diversity(
     """
     check_kernels(output_kernel, prompt_kernel, None)
     x, t = check_pairs("outputs", outputs, "prompts", prompts)
-    checks.enough("outputs", x)
+    check_min_samples("outputs", x)
     kernel = PairKernel.of(x, t, output_kernel, prompt_kernel)
     rows = kernel.rows(x, t)
     return _mean_square(kernel, rows, rows)

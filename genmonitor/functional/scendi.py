@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.kernel_matrices import (
-    check_kernels,
-    check_side,
-    covariance,
-    feature_map,
-    gram_matrix,
-    rounding_of,
+from genmonitor._validation import (
+    check_features,
+    check_min_samples,
+    check_normalized,
+    check_relative_cutoff,
+    check_same_length,
 )
-from genmonitor.kernels import Kernel, symmetric_product
-from genmonitor.spectrum import inverse_root, psd_eigenvalues, unnormalised_entropy
+from genmonitor.kernels import Kernel
+from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix, rounding_of
+from genmonitor.linalg.distances import symmetric_product
+from genmonitor.linalg.spectrum import inverse_root, psd_eigenvalues, unnormalized_entropy
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,10 +139,10 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
     Raises:
         ValueError: if they are no such matrices or differ in size.
     """
-    outputs = checks.normalised("gram", gram, diagonal=True)
-    prompts = checks.normalised("prompt_gram", prompt_gram, diagonal=True)
-    checks.paired("gram", outputs, "prompt_gram", prompts)
-    checks.enough("gram", outputs)
+    outputs = check_normalized("gram", gram, diagonal=True)
+    prompts = check_normalized("prompt_gram", prompt_gram, diagonal=True)
+    check_same_length("gram", outputs, "prompt_gram", prompts)
+    check_min_samples("gram", outputs)
     n, rounding = len(outputs), max(torch.finfo(x.dtype).eps for x in (outputs, prompts))
     outputs, prompts = outputs.double() / n, prompts.double() / n
     root = inverse_root(prompts, cutoff(rcond, n))
@@ -168,9 +168,9 @@ def least_squares_map(joint: JointCovariance, *, rcond: float | None = None) -> 
 
 def check_pairs(outputs: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
     """Check outputs and the prompts that belong to them row by row."""
-    x, t = checks.features("outputs", outputs), checks.features("prompts", prompts)
-    checks.paired("outputs", x, "prompts", t)
-    checks.enough("outputs", x)
+    x, t = check_features("outputs", outputs), check_features("prompts", prompts)
+    check_same_length("outputs", x, "prompts", t)
+    check_min_samples("outputs", x)
     return x, t
 
 
@@ -178,15 +178,15 @@ def cutoff(rcond: float | None, size: int) -> float:
     """Return rcond, or its default for C_TT [size, size]."""
     if rcond is None:
         return size * torch.finfo(torch.float32).eps
-    return checks.relative_cutoff("rcond", rcond)
+    return check_relative_cutoff("rcond", rcond)
 
 
 def _scores(whole: Tensor, model_driven: Tensor, prompt_driven: Tensor, rounding: float) -> dict[str, Tensor]:
     """Put the scores together from C_II and matrices that have the non-zero eigenvalues of Λ_I and Λ_T."""
     model, prompt = (psd_eigenvalues(part, rounding, whole) for part in (model_driven, prompt_driven))
     return {
-        "scendi": unnormalised_entropy(model).exp(),
-        "scendi_prompt": unnormalised_entropy(prompt).exp(),
+        "scendi": unnormalized_entropy(model).exp(),
+        "scendi_prompt": unnormalized_entropy(prompt).exp(),
         "prompt_share": prompt_driven.trace().clamp(0, 1),
     }
 

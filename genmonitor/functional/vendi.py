@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.kernel_matrices import (
+from genmonitor._validation import check_at_least, check_features, check_min_samples, check_normalized, check_order
+from genmonitor.kernels import Kernel
+from genmonitor.kernels.covariance import (
     check_kernels,
     check_side,
     covariance,
@@ -17,10 +18,10 @@ from genmonitor.functional.kernel_matrices import (
     has_features,
     rounding_of,
 )
-from genmonitor.functional.kernel_means import means_within
-from genmonitor.kernels import Kernel, centred
-from genmonitor.precision import full_precision
-from genmonitor.spectrum import entropy, psd_eigenvalues
+from genmonitor.kernels.means import means_within
+from genmonitor.linalg.distances import centered
+from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.spectrum import entropy, psd_eigenvalues
 
 
 def vendi_score(
@@ -63,7 +64,7 @@ def vendi_score(
         >>> vendi_score(torch.eye(4).repeat(5, 1))  # 4 modes, 5 samples of each
         tensor(4., dtype=torch.float64)
     """
-    checks.order("order", order)
+    check_order("order", order)
     x, kernel = _check(features, kernel, num_features)
     matrix, rounding = _spectral_matrix(x, kernel, num_features, seed)
     return vendi_of_spectrum(matrix, order, truncation, rounding)
@@ -88,8 +89,8 @@ def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None 
         >>> vendi_from_gram(torch.eye(3), order=2)
         tensor(3.0000, dtype=torch.float64)
     """
-    gram = checks.normalised("gram", gram, diagonal=True)
-    checks.enough("gram", gram)
+    gram = check_normalized("gram", gram, diagonal=True)
+    check_min_samples("gram", gram)
     return vendi_of_spectrum(gram / len(gram), order, truncation, None)
 
 
@@ -115,7 +116,7 @@ def vendi_from_covariance(
         >>> vendi_from_covariance(torch.eye(2) / 2)
         tensor(2., dtype=torch.float64)
     """
-    return vendi_of_spectrum(checks.normalised("covariance", covariance, diagonal=False), order, truncation, rounding)
+    return vendi_of_spectrum(check_normalized("covariance", covariance, diagonal=False), order, truncation, rounding)
 
 
 def rke_score(
@@ -160,13 +161,13 @@ def rke_from_covariance(matrix: Tensor) -> Tensor:
 def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
     """1 / mean k², a block of the pairs at a time; k² is the same kernel at twice its gamma, which must be set."""
     with full_precision():
-        return 1 / means_within(centred(x, x)[0], replace(kernel, gamma=2 * kernel.width), None, len(x))[0, 0]
+        return 1 / means_within(centered(x, x)[0], replace(kernel, gamma=2 * kernel.width), None, len(x))[0, 0]
 
 
 def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) -> tuple[Tensor, Kernel]:
     """Check the samples and give them the kernel that they are compared by."""
-    x = checks.features("features", features)
-    checks.enough("features", x)
+    x = check_features("features", features)
+    check_min_samples("features", x)
     (kernel,) = check_kernels(num_features, kernel=kernel)
     return x, check_side("features", x, kernel)
 
@@ -183,6 +184,6 @@ def vendi_of_spectrum(matrix: Tensor, order: float, truncation: int | None, roun
     """Return the score of a covariance, or of K / n; `rounding` is as for `psd_eigenvalues`."""
     eigenvalues = psd_eigenvalues(matrix, rounding)
     if truncation is not None:
-        largest = eigenvalues[-checks.at_least("truncation", truncation, 1) :]
+        largest = eigenvalues[-check_at_least("truncation", truncation, 1) :]
         eigenvalues = largest + (eigenvalues.sum() - largest.sum()) / len(largest)
     return entropy(eigenvalues, order).exp()

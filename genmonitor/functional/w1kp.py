@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor import checks
+from genmonitor._validation import check_names, check_some_prompts
 from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs, similarities
 from genmonitor.functional.w1kp_subsets import HIGH, closest_pairs, pair_mean, reusability
 
@@ -79,7 +79,7 @@ def w1kp_score(
     x, index = check_outputs(features, prompt_index, calibration)
     by_prompt = similarities(x, index, calibration)
     scored = [similarity for similarity in by_prompt.values() if len(similarity) > 1]
-    checks.some_prompts(len(scored), 2)
+    check_some_prompts(len(scored), 2)
     skipped = len(by_prompt) - len(scored)
     out = {
         "w1kp": torch.stack([pair_mean(similarity) for similarity in scored]).mean(),
@@ -89,7 +89,7 @@ def w1kp_score(
     if k is None:
         return out
     large = [similarity for similarity in scored if len(similarity) >= k]
-    checks.some_prompts(len(large), k)
+    check_some_prompts(len(large), k)
     generator = torch.Generator().manual_seed(0)
     values, errors = torch.stack([closest_pairs(some, generator, k)[:, -1] for some in large]).unbind(1)
     return out | {
@@ -129,7 +129,7 @@ def w1kp_by_prompt(
     calibration = check_arguments(calibration, k)
     x, index = check_outputs(features, prompt_index, calibration)
     if names is not None:
-        checks.named(index, len(names))
+        check_names(index, len(names))
     rows = []
     for prompt, similarity in similarities(x, index, calibration).items():
         n = len(similarity)
@@ -142,7 +142,7 @@ def w1kp_by_prompt(
         if k is not None and k <= n:
             row = replace(row, w1kp_k=float(values[k - 2]), w1kp_k_error=float(errors[k - 2]))
         rows.append(row)
-    checks.some_prompts(len(rows), 2)
+    check_some_prompts(len(rows), 2)
     return sorted(rows, key=lambda row: row.w1kp, reverse=True)
 
 

@@ -14,10 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.files import write_whole
-from genmonitor.kernels import centred, squared_distances
-from genmonitor.precision import full_precision
+from genmonitor._io import atomic_write
+from genmonitor._validation import (
+    check_at_least,
+    check_features,
+    check_integers,
+    check_monotonic,
+    check_same_length,
+    check_some_prompts,
+)
+from genmonitor.linalg.distances import centered, squared_distances
+from genmonitor.linalg.precision import full_precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +59,9 @@ class W1KPCalibration:
             TypeError: if they are no tensors of real numbers.
             ValueError: if they are no distribution function.
         """
-        checks.at_least("dim", dim, 1)
-        x, y = checks.rising("distances", distances), checks.rising("heights", heights, low=0.0, high=1.0)
-        checks.paired("distances", x, "heights", y)
+        check_at_least("dim", dim, 1)
+        x, y = check_monotonic("distances", distances), check_monotonic("heights", heights, low=0.0, high=1.0)
+        check_same_length("distances", x, "heights", y)
         return cls(x, y, dim)
 
     @classmethod
@@ -96,7 +103,7 @@ class W1KPCalibration:
         """Write the calibration to a file for `load`, complete or not at all."""
         file = io.BytesIO()
         torch.save({"distances": self.distances, "heights": self.heights, "dim": self.dim}, file)
-        write_whole(Path(path), file.getvalue())
+        atomic_write(Path(path), file.getvalue())
 
     def check(self, name: str, features: Tensor) -> None:
         """Refuse features of another embedding."""
@@ -137,18 +144,18 @@ def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalib
         >>> calibrate(torch.tensor([[0.0], [1.0], [2.0]])).distances
         tensor([ 0.,  1.,  1.,  4., 16.], dtype=torch.float64)
     """
-    x = checks.features("features", features).detach()
+    x = check_features("features", features).detach()
     groups = [x]
     if prompt_index is not None:
-        index = checks.whole_numbers("prompt_index", prompt_index)
-        checks.paired("features", x, "prompt_index", index)
+        index = check_integers("prompt_index", prompt_index)
+        check_same_length("features", x, "prompt_index", index)
         groups = [x[index == prompt] for prompt in index.unique()]
     found = []
     for group in groups:
         rows, columns = torch.triu_indices(len(group), len(group), offset=1, device=x.device)
         found.append(pair_distances(group)[rows, columns])
     distances = torch.cat(found).sort().values.cpu()
-    checks.some_prompts(len(distances), 2)
+    check_some_prompts(len(distances), 2)
     largest = 4 * x.double().square().sum(1).max().cpu()
     knots = torch.cat([distances.new_zeros(1), distances, largest[None]])
     return W1KPCalibration.of(knots, torch.arange(len(knots)).double() / len(knots), x.shape[1])
@@ -158,7 +165,7 @@ def pair_distances(x: Tensor) -> Tensor:
     """Return the squared distances [n, n], float64, between outputs [n, D]."""
     double = x.double()
     with full_precision():
-        return squared_distances(*centred(double, double)).fill_diagonal_(0)
+        return squared_distances(*centered(double, double)).fill_diagonal_(0)
 
 
 def similarities(x: Tensor, index: Tensor, calibration: W1KPCalibration) -> dict[int, Tensor]:
@@ -175,18 +182,18 @@ def check_arguments(calibration: W1KPCalibration | None, k: int | None) -> W1KPC
             "one with W1KPCalibration.load(path, dim=...)."
         )
     if k is not None:
-        checks.at_least("k", k, 2)
+        check_at_least("k", k, 2)
     return calibration
 
 
 def check_outputs(features: object, prompt_index: object, calibration: W1KPCalibration) -> tuple[Tensor, Tensor]:
     """Return outputs [N, D] of the calibrated embedding and the prompt of each, 0 where none are given."""
-    x = checks.features("features", features).detach()
+    x = check_features("features", features).detach()
     calibration.check("features", x)
     if prompt_index is None:
         return x, torch.zeros(len(x), dtype=torch.long, device=x.device)
-    index = checks.whole_numbers("prompt_index", prompt_index)
-    checks.paired("features", x, "prompt_index", index)
+    index = check_integers("prompt_index", prompt_index)
+    check_same_length("features", x, "prompt_index", index)
     return x, index
 
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor import checks, kernels
+from genmonitor._validation import check_min_samples
 from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs, similarities
+from genmonitor.linalg import chunking
 
 SUBSETS = 1000
 """Random subsets that an expected maximum is estimated from."""
@@ -47,7 +48,7 @@ def expected_closest_pairs(
     """
     calibration = check_arguments(calibration, k)
     x, index = check_outputs(features, None, calibration)
-    checks.enough("features", x, k or 2)
+    check_min_samples("features", x, k or 2)
     values, errors = closest_pairs(similarities(x, index, calibration)[0], generator, k)
     return values, errors
 
@@ -85,7 +86,7 @@ def closest_pairs(similarity: Tensor, generator: torch.Generator | None, k: int 
     generator = generator or torch.Generator().manual_seed(0)
     orders = torch.rand(SUBSETS, n, generator=generator).argsort(1)[:, :k].to(similarity.device)
     closest = []
-    for some in orders.split(max(1, kernels.MEMORY_BUDGET // (4 * 8 * k * k))):
+    for some in orders.split(max(1, chunking.MEMORY_BUDGET // (4 * 8 * k * k))):
         # each output's closest one among those before it in the order
         earlier = similarity[some[:, :, None], some[:, None, :]].tril(-1).amax(2)
         closest.append(earlier.cummax(1).values[:, 1:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Centred kernel alignment between all pairs of pixels as a stateful metric."""
+"""Centered kernel alignment between all pairs of pixels as a stateful metric."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor import checks, kernels
-from genmonitor.features import taylor_features, taylor_size
+from genmonitor._validation import check_images, check_min_samples
+from genmonitor.functional._cka_taylor import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
 from genmonitor.functional.cka import check_arguments, check_patches, pixel_cka, site_values
-from genmonitor.functional.taylor_cka import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
-from genmonitor.kernels import GaussianKernel, Kernel, row_blocks
-from genmonitor.metrics.base import GenerativeMetric, from_rank_zero
-from genmonitor.precision import full_precision
+from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.linalg import chunking
+from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.feature_maps import taylor_features, taylor_size
+from genmonitor.linalg.precision import full_precision
+from genmonitor.metrics._base import GenerativeMetric, from_rank_zero
 
 
 class PixelCKA(GenerativeMetric):
-    """Centred kernel alignment between all pairs of sites (pixels or patches) of the images seen.
+    """Centered kernel alignment between all pairs of sites (pixels or patches) of the images seen.
 
     The default streams: the Gaussian kernel of a site has few Taylor features, and their covariance is the whole state,
-    of a size that does not grow with the images. Where that would take more than 128 MiB (large or colour images), for
+    of a size that does not grow with the images. Where that would take more than 128 MiB (large or color images), for
     other kernels and for the mini-batch estimator, the images themselves are kept.
 
     When it streams, the first `update` fixes gamma, the degree and what is subtracted from the pixels. Under
@@ -106,7 +108,7 @@ class PixelCKA(GenerativeMetric):
             ValueError: if they are not finite, differ in shape from those before, or are fewer than 2 in the first
                 `update` of a streaming metric.
         """
-        x = checks.images("images", images, None if self._plan is None else self._plan["shape"])
+        x = check_images("images", images, None if self._plan is None else self._plan["shape"])
         check_patches("images", x, self.patch_size)
         values = site_values(x, self.patch_size)
         if self._plan is None:
@@ -117,7 +119,7 @@ class PixelCKA(GenerativeMetric):
             self.images = [*self.images, x.detach()]  # a new list, since a compute group shares the old one
             return
         per_image = 8 * len(values) * taylor_size(values.shape[1], self._plan["degree"])
-        for some in values.split(max(1, kernels.MEMORY_BUDGET // (4 * per_image)), dim=2):
+        for some in values.split(max(1, chunking.MEMORY_BUDGET // (4 * per_image)), dim=2):
             self._add(some)
 
     def compute(self) -> Tensor:
@@ -184,7 +186,7 @@ class PixelCKA(GenerativeMetric):
         """
         if ax is not None:
             raise ValueError("Expected no `ax` for PixelCKA, but got one. Take the figure that it returns.")
-        from genmonitor.figures import cka_matrix
+        from genmonitor.plotting.pixel_clusters import cka_matrix
 
         matrix = self.compute() if val is None else val
         figure = cka_matrix(matrix, (matrix.diagonal() != 0).long())
@@ -209,7 +211,7 @@ class PixelCKA(GenerativeMetric):
         gaussian = isinstance(self._kernel, GaussianKernel)
         if not gaussian or self.batch_estimator is not None or smallest > _state_budget():
             return plan
-        checks.enough("images", x)
+        check_min_samples("images", x)
         gamma = self._kernel.resolved(x.flatten(1)).width if self.gamma.isnan() else float(self.gamma)
         shift = values.mean(2, dtype=torch.float64)
         shifted = values.double() - shift[:, :, None]
@@ -246,4 +248,4 @@ class PixelCKA(GenerativeMetric):
 
 def _state_budget() -> int:
     """Return how many bytes the covariance may take: adding to it and reducing it take three times as much again."""
-    return kernels.MEMORY_BUDGET // 4
+    return chunking.MEMORY_BUDGET // 4

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from genmonitor.functional.cms import cms_from_means
-from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.kernels import Kernel
-from genmonitor.metrics.two_sample import TwoSampleMetric
+from genmonitor.kernels.means import KernelMeans
+from genmonitor.metrics._mean_embedding import TwoSampleMetric
 from genmonitor.partition import PixelPartition
 
 

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import Kernel
-from genmonitor.metrics.two_sample import TwoSampleMetric
+from genmonitor.kernels.means import KernelMeans
+from genmonitor.metrics._mean_embedding import TwoSampleMetric
 
 
 class MaximumMeanDiscrepancy(TwoSampleMetric):

@@ -8,19 +8,19 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.prdc import check_neighbours, neighbour_radii, prdc_from_radii
-from genmonitor.metrics.two_sided import TwoSidedMetric
+from genmonitor._validation import check_at_least, check_features
+from genmonitor.functional.prdc import check_neighbors, neighbor_radii, prdc_from_radii
+from genmonitor.metrics._real_fake import TwoSidedMetric
 
 
 class PRDC(TwoSidedMetric):
-    """Precision, recall, density and coverage of generated samples among real ones, by k nearest neighbours.
+    """Precision, recall, density and coverage of generated samples among real ones, by k nearest neighbors.
 
     Keeps every sample of both sides. How far the real samples are from one another is computed once and reused while
     they stay the same.
 
     Args:
-        k: neighbours.
+        k: neighbors.
         reset_real_features: whether `reset` forgets the real side too.
         kwargs: those of torchmetrics.Metric.
 
@@ -47,15 +47,15 @@ class PRDC(TwoSidedMetric):
 
     def __init__(self, k: int = 5, reset_real_features: bool = True, **kwargs: Any) -> None:
         super().__init__(reset_real_features, **kwargs)
-        self.k = checks.at_least("k", k, 1)
+        self.k = check_at_least("k", k, 1)
         self._real_radii: tuple[Tensor, Tensor] | None = None
 
     def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        return checks.features(name, samples, shape[0] if shape else None)
+        return check_features(name, samples, shape[0] if shape else None)
 
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
-        check_neighbours(self.k, fake, real)
+        check_neighbors(self.k, fake, real)
         known = self._real_radii
         if known is None or known[0].device != real.device or not torch.equal(known[0], real):
-            self._real_radii = known = (real, neighbour_radii(real, self.k))
-        return prdc_from_radii(fake, real, neighbour_radii(fake, self.k), known[1], self.k)
+            self._real_radii = known = (real, neighbor_radii(real, self.k))
+        return prdc_from_radii(fake, real, neighbor_radii(fake, self.k), known[1], self.k)

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor import checks
-from genmonitor.functional.joint_spectrum import by_covariances
-from genmonitor.functional.kernel_matrices import FeatureMap, add_moments, packed_size, unpack
-from genmonitor.functional.pair_kernel import PairKernel, check_pairs, resolved
+from genmonitor._validation import check_at_least, check_bool, check_count
+from genmonitor.functional._joint_spectrum import by_covariances
 from genmonitor.functional.promptsplit import PromptSplitModes, check_arguments, prompt_split, split_modes
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.metrics.base import GenerativeMetric, from_rank_zero
-from genmonitor.precision import full_precision
+from genmonitor.kernels.covariance import FeatureMap, add_moments, packed_size, unpack
+from genmonitor.kernels.product import PairKernel, check_pairs, resolved
+from genmonitor.linalg.precision import full_precision
+from genmonitor.metrics._base import GenerativeMetric, from_rank_zero
 
 SIDES = ("test", "reference")
 
@@ -84,7 +84,7 @@ class PromptSplit(GenerativeMetric):
         self.eta = float(eta)
         self.num_modes = num_modes
         self.num_features = num_features
-        self.seed = checks.at_least("seed", seed, 0)
+        self.seed = check_at_least("seed", seed, 0)
         self._shifts: dict[str, Tensor] | None = None
         self._map: tuple[torch.device, FeatureMap] | None = None
         for side in SIDES:
@@ -123,7 +123,7 @@ class PromptSplit(GenerativeMetric):
         """
         x, t = check_pairs("outputs", outputs, "prompts", prompts, self._dims())
         x, t = x.detach(), t.detach()
-        side = SIDES[checks.flag("reference", reference)]
+        side = SIDES[check_bool("reference", reference)]
         if self.num_features is None:
             # new lists, since a compute group shares the old ones
             setattr(self, f"{side}_outputs", [*getattr(self, f"{side}_outputs"), x])
@@ -182,7 +182,7 @@ class PromptSplit(GenerativeMetric):
         covariances, means = [], []
         for side in SIDES:
             count = getattr(self, f"{side}_count")
-            checks.counted(f"{side} samples", int(count), _CALL)
+            check_count(f"{side} samples", int(count), _CALL)
             features = self._features()
             covariances.append(unpack(getattr(self, f"{side}_products"), features.size) / count)
             means.append(getattr(self, f"{side}_feature_sum") / count)
@@ -194,7 +194,7 @@ class PromptSplit(GenerativeMetric):
     def _modes_of_samples(self) -> PromptSplitModes:
         kept = [getattr(self, f"{side}_{name}") for side in SIDES for name in ("outputs", "prompts")]
         for side, states in zip(SIDES, (kept[:2], kept[2:]), strict=True):
-            checks.counted(f"{side} samples", sum(len(x) for x in states[0]), _CALL)
+            check_count(f"{side} samples", sum(len(x) for x in states[0]), _CALL)
         samples = [dim_zero_cat(state) for state in kept]
         kernels = (
             resolved("output_kernel", self.output_kernel, samples[2]),

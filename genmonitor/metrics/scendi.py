@@ -7,17 +7,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.kernel_matrices import check_kernels, gram_matrix
-from genmonitor.functional.scendi import (
-    JointCovariance,
-    least_squares_map,
-    scendi_from_covariances,
-    scendi_from_grams,
-)
-from genmonitor.functional.scendi_modes import ScendiModes, scendi_modes
+from genmonitor._validation import check_relative_cutoff, check_same_length
+from genmonitor.functional._scendi_modes import ScendiModes, scendi_modes
+from genmonitor.functional.scendi import JointCovariance, least_squares_map, scendi_from_covariances, scendi_from_grams
 from genmonitor.kernels import Kernel
-from genmonitor.metrics.spectral import SpectralMetric
+from genmonitor.kernels.covariance import check_kernels, gram_matrix
+from genmonitor.metrics._spectral import SpectralMetric
 
 
 class ScendiScore(SpectralMetric):
@@ -79,7 +74,7 @@ class ScendiScore(SpectralMetric):
     ) -> None:
         kernels = check_kernels(num_features, kernel=kernel, prompt_kernel=prompt_kernel)
         super().__init__(kernels, num_features, seed, **kwargs)
-        self.rcond = None if rcond is None else checks.relative_cutoff("rcond", rcond)
+        self.rcond = None if rcond is None else check_relative_cutoff("rcond", rcond)
 
     @property
     def kernel(self) -> Kernel:
@@ -157,7 +152,7 @@ class ScendiScore(SpectralMetric):
 
     def _checked_pairs(self, outputs: Tensor, prompts: Tensor) -> dict[str, Tensor]:
         samples = {"outputs": self._checked("outputs", outputs), "prompts": self._checked("prompts", prompts)}
-        checks.paired("outputs", samples["outputs"], "prompts", samples["prompts"])
+        check_same_length("outputs", samples["outputs"], "prompts", samples["prompts"])
         return samples
 
     def _features(self, outputs: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:

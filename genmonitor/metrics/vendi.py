@@ -7,15 +7,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from genmonitor import checks
-from genmonitor.functional.kernel_matrices import check_kernels, gram_matrix
-from genmonitor.functional.vendi import (
-    rke_from_covariance,
-    rke_from_samples,
-    vendi_of_spectrum,
-)
+from genmonitor._validation import check_at_least, check_order
+from genmonitor.functional.vendi import rke_from_covariance, rke_from_samples, vendi_of_spectrum
 from genmonitor.kernels import Kernel
-from genmonitor.metrics.spectral import SpectralMetric
+from genmonitor.kernels.covariance import check_kernels, gram_matrix
+from genmonitor.metrics._spectral import SpectralMetric
 
 
 class _ModeCount(SpectralMetric):
@@ -94,8 +90,8 @@ class VendiScore(_ModeCount):
         **kwargs: Any,
     ) -> None:
         super().__init__(kernel, num_features, seed, **kwargs)
-        self.order = checks.order("order", order)
-        self.truncation = None if truncation is None else checks.at_least("truncation", truncation, 1)
+        self.order = check_order("order", order)
+        self.truncation = None if truncation is None else check_at_least("truncation", truncation, 1)
 
     def compute(self) -> Tensor:
         """Return a float64 scalar, at least 1."""

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor import checks
+from genmonitor._validation import check_count, check_integers
 from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt, w1kp_score
 from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs
-from genmonitor.metrics.base import GenerativeMetric
+from genmonitor.metrics._base import GenerativeMetric
 
 
 class W1KPScore(GenerativeMetric):
@@ -69,7 +69,7 @@ class W1KPScore(GenerativeMetric):
             ValueError: if lengths do not match, values are not finite, or they are of another embedding than the
                 calibration.
         """
-        x, index = check_outputs(features, checks.whole_numbers("prompt_index", prompt_index), self.calibration)
+        x, index = check_outputs(features, check_integers("prompt_index", prompt_index), self.calibration)
         # new lists, since a compute group shares the old ones
         self.features = [*self.features, x.detach()]
         self.prompt_index = [*self.prompt_index, index]
@@ -96,5 +96,5 @@ class W1KPScore(GenerativeMetric):
 
     def _kept(self) -> tuple[Tensor, Tensor]:
         count = sum(len(x) for x in self.features)
-        checks.counted("outputs", count, "update(features, prompt_index)")
+        check_count("outputs", count, "update(features, prompt_index)")
         return dim_zero_cat(self.features), dim_zero_cat(self.prompt_index)

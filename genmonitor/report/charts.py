@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor.drawing import cluster_color, cluster_name, inmost
+from genmonitor.plotting.style import cluster_color, cluster_name, inmost
 from genmonitor.report.run import Monitored
 
 _NOT_DRAWN = ("epoch", "step", "images_seen")

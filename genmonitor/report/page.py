@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from genmonitor.cosines import format_cms
-from genmonitor.files import write_whole
+from genmonitor._formatting import format_cms
+from genmonitor._io import atomic_write
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import Monitored, Picture, Table, read_run
 
@@ -35,7 +35,7 @@ def write_report(folder: Path) -> Path:
     """
     monitored, tables = read_run(folder)
     page = folder / REPORT
-    write_whole(page, _render(folder, monitored, tables).encode())
+    atomic_write(page, _render(folder, monitored, tables).encode())
     return page
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
 from torch.utils.data import IterableDataset
 
 from genmonitor import CosineKernel, PixelPartition

@@ -4,8 +4,8 @@ import random
 import numpy as np
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, digits, loader
 from lightning.pytorch.utilities import CombinedLoader
-from modules import LIGHTNING_SAYS, digits, loader
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from genmonitor.callbacks.data import ImageSource, find_images, first_loader
@@ -36,10 +36,10 @@ def test_images_are_found_in_every_common_kind_of_batch(batch, key):
 
 
 def test_grey_images_get_a_channel():
-    grey = IMAGES[:, 0]
-    assert find_images(grey, None).shape == (6, 1, 8, 8)
-    assert find_images((grey, LABELS), None).shape == (6, 1, 8, 8)
-    assert torch.equal(find_images({"image": grey}, None)[:, 0], grey)
+    gray = IMAGES[:, 0]
+    assert find_images(gray, None).shape == (6, 1, 8, 8)
+    assert find_images((gray, LABELS), None).shape == (6, 1, 8, 8)
+    assert torch.equal(find_images({"image": gray}, None)[:, 0], gray)
 
 
 @pytest.mark.parametrize(

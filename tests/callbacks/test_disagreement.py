@@ -3,8 +3,8 @@
 
 import pytest
 import torch
-from modules import LIGHTNING_SAYS, Linear, digits, fit, loader
-from prompted import Changed, Prompted, disagreeing, labelled, watch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader
+from _helpers.prompted import Changed, Prompted, disagreeing, labelled, watch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -36,7 +36,7 @@ def drawn(module, prompts, n):
         return draw(lambda batch: module.sample_prompts(torch.tensor(prompts)[batch]), [list(range(n))], seed=0)
 
 
-# behaviour
+# behavior
 
 
 @pytest.mark.parametrize("reference", ["start", "previous"])

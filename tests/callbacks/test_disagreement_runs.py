@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, measured
+from _helpers.prompted import Killed, Shrinking, disagreeing, labelled
+from _helpers.two_processes_disagreement import outcomes
 from lightning.pytorch.callbacks import ModelCheckpoint
-from modules import LIGHTNING_SAYS, digits, fit, measured
-from prompted import Killed, Shrinking, disagreeing, labelled
-from two_processes_disagreement import outcomes
 
 from genmonitor import GaussianKernel
 

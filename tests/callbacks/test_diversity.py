@@ -6,15 +6,16 @@ import json
 import numpy as np
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, read_tensorboard
+from _helpers.prompted import Prompted, plain, watch
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure
-from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, read_tensorboard
-from prompted import Prompted, plain, watch
 from torch import nn
 
-from genmonitor import GaussianKernel, diversity_figures
+from genmonitor import GaussianKernel
 from genmonitor.callbacks import DiversityMonitor
 from genmonitor.functional import rke_score, scendi_score, vendi_score
+from genmonitor.plotting import diversity as diversity_figures
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 

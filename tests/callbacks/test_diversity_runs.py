@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, measured
+from _helpers.prompted import Killed, Prompted, Shrinking, plain
+from _helpers.two_processes_diversity import outcomes
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from modules import LIGHTNING_SAYS, digits, fit, loader, measured
-from prompted import Killed, Prompted, Shrinking, plain
-from two_processes_diversity import outcomes
 
 from genmonitor import GaussianKernel
 

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from modules import Linear
+from _helpers.modules import Linear
 from torch import nn
 
 from genmonitor.callbacks.encoders import Frozen, OneHot, clip_encoders, pixels

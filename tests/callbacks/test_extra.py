@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
-from modules import LIGHTNING_SAYS, Linear, MeanGap, digits, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Linear, MeanGap, digits, fit, loader, plain
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.image.fid import FrechetInceptionDistance
@@ -180,8 +180,8 @@ def test_an_extra_metric_that_takes_no_such_images_is_refused_before_training(tm
         def update(self, images, real):
             raise ValueError("three channels, please")
 
-    with pytest.raises(ValueError, match=r"`extra_metrics` .* colour raised ValueError: three channels, please"):
-        fit(tmp_path, plain(extra_metrics={"colour": ThreeChannels()}), val=loader(digits(300, 400)))
+    with pytest.raises(ValueError, match=r"`extra_metrics` .* color raised ValueError: three channels, please"):
+        fit(tmp_path, plain(extra_metrics={"color": ThreeChannels()}), val=loader(digits(300, 400)))
 
 
 @pytest.mark.parametrize("name", ["image", "MMD", "share_1", "cluster_2"])

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain, read_tensorboard
+from _helpers.prompted import Prompted
+from _helpers.prompted import plain as prompted
+from _helpers.traces import run, same, without_monitor
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain, read_tensorboard
-from prompted import Prompted
-from prompted import plain as prompted
 from torch import nn
 from torch.utils.data import Dataset
-from traces import run, same, without_monitor
 
 from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
 

@@ -16,13 +16,8 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from genmonitor.callbacks import report
 from genmonitor.callbacks.descriptions import log_about, log_descriptions, log_layout
-from genmonitor.callbacks.loggers import (
-    log_alert,
-    log_figures,
-    log_series,
-    without_figures,
-)
-from genmonitor.figures import cluster_map
+from genmonitor.callbacks.loggers import log_alert, log_figures, log_series, without_figures
+from genmonitor.plotting.pixel_clusters import cluster_map
 
 BOTH = [lightning.pytorch.loggers, pytorch_lightning.loggers]
 CLUSTERS = ["cluster_1", "cluster_2", "cluster_10", "constant"]

@@ -8,11 +8,11 @@ import warnings
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain, trainer
 from lightning import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.loggers.logger import Logger
-from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain, trainer
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 

@@ -9,9 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
-from modules import (
+from _helpers.modules import (
     LIGHTNING_SAYS,
     PLANTED_REGIONS,
     TwoPlayers,
@@ -24,6 +22,8 @@ from modules import (
     read_wandb,
     wandb_records,
 )
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 from PIL import Image
 from planted import planted_images
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from modules import (
+from _helpers.modules import (
     LIGHTNING_SAYS,
     PLANTED_REGIONS,
     Linear,

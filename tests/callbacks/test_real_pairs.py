@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
-from modules import LIGHTNING_SAYS
+from _helpers.modules import LIGHTNING_SAYS
 
 from genmonitor.callbacks import real_pairs
 from genmonitor.callbacks.data import ImageSource

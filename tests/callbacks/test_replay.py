@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, fit, loader, trainer
+from _helpers.prompted import Prompted
+from _helpers.prompted import plain as plain_diversity
+from _helpers.replayed import Another, Digits, quiet
 from data import ImageData
 from dcgan import DCGAN
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
-from modules import LIGHTNING_SAYS, Linear, fit, loader, trainer
-from prompted import Prompted
-from prompted import plain as plain_diversity
-from replayed import Another, Digits, quiet
 
 from genmonitor import PixelPartition
 from genmonitor.callbacks.replay import measured, replay

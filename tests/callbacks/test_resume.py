@@ -3,8 +3,8 @@
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, measured, plain
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, measured, plain
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from modules import loader
+from _helpers.modules import loader
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
 from genmonitor.callbacks.roles import assign_roles

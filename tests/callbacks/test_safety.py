@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, read_tensorboard
+from _helpers.prompted import Prompted
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from modules import LIGHTNING_SAYS, digits, fit, loader, read_tensorboard
-from prompted import Prompted
 
 import genmonitor
 import genmonitor.callbacks

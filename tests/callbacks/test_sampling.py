@@ -179,7 +179,7 @@ def test_draw_gives_the_same_samples_in_batches_of_any_size(size):
     assert len(expected.flatten(1).unique(dim=0)) == 10
 
 
-def test_neighbouring_seeds_and_indices_share_no_sample():
+def test_neighboring_seeds_and_indices_share_no_sample():
     def sample(batch):
         return torch.randn(len(batch), 1, 2, 2)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, fit, plain
+from _helpers.one_process_fails import EPOCHS, PARTS
+from _helpers.prompted import Prompted
+from _helpers.prompted import plain as prompted
+from _helpers.several_processes import outcomes
 from lightning.pytorch.strategies import SingleDeviceStrategy
-from modules import LIGHTNING_SAYS, fit, plain
-from one_process_fails import EPOCHS, PARTS
-from prompted import Prompted
-from prompted import plain as prompted
-from several_processes import outcomes
 
 pytestmark = [
     *LIGHTNING_SAYS,

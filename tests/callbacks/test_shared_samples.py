@@ -3,12 +3,12 @@
 
 import gc
 
-import prompted
 import pytest
 import torch
+from _helpers import prompted
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, measured, plain
+from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import EMAWeightAveraging
-from modules import LIGHTNING_SAYS, digits, fit, loader, measured, plain
-from prompted import Prompted
 from torchmetrics import Metric
 
 from genmonitor.callbacks import GenerativeMonitor, shared_samples

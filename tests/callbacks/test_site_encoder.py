@@ -3,9 +3,9 @@
 
 import pytest
 import torch
-from autoencoders import tiny_vae
+from _helpers.autoencoders import tiny_vae
+from _helpers.modules import LIGHTNING_SAYS, fit, loader, measured
 from lightning import LightningModule
-from modules import LIGHTNING_SAYS, fit, loader, measured
 from vae_latents import Latents
 
 from genmonitor import PixelPartition

@@ -6,12 +6,12 @@ import os
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader
+from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib import pyplot
 from matplotlib.figure import Figure
-from modules import LIGHTNING_SAYS, Linear, digits, fit, loader
-from prompted import Prompted
 
 from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor
 

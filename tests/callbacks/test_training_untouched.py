@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, digits, plain
+from _helpers.traces import MODULES, run, same, without_monitor
 from lightning.pytorch.callbacks import Callback
-from modules import LIGHTNING_SAYS, digits, plain
-from traces import MODULES, run, same, without_monitor
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 

@@ -5,9 +5,9 @@ import copy
 
 import pytest
 import torch
-from autoencoders import tiny_vae
+from _helpers.autoencoders import tiny_vae
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
 from lightning import LightningModule
-from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
 from torch import nn
 from torch.nn.functional import binary_cross_entropy
 

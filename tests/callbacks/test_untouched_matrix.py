@@ -7,16 +7,16 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Deep, Plain, digits, fit
+from _helpers.prompted import Plain as PlainDiversity
+from _helpers.prompted import PlainDisagreement
+from _helpers.traces import Record, same
 from dcgan import DCGAN
 from diffusers import DDPMScheduler, UNet2DModel
 from lightning import LightningModule
 from lightning.pytorch.callbacks import Callback
-from modules import LIGHTNING_SAYS, Deep, Plain, digits, fit
-from prompted import Plain as PlainDiversity
-from prompted import PlainDisagreement
 from torch import nn
 from torch.utils.data import DataLoader
-from traces import Record, same
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.slow]
 N = 12

@@ -5,14 +5,14 @@ import json
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, read_tensorboard
+from _helpers.prompted import Prompted, plain, watch
 from lightning.pytorch.loggers import TensorBoardLogger
-from modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, read_tensorboard
-from prompted import Prompted, plain, watch
 
-from genmonitor import diversity_figures
 from genmonitor.callbacks import DiversityMonitor
 from genmonitor.callbacks.sampling import draw
 from genmonitor.functional import W1KPCalibration, calibrate, w1kp_score
+from genmonitor.plotting import diversity as diversity_figures
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 CALIBRATION = calibrate(digits(0, 100).flatten(1))

@@ -3,9 +3,9 @@ import json
 
 import pytest
 import torch
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 from lightning import LightningModule
 from lightning.pytorch.callbacks import EMAWeightAveraging
-from modules import LIGHTNING_SAYS, digits, fit, loader, plain
 
 from genmonitor.callbacks import weights as module_under_test
 

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from runs import make_run
+from _helpers.runs import make_run
 
 from genmonitor import PixelPartition
 from genmonitor.cli import main

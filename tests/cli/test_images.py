@@ -30,7 +30,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path, pictures):
     assert torch.equal(read_images(str(tmp_path), limit=2), images[:2])
 
 
-def test_grey_pictures_have_one_channel_unless_some_are_coloured(tmp_path, pictures):
+def test_grey_pictures_have_one_channel_unless_some_are_colored(tmp_path, pictures):
     save(tmp_path / "1.png", pictures[0, :, :, 0])
     assert read_images(str(tmp_path)).shape == (1, 1, 6, 5)
     save(tmp_path / "2.png", pictures[1])

@@ -81,11 +81,11 @@ def test_folder_reads_the_central_square_of_every_image_as_rgb(photos):
         for file, image in zip(images.files, images, strict=False):
             assert image.shape == (3, 16, 16)
             assert image.dtype == torch.float32
-            grey = 2 * 76 / 255 - 1
-            colour = [grey, grey, grey] if file.stem.endswith("_L") else [1.0, -1.0, -1.0]
+            gray = 2 * 76 / 255 - 1
+            color = [gray, gray, gray] if file.stem.endswith("_L") else [1.0, -1.0, -1.0]
             # The outermost rows mix with what lies outside the square, as in any antialiased resize.
             inside = image[:, 1:-1]
-            expected = torch.tensor(colour)[:, None, None].expand_as(inside)
+            expected = torch.tensor(color)[:, None, None].expand_as(inside)
             torch.testing.assert_close(inside, expected, atol=0.01, rtol=0)
 
 
@@ -105,20 +105,20 @@ def test_folder_refuses_images_of_16_bits(photos):
         train[deep]
 
 
-@pytest.mark.parametrize("colour", [(), (3,)])
-def test_medmnist_uses_the_files_own_splits(tmp_path, colour):
+@pytest.mark.parametrize("color", [(), (3,)])
+def test_medmnist_uses_the_files_own_splits(tmp_path, color):
     rng = np.random.default_rng(0)
     arrays = {
-        f"{split}_images": rng.integers(0, 256, (n, 28, 28, *colour), dtype=np.uint8)
+        f"{split}_images": rng.integers(0, 256, (n, 28, 28, *color), dtype=np.uint8)
         for split, n in [("train", 12), ("val", 5), ("test", 3)]
     }
-    arrays["train_images"][0, 0, :2] = np.reshape([0, 255], (2, *[1 for _ in colour]))
+    arrays["train_images"][0, 0, :2] = np.reshape([0, 255], (2, *[1 for _ in color]))
     np.savez(tmp_path / "chestmnist.npz", **arrays)
     train, val = medmnist(tmp_path / "chestmnist.npz")
-    assert train.images.shape == (12, 3 if colour else 1, 28, 28)
+    assert train.images.shape == (12, 3 if color else 1, 28, 28)
     assert train.images[0, 0, 0, :2].tolist() == [-1, 1]
     back = ((val.images + 1) * 127.5).round().permute(0, 2, 3, 1).numpy()
-    assert np.array_equal(back.squeeze(-1) if not colour else back, arrays["val_images"])
+    assert np.array_equal(back.squeeze(-1) if not color else back, arrays["val_images"])
 
 
 def test_medmnist_refuses_volumes(tmp_path):

@@ -11,7 +11,7 @@ import warnings
 
 import dcgan
 import pytest
-from browser import browser
+from _helpers.browser import browser
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,11 @@ LABELS = planted_labels()
 
 
 def pixel_cka_from_gram_matrices(x):
-    """The definition, for pixels [n, d]: HSIC of every pair of centred Gram matrices, normalised."""
+    """The definition, for pixels [n, d]: HSIC of every pair of centered Gram matrices, normalized."""
     gamma = 1 / torch.pdist(x).square().median()
     gram = torch.exp(-gamma * (x.T[:, :, None] - x.T[:, None, :]).square())
-    centred = gram - gram.mean(1, keepdim=True) - gram.mean(2, keepdim=True) + gram.mean((1, 2), keepdim=True)
-    rows = centred.flatten(1)
+    centered = gram - gram.mean(1, keepdim=True) - gram.mean(2, keepdim=True) + gram.mean((1, 2), keepdim=True)
+    rows = centered.flatten(1)
     hsic = rows @ rows.T
     norm = hsic.diagonal().sqrt()
     return hsic / norm / norm[:, None]

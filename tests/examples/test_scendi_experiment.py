@@ -52,7 +52,7 @@ def test_prompts_that_say_more_of_the_same_images_move_scendi_and_not_vendi():
     nothing, shape, both = column(rows, "scendi")
     assert nothing > 1.1 * shape > 1.1 * 1.1 * both
     assert column(rows, "prompt_share") == sorted(column(rows, "prompt_share"))
-    # what is left with both named is what never is: place and size, as if there were one shape and one colour only
+    # what is left with both named is what never is: place and size, as if there were one shape and one color only
     alone = measure(draw_scenes(2000, 0, ["ring"], ["red"]), False, False)
     assert both == pytest.approx(alone["scendi"], rel=0.02)
 

@@ -9,12 +9,12 @@ from tinted_digits import CONCERNED, PROMPTS, disagreement, draw, split, tint
 from genmonitor.functional import rank_prompts
 
 
-def test_coloured_is_coloured_and_grey_is_grey():
+def test_colored_is_colored_and_grey_is_grey():
     digits = torch.rand(20, 8, 8, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(0)
-    colored, grey = tint(digits, True, generator), tint(digits, False, generator)
-    assert colored.shape == grey.shape == (20, 3, 8, 8)
-    assert torch.equal(grey[:, 0], grey[:, 2])
+    colored, gray = tint(digits, True, generator), tint(digits, False, generator)
+    assert colored.shape == gray.shape == (20, 3, 8, 8)
+    assert torch.equal(gray[:, 0], gray[:, 2])
     assert (colored.amax(1) - colored.amin(1)).mean() > 0.2
     assert 0 <= colored.min() <= colored.max() <= 1
 
@@ -22,11 +22,11 @@ def test_coloured_is_coloured_and_grey_is_grey():
 def test_both_models_answer_every_prompt_and_stray_where_they_should():
     test, reference = draw(4, seed=0)
     assert test.prompts == reference.prompts == [prompt for prompt in PROMPTS for _ in range(4)]
-    for answers, strays in ((test, "coloured"), (reference, "grey")):
+    for answers, strays in ((test, "colored"), (reference, "gray")):
         colorful = (answers.images.amax(1) - answers.images.amin(1)).flatten(1).mean(1) > 0.05
         for prompt, found in zip(answers.prompts, colorful.tolist(), strict=True):
             wrong = prompt in CONCERNED and prompt.startswith(strays)
-            assert found == (prompt.startswith("coloured") != wrong)
+            assert found == (prompt.startswith("colored") != wrong)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

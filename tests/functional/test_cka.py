@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
-import references as ref
 import torch
-from golden import CKA, CKA_BATCHES_OF_100, CONSTANT, GAMMA, PAIRS, digits
+from _helpers import references as ref
+from _helpers.golden import CKA, CKA_BATCHES_OF_100, CONSTANT, GAMMA, PAIRS, digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA, kernels
+from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA
+from genmonitor.functional import _cka_taylor as levels
 from genmonitor.functional import centered_kernel_alignment, pixel_cka
-from genmonitor.functional import taylor_cka as levels
+from genmonitor.functional._cka_gram import gram_product
 from genmonitor.functional.cka import site_values
-from genmonitor.functional.gram_product import gram_product
+from genmonitor.linalg import chunking
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
-    """Random images whose neighbouring pixels depend on each other."""
+    """Random images whose neighboring pixels depend on each other."""
     x = torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return x + x.roll(1, dims=-1) + 0.3 * x.roll(1, dims=-2) ** 2
 
@@ -72,7 +73,7 @@ def test_the_ways_agree():
     gamma = ref.median_gamma(images.flatten(1).numpy())
     values = site_values(images, 1)
     by_levels = levels.taylor_cka(values, gamma, 1e-6)
-    by_product = levels.normalised(gram_product(values, GaussianKernel(gamma)))
+    by_product = levels.normalized(gram_product(values, GaussianKernel(gamma)))
     metric = PixelCKA(GaussianKernel(gamma))
     metric.update(images)
     assert metric.product_sum.ndim == 2  # it streams
@@ -95,7 +96,7 @@ def test_a_large_gamma_takes_the_product(gamma):
 def test_the_memory_budget_changes_no_value(kind, budget, monkeypatch):
     images = draw(40, 2, 3, 3)
     plain = pixel_cka(images, kernel=KINDS[kind](0.02), tolerance=1e-9)
-    monkeypatch.setattr(kernels, "MEMORY_BUDGET", budget)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
     torch.testing.assert_close(pixel_cka(images, kernel=KINDS[kind](0.02), tolerance=1e-9), plain, rtol=0, atol=2e-9)
 
 

@@ -3,9 +3,9 @@ import math
 
 import numpy as np
 import pytest
-import references as ref
 import torch
-from golden import CMS, CMS_BLOCKS_OF_150, FAKE, GAMMA, REAL, digits, partition
+from _helpers import references as ref
+from _helpers.golden import CMS, CMS_BLOCKS_OF_150, FAKE, GAMMA, REAL, digits, partition
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

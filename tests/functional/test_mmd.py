@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-import references as ref
 import torch
-from golden import FAKE, GAMMA, MMD_BIASED, MMD_UNBIASED, REAL, digits
+from _helpers import references as ref
+from _helpers.golden import FAKE, GAMMA, MMD_BIASED, MMD_UNBIASED, REAL, digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

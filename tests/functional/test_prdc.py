@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-import entropy_references as twin
 import prdc
 import pytest
 import torch
+from _helpers import entropy_references as twin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from genmonitor import kernels
 from genmonitor.functional import prdc as functional
 from genmonitor.functional import precision_recall_density_coverage
-from genmonitor.functional.prdc import neighbour_radii
+from genmonitor.functional.prdc import neighbor_radii
+from genmonitor.linalg import chunking
 
 
 def draw(n: int, d: int = 3, seed: int = 0, shift: float = 0.0) -> Tensor:
@@ -69,7 +69,7 @@ def test_the_balls_of_copies_are_empty(dtype):
     assert found == pytest.approx(expected)
     assert found["recall"] == 0
     assert found["precision"] == 1
-    assert (neighbour_radii(fake, 3) == 0).all()
+    assert (neighbor_radii(fake, 3) == 0).all()
 
 
 def test_near_copies_are_told_apart():
@@ -84,7 +84,7 @@ def test_blocks_of_pairs_change_nothing(monkeypatch):
     rows = []
     original = functional._distances
     monkeypatch.setattr(functional, "_distances", lambda x, y: rows.append((len(x), len(y))) or original(x, y))
-    monkeypatch.setattr(kernels, "MEMORY_BUDGET", 3 * 8 * 70 * 4)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 8 * 70 * 4)
     assert floats(fake, real) == pytest.approx(whole, abs=1e-15)
     assert max(n * m for n, m in rows) <= 4 * 70
 

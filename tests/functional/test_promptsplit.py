@@ -2,9 +2,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from joint_spectra import (
+from _helpers.joint_spectra import (
     BOTTOM,
     KERNELS,
     TOP,
@@ -17,10 +15,13 @@ from joint_spectra import (
     mixture,
     random_sides,
 )
-from references import median_gamma
+from _helpers.references import median_gamma
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
-from genmonitor.functional import joint_spectrum, prompt_split, rank_prompts
+from genmonitor.functional import _joint_spectrum as joint_spectrum
+from genmonitor.functional import prompt_split, rank_prompts
 
 NAMES, REFERENCE_NAMES = labels()[:500].tolist(), labels()[500:1000].tolist()
 

@@ -2,10 +2,11 @@
 import numpy as np
 import pytest
 import torch
-from joint_spectra import ENERGY, KERNELS, digit_sides, energy, joint_gram, random_sides
+from _helpers.joint_spectra import ENERGY, KERNELS, digit_sides, energy, joint_gram, random_sides
 
-from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, kernels
+from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
 from genmonitor.functional import joint_diversity, prompt_split, prompt_split_energy
+from genmonitor.linalg import chunking
 
 BOTH = {"output_kernel": GaussianKernel(0.2), "prompt_kernel": GaussianKernel(0.7)}
 GAMMAS = (0.2, 0.7)
@@ -77,7 +78,7 @@ def test_blocks_change_neither_value_nor_gradient(monkeypatch):
         return [value.detach(), *(side.grad for side in sides)]
 
     whole = value_and_gradient()
-    monkeypatch.setattr(kernels, "MEMORY_BUDGET", 8 * 8 * 40 * 3)  # three rows
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 8 * 8 * 40 * 3)  # three rows
     for found, expected in zip(value_and_gradient(), whole, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
 

@@ -1,27 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 import warnings
 
-import entropy_references as twin
 import numpy as np
 import pytest
-import references as ref
 import torch
-from entropy_references import SCENDI, digits, one_hot
+from _helpers import entropy_references as twin
+from _helpers import references as ref
+from _helpers.entropy_references import SCENDI, digits, one_hot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
-from genmonitor.features import fourier_frequencies
 from genmonitor.functional import conditional_vendi_score, scendi_score, vendi_score
-from genmonitor.functional.kernel_matrices import covariance, feature_map
-from genmonitor.functional.scendi import (
-    JointCovariance,
-    least_squares_map,
-    scendi_from_covariances,
-    scendi_from_grams,
-)
-from genmonitor.functional.scendi_modes import scendi_modes
+from genmonitor.functional._scendi_modes import scendi_modes
+from genmonitor.functional.scendi import JointCovariance, least_squares_map, scendi_from_covariances, scendi_from_grams
+from genmonitor.kernels.covariance import covariance, feature_map
+from genmonitor.linalg.feature_maps import fourier_frequencies
 
 
 def draw(n: int, d: int = 3, seed: int = 0, shift: float = 0.0) -> Tensor:
@@ -137,19 +132,19 @@ def test_scendi_is_one_where_prompts_say_all(dtype):
     assert score == pytest.approx({"scendi": 1, "scendi_prompt": float(vendi_score(outputs)), "prompt_share": 1})
 
 
-def scenes(shapes: int, colours: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Outputs with a shape and a colour, as one-hot columns of their own, and the names of each."""
+def scenes(shapes: int, colors: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Outputs with a shape and a color, as one-hot columns of their own, and the names of each."""
     n = 60
-    shape, colour = torch.arange(n) % shapes, torch.arange(n) // 5 % colours
+    shape, color = torch.arange(n) % shapes, torch.arange(n) // 5 % colors
     one_hot = torch.nn.functional.one_hot
-    return torch.cat([one_hot(shape, 6), one_hot(colour, 6)], 1).double(), one_hot(shape).double(), colour
+    return torch.cat([one_hot(shape, 6), one_hot(color, 6)], 1).double(), one_hot(shape).double(), color
 
 
 def test_what_prompts_name_raises_vendi_and_not_scendi():
     """The paper's controlled experiment on CLEVR, in small."""
     named, unnamed, vendi = [], [], []
     for count in (2, 3, 5):
-        outputs, shape, _ = scenes(shapes=count, colours=2)
+        outputs, shape, _ = scenes(shapes=count, colors=2)
         vendi.append(float(vendi_score(outputs)))
         named.append(floats(scendi_score(outputs, shape))["scendi"])
         unnamed.append(floats(scendi_score(outputs, torch.ones(60, 1)))["scendi"])
@@ -159,8 +154,8 @@ def test_what_prompts_name_raises_vendi_and_not_scendi():
 
 
 def test_more_specific_prompts_leave_less_open():
-    outputs, shape, colour = scenes(shapes=4, colours=3)
-    both = torch.cat([shape, torch.nn.functional.one_hot(colour).double()], 1)
+    outputs, shape, color = scenes(shapes=4, colors=3)
+    both = torch.cat([shape, torch.nn.functional.one_hot(color).double()], 1)
     scores = [floats(scendi_score(outputs, prompts)) for prompts in (torch.ones(60, 1), shape, both)]
     assert scores[0]["scendi"] > 1.2 * scores[1]["scendi"] > 1.2**2 * scores[2]["scendi"]
     assert scores[0]["prompt_share"] < scores[1]["prompt_share"] < scores[2]["prompt_share"]

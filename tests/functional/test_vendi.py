@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
 
-import entropy_references as twin
 import numpy as np
 import pytest
-import references as ref
 import torch
-from entropy_references import digits
+from _helpers import entropy_references as twin
+from _helpers import references as ref
+from _helpers.entropy_references import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, kernels
-from genmonitor.features import fourier_frequencies
+from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
 from genmonitor.functional import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
+from genmonitor.linalg import chunking
+from genmonitor.linalg.feature_maps import fourier_frequencies
 
 ORDERS = [0.5, 1.0, 1.7, 2.0, 6.0, math.inf]
 KERNELS = {
@@ -153,7 +154,7 @@ def test_rke_goes_through_the_pairs_in_blocks(monkeypatch, kernel):
     original = type(kernel).gram
     monkeypatch.setattr(type(kernel), "gram", lambda *args: shapes.append(args[1].shape[0]) or original(*args))
     monkeypatch.setattr(type(kernel), "decay", lambda k, d: shapes.append(len(d)) or torch.exp(-k.width * d))
-    monkeypatch.setattr(kernels, "MEMORY_BUDGET", 4 * 8 * 50 * 3)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 4 * 8 * 50 * 3)
     assert float(rke_score(x, kernel=kernel)) == pytest.approx(whole)
     assert max(shapes) == 3  # rows of the matrix that are held at a time
 
@@ -191,7 +192,7 @@ REFUSALS = {
     "no features": (lambda: rke_score(draw(3), num_features=4), "GaussianKernel with `num_features`=4, but got Cosine"),
     "not square": (lambda: vendi_from_gram(draw(3, 2)), "`gram` to be a square matrix, but got shape [3, 2]"),
     "not symmetric": (lambda: vendi_from_gram(torch.eye(2) + torch.tensor([[0, 1], [0, 0]])), "to be symmetric"),
-    "not normalised": (lambda: vendi_from_gram(2 * torch.eye(3)), "`gram` with 1 on its diagonal, but it is off by 1."),
+    "not normalized": (lambda: vendi_from_gram(2 * torch.eye(3)), "`gram` with 1 on its diagonal, but it is off by 1."),
     "gram of one": (lambda: vendi_from_gram(torch.eye(1)), "`gram` to hold at least 2 samples, but got 1"),
     "trace": (lambda: vendi_from_covariance(torch.eye(3)), "`covariance` with trace 1, but it is off by 2"),
     "nan in gram": (lambda: vendi_from_gram(torch.eye(3) / 0), "`gram` to be finite"),

@@ -7,7 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genmonitor import kernels
 from genmonitor.functional import (
     calibrate,
     expected_closest_pairs,
@@ -17,6 +16,7 @@ from genmonitor.functional import (
     w1kp_score,
 )
 from genmonitor.functional import w1kp_subsets as subsets
+from genmonitor.linalg import chunking
 
 
 def outputs(n: int = 12, dim: int = 3, seed: int = 0) -> torch.Tensor:
@@ -90,7 +90,7 @@ def test_the_draw_is_the_generators_alone(monkeypatch):
     assert torch.equal(torch.get_rng_state(), state)
     other = expected_closest_pairs(x, calibration=CALIBRATION, generator=torch.Generator().manual_seed(5))[0]
     assert not torch.equal(first, other)
-    monkeypatch.setattr(kernels, "MEMORY_BUDGET", 10**5)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 10**5)
     assert torch.equal(expected_closest_pairs(x, calibration=CALIBRATION)[0], first)
 
 
@@ -159,7 +159,7 @@ def test_many_outputs_of_one_prompt_stay_within_memory():
     x = outputs(300)
     found = w1kp_score(x, calibration=CALIBRATION, k=200)
     assert found["w1kp"] < found["w1kp_k"] <= 1
-    assert subsets.SUBSETS * 200 * 200 * 32 > kernels.MEMORY_BUDGET
+    assert subsets.SUBSETS * 200 * 200 * 32 > chunking.MEMORY_BUDGET
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from citizens import CITIZENS, HALVES, REAL_AND_FAKE, feed
+from _helpers.citizens import CITIZENS, HALVES, REAL_AND_FAKE, feed
 from matplotlib import pyplot
 from torchmetrics import MetricCollection
 
 import genmonitor
-from genmonitor import (
-    CosineMeanSimilarity,
-    GaussianKernel,
-    MaximumMeanDiscrepancy,
-    PixelCKA,
-    PromptSplit,
-    W1KPScore,
-)
+from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelCKA, PromptSplit, W1KPScore
 
 every = pytest.mark.parametrize("name", CITIZENS)
 

@@ -3,10 +3,11 @@ import warnings
 
 import pytest
 import torch
-from golden import CKA, CKA_BATCHES_OF_100, CONSTANT, GAMMA, PAIRS, digits
+from _helpers.golden import CKA, CKA_BATCHES_OF_100, CONSTANT, GAMMA, PAIRS, digits
 
-from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA, kernels
+from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA
 from genmonitor.functional import pixel_cka
+from genmonitor.linalg import chunking
 
 
 def draw(n: int, *shape: int, seed: int = 0) -> torch.Tensor:
@@ -80,7 +81,7 @@ def test_images_are_kept_where_features_do_not_serve(kernel):
 
 def test_images_are_kept_where_the_covariance_exceeds_the_memory_budget(monkeypatch):
     images = draw(30, 1, 3, 3)
-    monkeypatch.setattr(kernels, "MEMORY_BUDGET", 4 * 8 * (9 * 3) ** 2 - 1)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 4 * 8 * (9 * 3) ** 2 - 1)
     metric = fed(PixelCKA(GaussianKernel(0.01)), images, [1, 29])
     assert len(metric.images) == 2
     assert (metric.compute() - pixel_cka(images, kernel=GaussianKernel(0.01))).abs().max() < 1e-12
@@ -88,7 +89,7 @@ def test_images_are_kept_where_the_covariance_exceeds_the_memory_budget(monkeypa
 
 def test_a_large_batch_is_added_within_the_memory_budget(monkeypatch):
     images = draw(200, 1, 3, 3)
-    monkeypatch.setattr(kernels, "MEMORY_BUDGET", 80_000)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 80_000)
     metric = fed(PixelCKA(GaussianKernel(0.001), tolerance=1e-3), images, [200])
     assert metric.product_sum.ndim == 2
     assert (metric.compute() - pixel_cka(images, kernel=GaussianKernel(0.001))).abs().max() < 1e-3

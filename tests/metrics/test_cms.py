@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
-from golden import CMS, CMS_BLOCKS_OF_150, FAKE, GAMMA, REAL, digits, partition
+from _helpers.golden import CMS, CMS_BLOCKS_OF_150, FAKE, GAMMA, REAL, digits, partition
 
 from genmonitor import CosineKernel, CosineMeanSimilarity, GaussianKernel, PixelPartition
 from genmonitor.functional import cosine_mean_similarity
-from genmonitor.metrics import two_sample
+from genmonitor.metrics import _mean_embedding as two_sample
 
 
 def draw(n: int, *shape: int, seed: int = 0, shift: float = 0.0) -> torch.Tensor:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
-from golden import FAKE, GAMMA, MMD_BIASED, MMD_UNBIASED, REAL, digits
+from _helpers.golden import FAKE, GAMMA, MMD_BIASED, MMD_UNBIASED, REAL, digits
 
 from genmonitor import GaussianKernel, MaximumMeanDiscrepancy
 from genmonitor.functional import maximum_mean_discrepancy

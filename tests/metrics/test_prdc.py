@@ -61,8 +61,8 @@ def test_one_mode_out_of_two():
 def sizes(monkeypatch):
     """Of the sets whose radii were computed."""
     seen = []
-    original = module.neighbour_radii
-    monkeypatch.setattr(module, "neighbour_radii", lambda x, k: seen.append(len(x)) or original(x, k))
+    original = module.neighbor_radii
+    monkeypatch.setattr(module, "neighbor_radii", lambda x, k: seen.append(len(x)) or original(x, k))
     return seen
 
 

@@ -4,15 +4,16 @@ import pickle
 
 import pytest
 import torch
-from joint_spectra import BOTTOM, KERNELS, TOP, TOTAL, digit_sides, random_sides
+from _helpers.joint_spectra import BOTTOM, KERNELS, TOP, TOTAL, digit_sides, random_sides
+from _helpers.processes import in_two_processes
+from _helpers.prompt_ranks import FEATURES, FORMS, PROMPTS, everything, feed
 from matplotlib import pyplot
-from processes import in_two_processes
-from prompt_ranks import FEATURES, FORMS, PROMPTS, everything, feed
 from torch.testing import assert_close
 from torchmetrics import MetricCollection
 
 from genmonitor import CosineKernel, GaussianKernel, PromptSplit, W1KPScore
-from genmonitor.functional import calibrate, joint_spectrum, prompt_split, w1kp_by_prompt
+from genmonitor.functional import _joint_spectrum as joint_spectrum
+from genmonitor.functional import calibrate, prompt_split, w1kp_by_prompt
 
 forms = pytest.mark.parametrize("form", FORMS)
 COSINES = {"output_kernel": CosineKernel(), "prompt_kernel": CosineKernel()}

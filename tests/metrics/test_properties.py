@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from citizens import CITIZENS, feed
+from _helpers.citizens import CITIZENS, feed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,7 +133,7 @@ def test_constant_images_are_equal_and_vary_nowhere(shape, n):
 
 @quickly
 @given(st.integers(6, 12), st.integers(0, 99))
-def test_neighbours_are_blind_to_order(n, seed):
+def test_neighbors_are_blind_to_order(n, seed):
     fake, real = numbers(seed, n, 3) ** 2, numbers(seed + 1, n, 3)
     expected = compared(lambda: PRDC(k=3), fake, real)
     same(compared(lambda: PRDC(k=3), fake, real, torch.Generator().manual_seed(seed), 4), expected)

@@ -5,11 +5,11 @@ import copy
 import math
 import warnings
 
-import entropy_references as twin
 import numpy as np
 import pytest
 import torch
-from entropy_references import SCENDI, digits, one_hot
+from _helpers import entropy_references as twin
+from _helpers.entropy_references import SCENDI, digits, one_hot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor

@@ -3,9 +3,9 @@
 
 import pytest
 import torch
-from citizens import CITIZENS, HALVES
-from processes import in_two_processes
-from two_ranks import FAKE, FIRST_BY_ALL, REAL, everything
+from _helpers.citizens import CITIZENS, HALVES
+from _helpers.processes import in_two_processes
+from _helpers.two_ranks import FAKE, FIRST_BY_ALL, REAL, everything
 
 from genmonitor import GaussianKernel, PixelCKA
 from genmonitor.functional import cosine_mean_similarity, maximum_mean_discrepancy

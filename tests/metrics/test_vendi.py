@@ -4,10 +4,10 @@
 import copy
 import math
 
-import entropy_references as twin
 import pytest
 import torch
-from entropy_references import digits
+from _helpers import entropy_references as twin
+from _helpers.entropy_references import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor

@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from citizens import CITIZENS, Citizen, feed
+from _helpers.citizens import CITIZENS, Citizen, feed
 from torchmetrics import MetricTracker
 from torchmetrics.wrappers import BootStrapper
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 import torch
-from runs import LABELS, check, make_run, write_check
+from _helpers.runs import LABELS, check, make_run, write_check
 
 from genmonitor.report.charts import charts_of, map_of, region_rows
 from genmonitor.report.run import read_run

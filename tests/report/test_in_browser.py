@@ -4,11 +4,11 @@
 import io
 
 import pytest
-from browser import browser, complaints, requested
+from _helpers.browser import browser, complaints, requested
+from _helpers.runs import add_diversity, check, make_run, write_notes
 from PIL import Image
-from runs import add_diversity, check, make_run, write_notes
 
-from genmonitor.cosines import format_cms
+from genmonitor._formatting import format_cms
 from genmonitor.report import write_report
 
 

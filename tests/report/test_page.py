@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from runs import add_diversity, make_run, write_check, write_notes, write_picture
+from _helpers.runs import add_diversity, make_run, write_check, write_notes, write_picture
 
 from genmonitor.report import page, write_report
 
@@ -77,7 +77,7 @@ def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path, monkeypatch):
     def half(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("genmonitor.files.os.replace", half)
+    monkeypatch.setattr("genmonitor._io.os.replace", half)
     with pytest.raises(OSError, match="disk full"):
         write_report(folder)
     assert (folder / "report.html").read_text() == before

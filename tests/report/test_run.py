@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from runs import PARTITION, add_diversity, check, make_run, write_check
+from _helpers.runs import PARTITION, add_diversity, check, make_run, write_check
 
 from genmonitor.report.run import find_folder, read_run
 

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cosine mean similarities near 1: how they are written, and when one is at its yardstick."""
+
+from __future__ import annotations
+
+import math
+
+RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
+
+
+def format_cms(value: float) -> str:
+    """Write a CMS so that two digits of its distance to 1 are seen: with four to six decimals.
+
+    Example:
+        >>> [format_cms(value) for value in (0.51234, 0.999, 0.99964, 0.999964, 1.0)]
+        ['0.5123', '0.9990', '0.99964', '0.999964', '1']
+    """
+    distance = abs(1 - value)
+    if distance < RESOLUTION:
+        return "1"
+    digits = 4 if not math.isfinite(distance) else 1 + math.ceil(-math.log10(distance))
+    return f"{value:.{min(6, max(4, digits))}f}"
+
+
+def reaches_baseline(value: float, lowest: float) -> bool:
+    """Say whether a CMS reaches the lower end of its yardstick, as far as float32 can tell; nan does not.
+
+    Example:
+        >>> reaches_baseline(0.98, 0.97), reaches_baseline(1 - 1e-8, 1.0), reaches_baseline(float("nan"), 0.97)
+        (True, True, False)
+    """
+    return value >= min(lowest, 1 - RESOLUTION)

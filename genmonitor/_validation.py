@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every check of an input and the wording of its error, in one place so that the wording cannot drift.
+
+An error says what was expected of which argument, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+class NotFiniteError(ValueError):
+    """NaN or infinities where there must be none: a finding about whoever made them, not a wrong call."""
+
+
+def check_tensor(name: str, value: object) -> Tensor:
+    """Refuse what is not a real-valued tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"Expected `{name}` to be a torch.Tensor, but got {type(value).__name__}. Convert it first.")
+    if value.is_complex() or value.dtype == torch.bool:
+        raise TypeError(f"Expected `{name}` to hold real numbers, but got dtype {value.dtype}.")
+    return value
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """Refuse NaN and infinities, with their count."""
+    if bool(torch.isfinite(value.sum())):  # then every value is, and this is a hundred times as fast as to look at each
+        return
+    bad = int((~torch.isfinite(value)).sum())
+    if bad:
+        raise NotFiniteError(
+            f"Expected `{name}` to be finite, but {bad} of its {value.numel()} values are NaN or infinite. "
+            "Find out where they come from: a metric over the rest would be of another distribution."
+        )
+
+
+def check_images(name: str, value: object, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Return images [N, C, H, W] as float32 or float64; integers are read as 0..255 and scaled to [0, 1]."""
+    x = check_tensor(name, value)
+    if x.ndim != 4:
+        raise ValueError(
+            f"Expected `{name}` of shape [N, C, H, W], but got {list(x.shape)}. "
+            "Add the missing dimension, e.g. x[:, None] for gray images."
+        )
+    if min(x.shape[1:3]) > 4 and x.shape[3] in (1, 3, 4):
+        raise ValueError(
+            f"Expected `{name}` of shape [N, C, H, W], but got {list(x.shape)}, which looks like [N, H, W, C]. "
+            "Use x.permute(0, 3, 1, 2)."
+        )
+    if 0 in x.shape[1:]:
+        raise ValueError(f"Expected `{name}` with at least one pixel, but got shape {list(x.shape)}.")
+    if shape is not None and tuple(x.shape[1:]) != tuple(shape):
+        raise ValueError(
+            f"Expected `{name}` of shape [N, {', '.join(map(str, shape))}] like the images before, "
+            f"but got {list(x.shape)}. Resize or convert the images so that all agree."
+        )
+    if not x.is_floating_point():
+        if x.numel() and (int(x.min()) < 0 or int(x.max()) > 255):
+            raise ValueError(
+                f"Expected integer `{name}` within 0..255, but got {int(x.min())}..{int(x.max())}. "
+                "Scale them to floating point yourself."
+            )
+        x = x.to(torch.float32) / 255
+    check_finite(name, x)
+    return _promoted(x)
+
+
+def check_features(name: str, value: object, dim: int | None = None) -> Tensor:
+    """Return features [N, D] as float32 or float64."""
+    x = check_tensor(name, value)
+    if x.ndim != 2 or x.shape[1] == 0:
+        raise ValueError(f"Expected `{name}` of shape [N, D], but got {list(x.shape)}. Use x.flatten(1).")
+    if dim is not None and x.shape[1] != dim:
+        raise ValueError(
+            f"Expected `{name}` with {dim} features per sample like those before, but got {list(x.shape)}. "
+            "Use one encoder throughout."
+        )
+    check_finite(name, x)
+    return _promoted(x)
+
+
+def check_samples(name: str, value: object, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Return images [N, C, H, W] or features [N, D]; with `shape`, of the shape per sample given."""
+    ndim = check_tensor(name, value).ndim
+    if shape is not None and ndim != len(shape) + 1:
+        raise ValueError(
+            f"Expected `{name}` of shape [N, {', '.join(map(str, shape))}] like the samples before, "
+            f"but got {list(value.shape)}."  # type: ignore[attr-defined]
+        )
+    if ndim == 4:
+        return check_images(name, value, shape)
+    if ndim == 2:
+        return check_features(name, value, shape[0] if shape else None)
+    raise ValueError(
+        f"Expected `{name}` as images [N, C, H, W] or features [N, D], but got {list(value.shape)}."  # type: ignore[attr-defined]
+    )
+
+
+def check_at_least(name: str, value: object, minimum: int) -> int:
+    """Return a whole number no smaller than `minimum`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ValueError(f"Expected `{name}` to be a whole number >= {minimum}, but got {value!r}.")
+    return value
+
+
+def check_bool(name: str, value: object) -> bool:
+    """Return True or False; a word such as "no" would pass for True."""
+    if not isinstance(value, bool):
+        raise TypeError(f"Expected `{name}` to be True or False, but got {value!r}.")
+    return value
+
+
+def check_callable(name: str, value: object, what: str) -> None:
+    """Refuse what is neither None nor callable."""
+    if value is not None and not callable(value):
+        raise TypeError(f"Expected `{name}` to be a callable {what}, or None, but got {value!r}.")
+
+
+def check_height_and_width(name: str, value: object) -> None:
+    """Refuse what is not a pair of positive whole numbers."""
+    sides = list(value) if isinstance(value, (tuple, list)) else []
+    if len(sides) != 2 or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in sides):
+        raise ValueError(f"Expected `{name}` as (height, width), whole numbers >= 1, but got {value!r}.")
+
+
+def check_at_most(name: str, value: int, maximum: int, memory: str) -> None:
+    """Refuse a number whose work would take more than so much memory."""
+    if value > maximum:
+        raise ValueError(f"Expected `{name}` to be at most {maximum} to stay within {memory}, but got {value}.")
+
+
+def check_positive(name: str, value: object) -> float:
+    """Return a positive finite number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise ValueError(f"Expected `{name}` to be a positive finite number, but got {value!r}.")
+    return float(value)
+
+
+def check_order(name: str, value: object) -> float:
+    """Return the order of an entropy: positive, infinity allowed."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise ValueError(
+            f"Expected `{name}` to be a positive number or math.inf, but got {value!r}. "
+            "1 is Shannon's entropy, 2 that of RKE."
+        )
+    return float(value)
+
+
+def check_relative_cutoff(name: str, value: object) -> float:
+    """Return a number between 0 and 1, both excluded."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        raise ValueError(
+            f"Expected `{name}` to be a number between 0 and 1, but got {value!r}. "
+            "It is relative to the largest eigenvalue; None takes the default."
+        )
+    return float(value)
+
+
+def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Return one of the allowed words."""
+    if value not in allowed:
+        raise ValueError(f"Expected `{name}` to be one of {', '.join(map(repr, allowed))}, but got {value!r}.")
+    return str(value)
+
+
+def check_min_samples(name: str, value: Tensor, minimum: int = 2) -> None:
+    """Refuse fewer samples than an estimate needs."""
+    if len(value) < minimum:
+        raise ValueError(
+            f"Expected `{name}` to hold at least {minimum} samples, but got {len(value)}. Add more before computing."
+        )
+
+
+def check_count(name: str, count: int, call: str) -> None:
+    """Refuse to compute from fewer than 2 samples, saying how to add some."""
+    if count < 2:
+        raise ValueError(f"Expected at least 2 {name} before `compute`, but got {count}. Call `{call}`.")
+
+
+def check_integers(name: str, value: object) -> Tensor:
+    """Return a vector of whole numbers [N], int64."""
+    x = check_tensor(name, value)
+    if x.ndim != 1 or x.is_floating_point():
+        raise TypeError(f"Expected `{name}` as whole numbers [N], but got {x.dtype} of shape {list(x.shape)}.")
+    return x.long()
+
+
+def check_names(index: Tensor, count: int) -> None:
+    """Refuse prompts by an index that has no name."""
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
+        raise ValueError(
+            f"Expected `names` to name every prompt, but got {count} names for prompts "
+            f"{int(index.min())} to {int(index.max())}. Give one name for each index from 0 on."
+        )
+
+
+def check_some_prompts(count: int, outputs: int) -> None:
+    """Refuse to average over no prompt."""
+    if count == 0:
+        raise ValueError(
+            f"Expected a prompt with at least {outputs} outputs, but got none. Draw more outputs of each prompt."
+        )
+
+
+def check_monotonic(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> Tensor:
+    """Return a vector [K] of finite numbers that never fall, within a range, K at least 2, as float64."""
+    x = check_tensor(name, value)
+    if x.ndim != 1 or len(x) < 2:
+        raise ValueError(f"Expected `{name}` of shape [K] with K >= 2, but got {list(x.shape)}.")
+    check_finite(name, x)
+    x = x.double()
+    if bool((x.diff() < 0).any()) or x[0] < low or x[-1] > high:
+        raise ValueError(
+            f"Expected `{name}` to rise from {low:g} or more to {high:g} or less, but it goes from {float(x[0]):g} to "
+            f"{float(x[-1]):g} and falls {int((x.diff() < 0).sum())} times."
+        )
+    return x
+
+
+def check_whole_blocks(name: str, count: int, block_size: int | None) -> None:
+    """Refuse samples that do not fill whole blocks: a short block has another bias than the others."""
+    if block_size is not None and count % block_size:
+        raise ValueError(
+            f"Expected the number of {name} samples to be a multiple of `block_size`={block_size}, but got {count}. "
+            f"Use {count - count % block_size} samples or another block size."
+        )
+
+
+def check_no_zero_rows(name: str, value: Tensor) -> None:
+    """Refuse zero vectors, which the cosine kernel is not defined for."""
+    zeros = int((torch.linalg.vector_norm(value, dim=1) == 0).sum())
+    if zeros:
+        raise ValueError(
+            f"Expected `{name}` without zero vectors for the cosine kernel, but {zeros} of {len(value)} rows are zero. "
+            "Leave them out or use a GaussianKernel."
+        )
+
+
+def check_normalized(name: str, value: object, diagonal: bool) -> Tensor:
+    """Return a symmetric matrix whose diagonal is 1 throughout (a Gram matrix) or sums to 1 (a covariance)."""
+    x = check_tensor(name, value)
+    if x.ndim != 2 or x.shape[0] != x.shape[1] or 0 in x.shape:
+        raise ValueError(f"Expected `{name}` to be a square matrix, but got shape {list(x.shape)}.")
+    check_finite(name, x)
+    x = _promoted(x)
+    values = x.detach()
+    if float((values - values.T).abs().max()) > 1e-4 * float(values.abs().max()):
+        raise ValueError(f"Expected `{name}` to be symmetric, but it differs from its transpose.")
+    found = values.diagonal() if diagonal else values.trace()
+    worst = float((found - 1).abs().max())
+    if worst > 1e-3:
+        wanted, remedy = ("1 on its diagonal", "K_ij / sqrt(K_ii K_jj)") if diagonal else ("trace 1", "C / trace(C)")
+        raise ValueError(f"Expected `{name}` with {wanted}, but it is off by {worst:.3g}. Normalize it: {remedy}.")
+    return x
+
+
+def check_positive_norms(squared_norms: Tensor) -> None:
+    """Refuse squared norms of mean embeddings that leave a cosine undefined."""
+    if not bool((squared_norms > 0).all()):
+        raise ValueError(
+            "Expected mean embeddings with positive squared norms, but got "
+            f"{float(squared_norms.min()):.3g}. Use `unbiased=False`, more samples, or a smaller `gamma`."
+        )
+
+
+def _promoted(x: Tensor) -> Tensor:
+    return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
+
+
+def check_same_length(name_x: str, x: Tensor, name_y: str, y: Tensor) -> None:
+    """Refuse two sets whose rows cannot belong together."""
+    if len(x) != len(y):
+        raise ValueError(
+            f"Expected `{name_x}` and `{name_y}` to hold as many samples, row i of one belonging to row i of the other,"
+            f" but got {len(x)} and {len(y)}."
+        )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CKA between all pairs of sites through the Taylor features of the Gaussian kernel.
+
+tr(K H L H) / n² is the squared Frobenius norm of the cross-covariance of the features of two sites. Rotated onto its
+principal axes, a site has a few strong features and many weak ones; pairs too weak to show are never multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional._cka_levels import level_pairs, sum_of_squares
+from genmonitor.linalg import chunking
+from genmonitor.linalg.chunking import in_cache
+from genmonitor.linalg.feature_maps import taylor_features, taylor_size
+
+MAX_DEGREE = 12
+
+
+def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
+    """Return the CKA of sites, each entry within the tolerance, or None where the product of Gram matrices costs less.
+
+    Args:
+        values: [d, V, N] sites that vary, values per site, samples.
+        gamma: width of the Gaussian kernel.
+        tolerance: how far an entry may be from its exact value.
+
+    Returns:
+        [d, d], float64.
+    """
+    per_site, n = values.shape[1:]
+    if taylor_size(per_site, 1) > n // 2:
+        return None
+    shifted = values - values.mean(2, keepdim=True, dtype=torch.float64).to(values)
+    degree = choose_degree(shifted, gamma, tolerance / 4)
+    if degree > MAX_DEGREE or taylor_size(per_site, degree) > n // 2:
+        return None
+    levels, spectrum = _principal_levels(shifted, gamma, degree)
+    pairs = level_pairs(spectrum, tolerance / 2)
+    # half as many pairs as images cost as much as the product of Gram matrices, half of which is multiplied
+    used = 1 + max(map(max, pairs))
+    if len(pairs) > n // 2 or used > len(levels):
+        return None
+    out = sum_of_squares(levels[:used], spectrum[:, :used], pairs, tolerance / 4)
+    out.diagonal().fill_(1)
+    return out.clamp_(0, 1)
+
+
+def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int) -> float:
+    """Bound the error of any CKA entry by stopping the Taylor features at a degree.
+
+    The part left out of a site's Gram matrix is at most (2γ|u||v|)^(p+1) / (p+1)! entry by entry, a matrix of rank one
+    whose Frobenius norm is n · mean |u|^(2p+2); the features of degree 1 alone bound the norm of the whole from below.
+
+    Args:
+        moment: mean of |u|^(2 · degree + 2) per site [d].
+        linear_norm: Frobenius norm of the covariance of the features of degree 1 per site [d].
+        gamma: width of the kernel.
+        degree: highest degree kept.
+    """
+    dropped = (2 * gamma) ** (degree + 1) / math.factorial(degree + 1) * moment
+    return 2 * float((dropped / linear_norm).max())
+
+
+def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
+    """Find the lowest Taylor degree whose bound is within the tolerance, or MAX_DEGREE + 1 where none is.
+
+    Args:
+        shifted: values [d, V, N] of sites that vary, less their mean.
+        gamma: width of the kernel.
+        tolerance: what `taylor_bound` may be.
+    """
+    d, values, n = shifted.shape
+    squares, linear_norm = shifted.new_empty(d, n, dtype=torch.float64), shifted.new_empty(d, dtype=torch.float64)
+    for sites in in_cache(d, squares.element_size() * values * n):
+        some = shifted[sites].double()
+        squares[sites] = torch.linalg.vecdot(some, some, dim=1)
+        weighted = some * torch.exp(-gamma * squares[sites])[:, None]
+        weighted -= weighted.mean(2, keepdim=True)
+        covariance = weighted @ weighted.transpose(1, 2) / n
+        linear_norm[sites] = 2 * gamma * covariance.square().sum((1, 2)).sqrt()
+    for degree in range(1, MAX_DEGREE + 1):
+        moment = squares.pow(degree + 1).mean(1)
+        if taylor_bound(moment, linear_norm, gamma, degree) <= tolerance:
+            return degree
+    return MAX_DEGREE + 1
+
+
+def cka_from_covariance(covariance: Tensor, constant: Tensor, values: int) -> tuple[Tensor, Tensor]:
+    """Reduce the covariance of all sites' Taylor features to their CKA.
+
+    Args:
+        covariance: [d · R, d · R], the R features of a site next to each other.
+        constant: which sites are constant [d].
+        values: V, values per site.
+
+    Returns:
+        CKA [d, d] with zero rows for constant sites, and per site the Frobenius norm of the covariance of its features
+        of degree 1 [d], for `taylor_bound`.
+    """
+    d = len(constant)
+    blocks = covariance.unflatten(1, (d, -1)).unflatten(0, (d, -1))
+    hsic = blocks.square().sum((1, 3))
+    hsic[constant] = hsic[:, constant] = 0
+    own = blocks.diagonal(dim1=0, dim2=2)[1 : 1 + values, 1 : 1 + values]
+    return normalized(hsic), own.square().sum((0, 1)).sqrt()
+
+
+def normalized(hsic: Tensor) -> Tensor:
+    """Turn HSIC [d, d] into CKA: the diagonal is 1, or 0 where HSIC is 0."""
+    own = hsic.diagonal().clone()
+    scale = own.clamp_min(torch.finfo(hsic.dtype).tiny).rsqrt()
+    out = (hsic * scale[:, None] * scale).clamp_(0, 1)
+    out.diagonal().copy_((own > 0).to(out))
+    return out
+
+
+def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tensor, Tensor]:
+    """Rotate each site's Taylor features onto their principal axes.
+
+    Returns:
+        Levels [at most R, d, N], scaled so that CKA is the sum of squared products over pairs of levels: the strongest,
+        as many as the memory budget holds twice. Their whole spectrum [d, R] of norm 1, falling.
+    """
+    d, values, n = shifted.shape
+    size = taylor_size(values, degree)
+    spectrum = shifted.new_empty(d, size, dtype=torch.float64)
+    kept = min(size, 2 * chunking.MEMORY_BUDGET // (spectrum.element_size() * d * n))
+    levels = spectrum.new_empty(kept, d, n)
+    for sites in in_cache(d, spectrum.element_size() * size * n):
+        features = taylor_features(shifted[sites].double(), gamma, degree)
+        features -= features.mean(2, keepdim=True)
+        eigenvalues, axes = _falling_eigenpairs(features @ features.transpose(1, 2))
+        norm = torch.linalg.vector_norm(eigenvalues, dim=1, keepdim=True)
+        spectrum[sites] = eigenvalues / norm
+        axes = axes[:, :, :kept] / norm[:, :, None].sqrt()
+        levels[:, sites] = (axes.transpose(1, 2) @ features).transpose(0, 1)
+    return levels, spectrum
+
+
+def _falling_eigenpairs(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    try:
+        eigenvalues, axes = torch.linalg.eigh(matrices)
+        return eigenvalues.flip(1).clamp_min(0), axes.flip(2)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        # LAPACK's divide and conquer gives up on some matrices with many zero rows, such as those of dark patches
+        axes, eigenvalues, _ = torch.linalg.svd(matrices)
+        return eigenvalues, axes

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels with k(x, x) = 1, and what is computed of them: Gram matrices, means over pairs, covariances."""
+
+from genmonitor.kernels.base import MEDIAN_SAMPLES, Kernel
+from genmonitor.kernels.cosine import CosineKernel
+from genmonitor.kernels.gaussian import GaussianKernel
+from genmonitor.kernels.laplacian import LaplacianKernel
+
+__all__ = ["MEDIAN_SAMPLES", "CosineKernel", "GaussianKernel", "Kernel", "LaplacianKernel"]

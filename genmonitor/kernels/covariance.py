@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The matrices whose spectra count modes: covariances of explicit features, and Gram matrices of the samples.
+
+Of a covariance only the upper triangle is computed and kept, packed strip by strip into one vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_at_least, check_no_zero_rows
+from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.linalg import chunking
+from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.distances import centered, symmetric_product
+from genmonitor.linalg.feature_maps import fourier_features, fourier_frequencies, unit_sphere
+from genmonitor.linalg.precision import full_precision
+
+STRIPS = 8
+"""Strips of rows that a triangle is cut into: 9/16 of the whole matrix are kept."""
+
+CHUNK_ROWS = 4096
+"""Samples per product; the sums over the products are float64."""
+
+FLOAT32_FEATURES = 512
+"""From so many features on, a CPU multiplies float32 samples in float32: twice as fast, and within a chunk off by less
+than a unit in the last place of the matrix's norm. Fewer features are summed in an order that is off by a hundred."""
+
+
+def check_kernels(num_features: int | None, **kernels: Kernel | None) -> list[Kernel]:
+    """Return the kernels by the names of their arguments, cosine for None; refuse what no samples could make right."""
+    out = []
+    for name, kernel in kernels.items():
+        if kernel is not None and not isinstance(kernel, Kernel):
+            raise ValueError(f"Expected `{name}` to be a kernel such as CosineKernel(), but got {kernel!r}.")
+        out.append(kernel or CosineKernel())
+    if num_features is not None:
+        check_at_least("num_features", num_features, 1)
+        kinds = {type(kernel) for kernel in out}
+        if GaussianKernel not in kinds or not kinds <= {GaussianKernel, CosineKernel}:
+            raise ValueError(
+                f"Expected a GaussianKernel with `num_features`={num_features}, but got {', '.join(map(repr, out))}. "
+                "Leave `num_features` out: the cosine kernel has exact features of its own, others have none."
+            )
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """Features of norm 1 whose products are the kernel, exactly or in expectation: samples [N, D] to [N, P].
+
+    Attributes:
+        size: P.
+        frequencies: of random Fourier features [P / 2, D]; None for the cosine kernel.
+    """
+
+    size: int
+    frequencies: Tensor | None = None
+
+    def to(self, device: torch.device) -> FeatureMap:
+        """Return the map on a device."""
+        return self if self.frequencies is None else FeatureMap(self.size, self.frequencies.to(device))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the features."""
+        with full_precision():
+            return unit_sphere(x) if self.frequencies is None else fourier_features(x, self.frequencies)
+
+
+def check_side(name: str, x: Tensor, kernel: Kernel) -> Kernel:
+    """Return the kernel with its gamma set from the samples [N, D], having refused those that it is not defined for."""
+    if isinstance(kernel, CosineKernel):
+        check_no_zero_rows(name, x)
+    return kernel.resolved(x)
+
+
+def has_features(kernel: Kernel, num_features: int | None) -> bool:
+    """Say whether the kernel has explicit features: the cosine by itself, the Gaussian by random Fourier features."""
+    return isinstance(kernel, CosineKernel) or num_features is not None
+
+
+def feature_map(kernel: Kernel, dim: int, num_features: int | None, seed: int) -> FeatureMap | None:
+    """Return the map of a kernel whose gamma is set, None where it has none; the same arguments give the same map."""
+    if isinstance(kernel, CosineKernel):
+        return FeatureMap(dim)
+    if num_features is None:
+        return None
+    return FeatureMap(2 * num_features, fourier_frequencies(dim, num_features, kernel.width, seed))
+
+
+def packed_size(dim: int) -> int:
+    """Return how many numbers the packed triangle of a [dim, dim] matrix has."""
+    return sum((stop - start) * (dim - start) for start, stop in _strips(dim))
+
+
+def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
+    """Add Σ φ φᵀ of samples, φ the features of all sides one after the other, to a packed triangle, in place.
+
+    Features and products are taken in `product_dtype`, a chunk of samples at a time.
+
+    Args:
+        packed: float64 [packed_size(P)], P the features of all sides together.
+        samples: [N, D] for each side.
+        maps: the side's features.
+
+    Returns:
+        Σ φ [P], float64.
+    """
+    dim = sum(side.size for side in maps)
+    total, dtype = packed.new_zeros(dim), product_dtype(samples, dim)
+    rows = min(CHUNK_ROWS, max(1, chunking.MEMORY_BUDGET // (4 * 8 * dim)))
+    for start in range(0, len(samples[0]), rows):
+        chunk = [side(x[start : start + rows].to(dtype)) for side, x in zip(maps, samples, strict=True)]
+        features = chunk[0] if len(chunk) == 1 else torch.cat(chunk, 1)
+        total = total + features.sum(0).double()
+        with full_precision():
+            _add_triangle(packed, features)
+    return total
+
+
+def unpack(packed: Tensor, dim: int) -> Tensor:
+    """Return the symmetric [dim, dim] matrix of a packed triangle."""
+    out = packed.new_empty(dim, dim)
+    for start, stop, strip in _packed_strips(packed, dim):
+        out[start:stop, start:] = strip
+        out[stop:, start:stop] = strip[:, stop - start :].T
+    return out
+
+
+def covariance(samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
+    """Return (1/N) Σ φ φᵀ [P, P], float64, of samples whose features of all sides stand one after the other."""
+    dim = sum(side.size for side in maps)
+    packed = torch.zeros(packed_size(dim), dtype=torch.float64, device=samples[0].device)
+    add_moments(packed, samples, maps)
+    return unpack(packed, dim) / len(samples[0])
+
+
+def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -> Tensor:
+    """Return the Gram matrix [N, N], float64, of samples [N, D], computing the pairs above the diagonal.
+
+    Args:
+        x: samples [N, D].
+        kernel: with its gamma set.
+        features: of the kernel; their products take its place where they are random.
+    """
+    x = x.double()
+    if features is not None and features.frequencies is not None:
+        return symmetric_product(features(x))
+    if kernel.sums_over_sites:
+        x, _ = centered(x, x)
+    out = x.new_empty(len(x), len(x))
+    with full_precision():
+        for start, stop in row_blocks(len(x), 4 * x.element_size()):
+            block = kernel.gram(x[start:stop], x[start:])
+            out[start:stop, start:] = block
+            out[stop:, start:stop] = block[:, stop - start :].T
+    return out.fill_diagonal_(1)
+
+
+def product_dtype(samples: Sequence[Tensor], dim: int) -> torch.dtype:
+    """Return what so many features of all sides, and their products, are taken in."""
+    single = all(x.dtype == torch.float32 and x.device.type == "cpu" for x in samples)
+    return torch.float32 if single and dim >= FLOAT32_FEATURES else torch.float64
+
+
+def rounding_of(samples: Sequence[Tensor], dim: int) -> float:
+    """Return the relative precision of their products, for `psd_eigenvalues`."""
+    return torch.finfo(product_dtype(samples, dim)).eps
+
+
+def _strips(dim: int) -> Iterator[tuple[int, int]]:
+    step = -(-dim // STRIPS)
+    for start in range(0, dim, step):
+        yield start, min(start + step, dim)
+
+
+def _packed_strips(packed: Tensor, dim: int) -> Iterator[tuple[int, int, Tensor]]:
+    """Yield each strip of rows with its part of the packed triangle, from the diagonal on, as a matrix."""
+    offset = 0
+    for start, stop in _strips(dim):
+        size = (stop - start) * (dim - start)
+        yield start, stop, packed[offset : offset + size].view(stop - start, dim - start)
+        offset += size
+
+
+def _add_triangle(packed: Tensor, features: Tensor) -> None:
+    for start, stop, strip in _packed_strips(packed, features.shape[1]):
+        left, right = features[:, start:stop].T, features[:, start:]
+        if features.dtype == packed.dtype:
+            strip.addmm_(left, right)
+        else:
+            strip.add_(left @ right)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Laplacian kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from genmonitor.kernels.base import Kernel
+
+
+@dataclass(frozen=True)
+class LaplacianKernel(Kernel):
+    """The Laplacian kernel exp(-gamma ‖x - y‖₁).
+
+    Args:
+        gamma: positive; None takes one over the median L1 distance of the data at hand, once.
+
+    Example:
+        >>> LaplacianKernel(gamma=0.5)(torch.zeros(1, 2), torch.ones(1, 2))
+        tensor([[0.3679]])
+    """
+
+    sums_over_sites: ClassVar[bool] = True
+
+    def distances(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return L1 distances [N, M]."""
+        return torch.cdist(x, y, p=1)

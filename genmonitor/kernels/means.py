@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Means of a kernel over all pairs of samples, for the whole image and every region of it in one pass.
+
+The distance of two images is the sum of the distances of their regions, so the image costs nothing beyond its regions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_at_least, check_min_samples, check_samples, check_whole_blocks
+from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.distances import centered
+from genmonitor.linalg.precision import full_precision
+from genmonitor.partition import PixelPartition
+
+
+class KernelMeans(NamedTuple):
+    """Means of a kernel over the pairs of two sets, in pairs of blocks; the whole comes before its regions.
+
+    Attributes:
+        across: pairs of a fake and a real sample [1 + regions, A, B], float64.
+        within_fake: pairs within each fake block [1 + regions, A].
+        within_real: pairs within each real block [1 + regions, B].
+        fake_block: samples in a fake block.
+        real_block: samples in a real block.
+    """
+
+    across: Tensor
+    within_fake: Tensor
+    within_real: Tensor
+    fake_block: int
+    real_block: int
+
+    def without_diagonal(self) -> KernelMeans:
+        """Leave out the pairs of a sample with itself, whose kernel is 1: squared norms without bias."""
+        fake, real = self.fake_block, self.real_block
+        within_fake = (self.within_fake * fake - 1) / (fake - 1)
+        within_real = (self.within_real * real - 1) / (real - 1)
+        return self._replace(within_fake=within_fake, within_real=within_real)
+
+
+def kernel_means(
+    fake: Tensor,
+    real: Tensor,
+    kernel: Kernel,
+    *,
+    regions: list[Tensor] | None = None,
+    block_size: int | None = None,
+    within_real: Tensor | None = None,
+) -> KernelMeans:
+    """Average a kernel over the pairs of samples, within each pair of blocks.
+
+    Args:
+        fake: samples [N, D], float32 or float64, flattened.
+        real: samples [M, D].
+        kernel: with its gamma set.
+        regions: indices into D, disjoint and together all of it; None for the whole alone.
+        block_size: samples per block, dividing N and M; None for one block.
+        within_real: the means of the real side by itself where they are known already.
+    """
+    fake_block, real_block = block_size or len(fake), block_size or len(real)
+    sizes = None if regions is None else [len(region) for region in regions]
+    if regions is not None:  # side by side, so that a region is a slice wherever it is needed
+        order = torch.cat(regions)
+        shift = real.detach().mean(0)[order]
+        x, y = fake[:, order].sub_(shift), real[:, order].sub_(shift)  # in place: these are copies already
+    else:
+        x, y = centered(fake, real) if kernel.sums_over_sites else (fake, real)
+    with full_precision():
+        across = _sums_across(x, y, kernel, sizes, fake_block, real_block) / (fake_block * real_block)
+        within_fake = means_within(x, kernel, sizes, fake_block)
+        if within_real is None:
+            within_real = means_within(y, kernel, sizes, real_block)
+    return KernelMeans(across, within_fake, within_real, fake_block, real_block)
+
+
+def region_columns(partition: PixelPartition | None, images: Tensor) -> list[Tensor] | None:
+    """Return where the pixels of each region lie in a flattened image, in the order of `partition.regions()`."""
+    if partition is None:
+        return None
+    channels = images.shape[1]
+    return [partition.columns(label, channels).to(images.device) for label in partition.regions().values()]
+
+
+def check_two_samples(
+    fake: Tensor, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None, block_size: int | None
+) -> tuple[Tensor, Tensor, Kernel]:
+    """Check the two sides of a comparison and give them the kernel that they are compared by.
+
+    Returns:
+        Both sides, still in their shape, and the kernel with its gamma set from the real side.
+    """
+    real = check_samples("real", real)
+    fake = check_samples("fake", fake, tuple(real.shape[1:]))
+    check_min_samples("fake", fake)
+    check_min_samples("real", real)
+    check_estimator(kernel, partition, block_size)
+    if partition is not None:
+        partition.check_images("fake", tuple(fake.shape))
+    check_whole_blocks("fake", len(fake), block_size)
+    check_whole_blocks("real", len(real), block_size)
+    dtype = torch.promote_types(fake.dtype, real.dtype)
+    return fake.to(dtype), real.to(dtype), (kernel or GaussianKernel()).resolved(real.flatten(1))
+
+
+def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, block_size: int | None) -> None:
+    """Refuse arguments that no samples could make right."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"Expected `kernel` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
+    if partition is not None and not isinstance(partition, PixelPartition):
+        raise ValueError(f"Expected `partition` to be a PixelPartition, but got {type(partition).__name__}.")
+    if partition is not None and isinstance(kernel, CosineKernel):
+        raise ValueError(
+            "Expected `kernel` to be a GaussianKernel or LaplacianKernel with a `partition`, but got CosineKernel(): "
+            "it is not a product over pixels."
+        )
+    if block_size is not None:
+        check_at_least("block_size", block_size, 2)
+
+
+def _sums_across(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None, rows: int, columns: int) -> Tensor:
+    """Sum the kernel over each pair of blocks of rows and columns: [1 + regions, A, B]."""
+    by_row = []
+    for start, stop in row_blocks(len(x), 4 * x.element_size(), columns=len(y)):
+        grams = _grams(x[start:stop], y, kernel, sizes)
+        by_row.append(_by_region(gram.unflatten(1, (-1, columns)).sum(2, dtype=torch.float64) for gram in grams))
+    return torch.cat(by_row, 1).unflatten(1, (-1, rows)).sum(2)
+
+
+def means_within(x: Tensor, kernel: Kernel, sizes: list[int] | None, size: int) -> Tensor:
+    """Average the kernel within each block, computing the pairs above the diagonal: [1 + regions, A].
+
+    Args:
+        x: samples [N, D], the regions side by side.
+        kernel: with its gamma set.
+        sizes: columns of each region; None for the whole alone.
+        size: samples in a block.
+    """
+    blocks = []
+    for block in x.split(size):
+        total: Tensor | float = size  # the diagonal
+        for start, stop in row_blocks(size, 4 * x.element_size()):
+            grams = _grams(block[start:stop], block[start:], kernel, sizes)
+            total = total + _by_region(_twice_above_diagonal(gram, stop - start) for gram in grams)
+        assert isinstance(total, Tensor)
+        blocks.append(total / size**2)
+    return torch.stack(blocks, 1)
+
+
+def _twice_above_diagonal(gram: Tensor, rows: int) -> Tensor:
+    """Sum rows of a symmetric matrix from their diagonal block on, standing for the columns before them too."""
+    own = gram[:, :rows]
+    off_diagonal = own.sum(dtype=torch.float64) - own.diagonal().sum(dtype=torch.float64)
+    return off_diagonal + 2 * gram[:, rows:].sum(dtype=torch.float64)
+
+
+def _by_region(reduced: Iterator[Tensor]) -> Tensor:
+    """Stack what came of each Gram matrix, moving the whole, which comes last, to the front."""
+    *by_region, whole = reduced
+    return torch.stack([whole, *by_region])
+
+
+def _grams(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None) -> Iterator[Tensor]:
+    """Yield the Gram matrix of each region and, last, of the whole, holding one at a time."""
+    if sizes is None:
+        yield kernel.gram(x, y)
+        return
+    total: Tensor | float = 0
+    for a, b in zip(x.split(sizes, dim=1), y.split(sizes, dim=1), strict=True):
+        distances = kernel.distances(a, b)
+        total = total + distances
+        yield kernel.decay(distances)
+    assert isinstance(total, Tensor)
+    yield kernel.decay(total)

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The product kernel of pairs of an output and its prompt, exactly and by random features."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_at_least, check_features, check_same_length
+from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, LaplacianKernel
+from genmonitor.kernels.covariance import FeatureMap
+from genmonitor.linalg.feature_maps import fourier_frequencies, unit_sphere
+from genmonitor.linalg.precision import full_precision
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedPairs(FeatureMap):
+    """Random features of the product of two cosine kernels: (P x) ⊙ (Q t) / sqrt(R), P and Q standard normal.
+
+    Attributes:
+        output_dim: D, where a row's prompt begins.
+    """
+
+    output_dim: int = 0
+
+    def to(self, device: torch.device) -> ProjectedPairs:
+        """Return the map on a device."""
+        assert self.frequencies is not None
+        return ProjectedPairs(self.size, self.frequencies.to(device), self.output_dim)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map rows [N, D + E] of unit outputs and unit prompts to [N, R]."""
+        assert self.frequencies is not None
+        normal, d = self.frequencies.to(x), self.output_dim
+        with full_precision():
+            return (x[:, :d] @ normal[:, :d].T) * (x[:, d:] @ normal[:, d:].T) / math.sqrt(self.size)
+
+
+@dataclass(frozen=True)
+class PairKernel:
+    """The kernel k((x, t), (y, u)) = k_X(x, y) k_T(t, u) of outputs x, y and their prompts t, u.
+
+    A pair is one row: the output's values, then the prompt's, shifted near zero. Where both kernels decay with the same
+    distance their widths go into the rows, so that one distance of the whole row does.
+
+    Args:
+        output_kernel: of the outputs, its width set.
+        prompt_kernel: of the prompts, its width set.
+        output_shift: subtracted from outputs [D].
+        prompt_shift: subtracted from prompts [E].
+    """
+
+    output_kernel: Kernel
+    prompt_kernel: Kernel
+    output_shift: Tensor
+    prompt_shift: Tensor
+
+    @classmethod
+    def of(
+        cls, outputs: Tensor, prompts: Tensor, output_kernel: Kernel | None, prompt_kernel: Kernel | None
+    ) -> PairKernel:
+        """Take what is open from data: a kernel's width by the median heuristic, the shifts as means.
+
+        Args:
+            outputs: [N, D].
+            prompts: [N, E].
+            output_kernel: None for a Gaussian.
+            prompt_kernel: None for a Gaussian.
+        """
+        kernels = (
+            resolved("output_kernel", output_kernel, outputs),
+            resolved("prompt_kernel", prompt_kernel, prompts),
+        )
+        return cls(*kernels, outputs.detach().mean(0), prompts.detach().mean(0))
+
+    def rows(self, outputs: Tensor, prompts: Tensor) -> Tensor:
+        """Return pairs [N, D + E] of outputs [N, D] and prompts [N, E], of the dtype and device of the outputs."""
+        parts = []
+        sides = ((outputs, self.output_shift, self.output_kernel), (prompts, self.prompt_shift, self.prompt_kernel))
+        for values, shift, kernel in sides:
+            part = unit_sphere(values) if isinstance(kernel, CosineKernel) else values - shift.to(values)
+            if self._whole is not None:
+                part = part.mul_(math.sqrt(kernel.width) if isinstance(kernel, GaussianKernel) else kernel.width)
+            parts.append(part.to(outputs))
+        return torch.cat(parts, 1)
+
+    def gram(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], at the precision in force."""
+        if self._whole is not None:
+            return self._whole.gram(a, b)
+        d = len(self.output_shift)
+        return _gram(self.output_kernel, a[:, :d], b[:, :d]) * _gram(self.prompt_kernel, a[:, d:], b[:, d:])
+
+    def features(self, num_features: int, seed: int) -> FeatureMap:
+        """Draw random features: a map from rows [N, D + E] to [N, R] whose products are the kernel in expectation.
+
+        Two Gaussian kernels take `num_features` frequencies of the whole row, R = 2 · num_features, and every feature
+        vector has norm 1. Two cosine kernels take the product of a normal projection of the output and one of the
+        prompt, R = num_features. The same arguments give the same draw.
+
+        Source:
+            Lotfian et al. 2026, Eq. 4.
+        """
+        d, e = len(self.output_shift), len(self.prompt_shift)
+        if self._whole is not None:
+            return FeatureMap(2 * num_features, fourier_frequencies(d + e, num_features, gamma=1.0, seed=seed))
+        # gamma = 1/2 makes the frequencies standard normal; one draw for both, so that they are independent
+        normal = fourier_frequencies(d + e, num_features, gamma=0.5, seed=seed)
+        return ProjectedPairs(num_features, normal, output_dim=d)
+
+    @property
+    def _whole(self) -> Kernel | None:
+        """The kernel of whole rows, where there is one."""
+        for kind in (GaussianKernel, LaplacianKernel):
+            if isinstance(self.output_kernel, kind) and isinstance(self.prompt_kernel, kind):
+                return kind(gamma=1.0)
+        return None
+
+
+def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
+    """Return a kernel, Gaussian for None, with its width taken from samples; an error says whose kernel it is."""
+    try:
+        return (kernel or GaussianKernel()).resolved(x)
+    except ValueError as error:
+        raise ValueError(f"`{name}`: {error}") from None
+
+
+def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
+    """Count the values of a pair's random features: a Gaussian kernel (or None) has a cosine and a sine of each.
+
+    Example:
+        >>> feature_size(None, 100), feature_size(CosineKernel(), 100)
+        (200, 100)
+    """
+    return num_features if isinstance(output_kernel, CosineKernel) else 2 * num_features
+
+
+def check_kernels(output_kernel: Kernel | None, prompt_kernel: Kernel | None, num_features: int | None) -> None:
+    """Refuse what is no kernel, and random features of kernels that have none."""
+    for name, kernel in (("output_kernel", output_kernel), ("prompt_kernel", prompt_kernel)):
+        if kernel is not None and not isinstance(kernel, Kernel):
+            raise ValueError(f"Expected `{name}` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
+    if num_features is None:
+        return
+    check_at_least("num_features", num_features, 1)
+    kinds = [type(kernel or GaussianKernel()) for kernel in (output_kernel, prompt_kernel)]
+    if kinds not in ([GaussianKernel] * 2, [CosineKernel] * 2):
+        raise ValueError(
+            "Expected two Gaussian or two cosine kernels with `num_features`, but got "
+            f"{kinds[0].__name__} for outputs and {kinds[1].__name__} for prompts. Leave `num_features` out."
+        )
+
+
+def check_pairs(
+    output_name: str,
+    outputs: object,
+    prompt_name: str,
+    prompts: object,
+    dims: tuple[int, int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return outputs [N, D] and their prompts [N, E] as float32 or float64, refusing what does not belong together.
+
+    Args:
+        output_name: what the outputs are called in an error.
+        outputs: [N, D].
+        prompt_name: what the prompts are called in an error.
+        prompts: [N, E].
+        dims: D and E of the pairs before, where there were some.
+    """
+    x = check_features(output_name, outputs, dims and dims[0])
+    t = check_features(prompt_name, prompts, dims and dims[1])
+    check_same_length(output_name, x, prompt_name, t)
+    return x, t
+
+
+def _gram(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
+    return a @ b.T if isinstance(kernel, CosineKernel) else kernel.gram(a, b)  # rows are on the sphere already

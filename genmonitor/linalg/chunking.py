@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cutting work into pieces that stay within a memory budget, or within a processor's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+CACHE = 2**22
+"""Bytes that stay in a processor's cache between two passes: 4 MiB."""
+
+MEMORY_BUDGET = 2**29
+"""Bytes that a temporary may take: 512 MiB. Larger work is done a block of rows at a time."""
+
+
+def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> Iterator[tuple[int, int]]:
+    """Cut the rows of a matrix into blocks within the memory budget; of a symmetric one sixteen, of 256 rows at least.
+
+    Each block costs a few products beyond the upper triangle, and products of fewer rows are slow.
+
+    Args:
+        rows: rows of the matrix.
+        bytes_per_entry: bytes held at once per entry of a block.
+        columns: columns of the matrix; None for a symmetric one, of which only the upper triangle is wanted.
+
+    Yields:
+        (start, stop) of each block.
+
+    Example:
+        >>> list(row_blocks(5, bytes_per_entry=4, columns=7))
+        [(0, 5)]
+    """
+    within_budget = max(1, MEMORY_BUDGET // (bytes_per_entry * (columns or rows)))
+    step = min(within_budget, rows) if columns else min(within_budget, max(256, -(-rows // 16)))
+    for start in range(0, rows, step):
+        yield start, min(start + step, rows)
+
+
+def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]:
+    """Cut things of so many bytes each into as many at a time as stay in the cache.
+
+    Example:
+        >>> list(in_cache(5, bytes_each=4, cache=8))
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
+    """
+    step = max(1, cache // bytes_each)
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
+def rows_in_cache(matrix: Tensor) -> int:
+    """Return how many rows of a matrix stay in the cache."""
+    return max(1, CACHE // (matrix.element_size() * max(1, matrix.shape[1])))

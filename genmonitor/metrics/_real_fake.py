@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What metrics share that compare generated samples with real ones: both sides are kept, the real one across resets."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities import dim_zero_cat
+
+from genmonitor._validation import check_bool, check_samples
+from genmonitor.metrics._base import GenerativeMetric
+
+
+class TwoSidedMetric(GenerativeMetric):
+    """Keeps generated and real samples; a subclass compares them.
+
+    Args:
+        reset_real_features: whether `reset` forgets the real side too.
+        kwargs: those of torchmetrics.Metric.
+    """
+
+    full_state_update: ClassVar[bool] = False  # type: ignore[misc]
+
+    fake_samples: list[Tensor]
+    real_samples: list[Tensor]
+
+    def __init__(self, reset_real_features: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reset_real_features = check_bool("reset_real_features", reset_real_features)
+        self.add_state("fake_samples", default=[], dist_reduce_fx="cat")
+        self.add_state("real_samples", default=[], dist_reduce_fx="cat")
+        # metrics of one compute group share their states: only those that agree on this may
+        self.add_state("keeps_real", default=torch.tensor(int(not reset_real_features)), dist_reduce_fx="max")
+
+    def update(self, samples: Tensor, real: bool) -> None:
+        """Add samples to one side.
+
+        Args:
+            samples: images [N, C, H, W] or features [N, D]; integers in images are read as 0..255 and scaled to [0, 1].
+            real: which side.
+
+        Raises:
+            TypeError: if they are no tensor of real numbers, or `real` is neither True nor False.
+            ValueError: if they are not finite or differ in shape from those before.
+        """
+        check_bool("real", real)
+        shape = next((tuple(side[0].shape[1:]) for side in (self.fake_samples, self.real_samples) if len(side)), None)
+        x = self._checked_samples("real samples" if real else "fake samples", samples, shape)
+        side = "real_samples" if real else "fake_samples"
+        # a new list, since a compute group shares the old one; no graph, since it would keep every step's network alive
+        setattr(self, side, [*getattr(self, side), x.detach()])
+
+    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
+        """Check samples of one side, of the shape per sample given."""
+        return check_samples(name, samples, shape)
+
+    def _kept(self, name: str) -> Tensor:
+        side = getattr(self, f"{name}_samples")
+        if not len(side):
+            raise ValueError(f"Expected {name} samples before `compute`, but got none. Call `update(x, real=...)`.")
+        return dim_zero_cat(side)
+
+    def _compared(self, fake: Tensor, real: Tensor) -> Any:
+        """Return the value of both sides."""
+        raise NotImplementedError
+
+    def compute(self) -> Any:
+        """Return the value of all samples."""
+        return self._compared(self._kept("fake"), self._kept("real"))
+
+    def forward(self, samples: Tensor, real: bool) -> Any:  # type: ignore[override]
+        """Add a batch; return the value of a fake one against the real samples of this process so far, else None.
+
+        The value carries the gradient of the batch, where it has one.
+
+        Args:
+            samples: as for `update`.
+            real: which side.
+        """
+        self.update(samples, real=real)
+        self._forward_cache = None
+        if real:
+            return None
+        others = self._kept("real")
+        batch = self._checked_samples("fake samples", samples, tuple(others.shape[1:])).to(others.device)
+        self._forward_cache = self._compared(batch, others)
+        return self._forward_cache
+
+    def reset(self) -> None:
+        """Forget the fake side, and the real one unless `reset_real_features` is False."""
+        real = None if self.reset_real_features else list(self.real_samples)
+        super().reset()
+        if real is not None:
+            self.real_samples = real

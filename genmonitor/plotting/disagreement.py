@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DisagreementMonitor's figures: the curves, the prompts of each mode and the prompts that differ most.
+
+What the model has and the reference lacks is orange, the reverse blue, in every figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from genmonitor.plotting.style import (
+    FAINT,
+    INK,
+    Array,
+    Curve,
+    add_axes,
+    add_curve,
+    cluster_color,
+    epoch_axis,
+    new_figure,
+    printable,
+    to_array,
+    to_tiles,
+)
+
+MODEL, REFERENCE = cluster_color(4), cluster_color(1)
+GAP, BETWEEN = 6, 18
+"""Pixels between tiles, and between the two sides of a prompt."""
+
+
+@dataclass(frozen=True)
+class PromptSides:
+    """A prompt with some of its samples of both sides.
+
+    Attributes:
+        prompt: shown as it is, cut where it is long.
+        value: its share of the disagreement, or its mean score on a mode.
+        current: samples of the model [k, c, H, W].
+        reference: samples of the reference [k', c, H, W].
+    """
+
+    prompt: str
+    value: float
+    current: Array
+    reference: Array
+
+
+@dataclass(frozen=True)
+class ModePrompts:
+    """A mode and the prompts that have most of it.
+
+    Attributes:
+        name: "top 1", "bottom 1", or "similar" for one that both sides have.
+        eigenvalue: positive where the model has it and the reference lacks it, negative for the reverse.
+        prompts: the first has most.
+    """
+
+    name: str
+    eigenvalue: float
+    prompts: Sequence[PromptSides]
+
+
+def disagreement_curves(
+    epochs: Curve, total: Curve, top: Sequence[Curve], bottom: Sequence[Curve], against: str
+) -> Figure:
+    """How much the model and the reference differ over the epochs, and beside it the largest modes of either side.
+
+    Args:
+        epochs: one per check.
+        total: one per check.
+        top: k curves of positive eigenvalues, the largest first.
+        bottom: k curves of negative eigenvalues, the lowest first.
+        against: what the reference is called, for example "real images".
+    """
+    note = "Above zero what the model has and the reference lacks, below zero the reverse."
+    figure = new_figure(1000, 500, f"Disagreement with {against}, epoch {epochs[-1]:g}: total {total[-1]:.3g}", note)
+    left, right = add_axes(figure, 66, 120, 410, 290), add_axes(figure, 560, 120, 410, 290)
+    add_curve(left, epochs, total, INK, "total")
+    left.set_ylim(0, 1.08 * max(*total, 1e-3))
+    left.set_title("total", **_HEAD)
+    right.axhline(0, color=FAINT, linewidth=1)
+    for color, curves, name in ((MODEL, top, "only the model"), (REFERENCE, bottom, f"only {against}")):
+        for rank, curve in enumerate(curves, start=1):
+            label = f"{name}: {curve[-1]:+.3g}" if rank == 1 else "_"
+            add_curve(right, epochs, curve, color, label, style="-" if rank == 1 else ":")
+    extent = 1.08 * max(1e-3, *(abs(value) for curve in (*top, *bottom) for value in curve))
+    right.set_ylim(-extent, extent)
+    right.set_title("modes: the largest of each side full, the others dotted", **_HEAD)
+    right.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), fontsize=10, frameon=False, labelcolor=INK)
+    for ax in (left, right):
+        epoch_axis(ax, epochs)
+        ax.set_ylabel("")
+        ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+_HEAD: dict[str, Any] = {"fontsize": 11, "color": INK, "loc": "left"}
+
+
+def mode_prompts(modes: Sequence[ModePrompts], value_range: tuple[float, float], against: str) -> Figure:
+    """One row per mode: the prompts that have most of it, with samples of the model and of the reference.
+
+    Args:
+        modes: at least one, each with at least one prompt.
+        value_range: what to show as black and as white.
+        against: what the reference is called.
+    """
+    groups = [[_pair(sides, value_range) for sides in mode.prompts] for mode in modes]
+    height, widths = _sizes(pair for group in groups for pair in group)
+    side, gap, head, text = 110, 40, 102, 34
+    cell = max(sum(widths) + BETWEEN, 130) + gap
+    size = (side + max(map(len, groups)) * cell, head + len(modes) * (height + text))
+    note = f"Prompts by their mean score. Orange: samples of the model. Blue: {against}."
+    figure = new_figure(max(size[0], 640), size[1], "Which prompts each mode is about", note)
+    full = figure.get_size_inches() * figure.dpi
+    for row, (mode, group) in enumerate(zip(modes, groups, strict=True)):
+        top = head + row * (height + text)
+        color = FAINT if mode.name == "similar" else MODEL if mode.eigenvalue > 0 else REFERENCE
+        label = f"{mode.name}\n{round(mode.eigenvalue, 4) + 0.0:+.4f}"  # never -0.0000
+        figure.text(18 / full[0], 1 - (top + height / 2) / full[1], label, fontsize=11, va="center", color=color)
+        for column, (sides, pair) in enumerate(zip(mode.prompts, group, strict=True)):
+            x = side + column * cell
+            _draw_pair(figure, pair, (x, x + widths[0] + BETWEEN), top)
+            words = f"{sides.value:.2f}  {printable(sides.prompt, int((cell - gap) / 7.6) - 6)}"
+            place = (x / full[0], 1 - (top + height + 5) / full[1])
+            figure.text(*place, s=words, fontsize=9, va="top", color=INK, parse_math=False)
+    return figure
+
+
+def changed_prompts(rows: Sequence[PromptSides], value_range: tuple[float, float], against: str) -> Figure:
+    """A table of the prompts that differ most: each with its share and samples of the model and of the reference.
+
+    Args:
+        rows: at least one, the one that differs most first.
+        value_range: what to show as black and as white.
+        against: what the reference is called.
+    """
+    pairs = [_pair(sides, value_range) for sides in rows]
+    height, widths = _sizes(pairs)
+    words, share, head, gap = 300, 84, 100, 14
+    xs = (18 + words + share, 18 + words + share + widths[0] + BETWEEN)
+    size = (max(xs[1] + widths[1] + 18, 700), head + len(rows) * (height + gap) + 8)
+    title = f"The prompts that differ most from {against}"
+    figure = new_figure(*size, title, "Share: the part of the largest modes that comes from this prompt.")
+    heads = ((18, "prompt", INK), (18 + words, "share", INK), (xs[0], "the model", MODEL), (xs[1], against, REFERENCE))
+    for x, text, color in heads:
+        figure.text(x / size[0], 1 - 84 / size[1], text, fontsize=11, color=color)
+    for row, (sides, pair) in enumerate(zip(rows, pairs, strict=True)):
+        top = head + row * (height + gap)
+        y = 1 - (top + height / 2) / size[1]
+        place: dict[str, Any] = {"fontsize": 11, "va": "center", "color": INK, "parse_math": False}
+        figure.text(18 / size[0], y, fill(printable(sides.prompt, 100), 34), **place)
+        figure.text((18 + words) / size[0], y, f"{100 * sides.value:.0f} %", **place)
+        _draw_pair(figure, pair, xs, top)
+    return figure
+
+
+def strip(images: Array, value_range: tuple[float, float]) -> NDArray[Any]:
+    """Images [k, c, H, W] beside each other as one RGB picture, uint8 (h, w, 3)."""
+    tiles = to_tiles(to_array(images), value_range)
+    joined = np.concatenate([np.pad(tile, ((0, 0), (0, GAP), (0, 0)), constant_values=1) for tile in tiles], axis=1)
+    picture: NDArray[Any] = np.round(255 * joined[:, :-GAP]).astype(np.uint8)
+    return picture
+
+
+def _pair(sides: PromptSides, value_range: tuple[float, float]) -> tuple[NDArray[Any], NDArray[Any]]:
+    return strip(sides.current, value_range), strip(sides.reference, value_range)
+
+
+def _sizes(pairs: Any) -> tuple[int, tuple[int, int]]:
+    """The height of a row, and the width of the widest picture of each side."""
+    shapes = [(left.shape, right.shape) for left, right in pairs]
+    return shapes[0][0][0], (max(left[1] for left, _ in shapes), max(right[1] for _, right in shapes))
+
+
+def _draw_pair(
+    figure: Figure, pair: tuple[NDArray[Any], NDArray[Any]], xs: tuple[float, float], top: float
+) -> tuple[Axes, ...]:
+    """Draw both pictures at places in pixels from the upper left corner, each with a line in its side's color."""
+    drawn = []
+    total = figure.get_size_inches()[1] * figure.dpi
+    for picture, x, color in zip(pair, xs, (MODEL, REFERENCE), strict=True):
+        height, width = picture.shape[:2]
+        ax = add_axes(figure, x, total - top - height, width, height)
+        ax.imshow(picture, interpolation="nearest")
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
+        ax.spines["top"].set(visible=True, color=color, linewidth=3)
+        drawn.append(ax)
+    return tuple(drawn)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DiversityMonitor's figures: the curves, the spectrum and the samples at the ends of each mode.
+
+What the prompts explain is blue, what the model adds by itself orange, both together black, in every figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+
+from genmonitor.plotting.style import (
+    FAINT,
+    INK,
+    Array,
+    Curve,
+    add_axes,
+    add_curve,
+    cluster_color,
+    epoch_axis,
+    latest,
+    new_figure,
+    printable,
+    to_array,
+    to_tiles,
+)
+
+PROMPTS, MODEL = cluster_color(1), cluster_color(4)
+SHOWN = 40  # eigenvalues
+COUNTS = {  # key: color, line, name
+    "vendi": (INK, "-", "Vendi, all images"),
+    "rke": (INK, ":", "RKE, all images"),
+    "scendi_prompt": (PROMPTS, "-", "Scendi, explained by the prompts"),
+    "scendi": (MODEL, "-", "Scendi, the model's own"),
+}
+SHARES = {
+    "prompt_share": (PROMPTS, "-", "variety explained by the prompts"),
+    "w1kp": (cluster_color(2), "-", "W1KP, likeness within a prompt"),
+    "precision": (cluster_color(3), "-", "precision"),
+    "density": (cluster_color(3), ":", "density"),
+    "recall": (cluster_color(5), "-", "recall"),
+    "coverage": (cluster_color(5), ":", "coverage"),
+}
+
+
+def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[str, float], n: int) -> Figure:
+    """How many modes over the epochs, and beside it the shares and how the images compare with real ones.
+
+    Args:
+        epochs: one per check.
+        curves: `vendi`, `rke`, `scendi`, `scendi_prompt`, `prompt_share` and perhaps `precision`, `recall`, `density`,
+            `coverage`, each with one value per check.
+        real: `vendi` and `rke` of real images; may be empty.
+        n: samples per check.
+    """
+    count, note = latest(curves["vendi"]), f"{n} samples at each check. Vendi grows with their number: compare equal n."
+    figure = new_figure(1000, 580, f"Diversity, epoch {epochs[-1]:g}: {count:.3g} modes (Vendi)", note)
+    left, right = add_axes(figure, 56, 180, 430, 310), add_axes(figure, 546, 180, 430, 310)
+    for name, (color, line, label) in COUNTS.items():
+        beside = f" (real images {real[name]:.3g})" if name in real else ""
+        add_curve(left, epochs, curves[name], color, f"{label}: {latest(curves[name]):.3g}{beside}", style=line)
+        if name in real:
+            left.axhline(real[name], color=FAINT, linewidth=1, linestyle="--" if line == "-" else ":")
+    for name, (color, line, label) in SHARES.items():
+        if name in curves:
+            add_curve(right, epochs, curves[name], color, f"{label}: {latest(curves[name]):.2f}", style=line)
+    values = [value for name in COUNTS for value in (*curves[name], real.get(name, 1.0)) if np.isfinite(value)]
+    _modes_axis(left, max(values))
+    right.set_ylim(0, max(1.0, 1.05 * np.nanmax(curves.get("density", [0.0]))))
+    right.set_title("shares of all variety, and likeness to real images" if "precision" in curves else "share", **_HEAD)
+    left.set_title("number of modes (dashed: real images)" if real else "number of modes", **_HEAD)
+    for ax in (left, right):
+        epoch_axis(ax, epochs)
+        ax.set_ylabel("")
+        ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), fontsize=10, frameon=False, labelcolor=INK)
+    return figure
+
+
+_HEAD: dict[str, Any] = {"fontsize": 11, "color": INK, "loc": "left"}
+
+
+def _modes_axis(ax: Axes, largest: float) -> None:
+    """From 1 to the largest count on a log scale: counts differ by factors."""
+    ax.set_yscale("log")
+    top = max(2.0, 1.15 * largest)
+    ax.set_ylim(0.97, top)
+    steps = (1, 1.2, 1.5, 2, 2.5) if top < 4 else (1, 1.5, 2, 3, 5, 7) if top < 20 else (1, 2, 5)
+    ax.yaxis.set_major_locator(FixedLocator([step * 10**power for power in range(6) for step in steps]))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def spectrum(outputs: Array, prompt_driven: Array, model_driven: Array, n: int) -> Figure:
+    """How the variety is spread over modes: of all images, of what the prompts explain, of what the model adds.
+
+    Args:
+        outputs: eigenvalues of the outputs' covariance, in any order; they sum to 1.
+        prompt_driven: those of the part that the prompts explain.
+        model_driven: those of the rest.
+        n: samples that they are of.
+    """
+    parts = [(INK, "all images", "Vendi", outputs), (PROMPTS, "explained by the prompts", "Scendi", prompt_driven)]
+    parts.append((MODEL, "the model's own", "Scendi", model_driven))
+    spectra: list[tuple[Any, ...]] = [
+        (*look, np.sort(np.maximum(to_array(values), 0))[::-1]) for *look, values in parts
+    ]
+    share, total = 100 * spectra[1][-1].sum(), spectra[0][-1]
+    title = f"Prompts explain {share:.0f} % of the variety, the model adds {100 - share:.0f} % by itself"
+    figure = new_figure(900, 480, title, f"Eigenvalues of the covariance of {n} samples")
+    ax = add_axes(figure, 92, 56, 786, 350)
+    last = int(np.clip(np.searchsorted(total.cumsum(), 0.998) + 1, 8, SHOWN))
+    for color, name, score, values in spectra:
+        shown = 100 * values[:last]
+        shown = shown[shown > 1e-3]
+        label = f"{name}, {100 * values.sum():.0f} %: {score} {np.exp(_entropy(values)):.3g}"
+        ax.plot(np.arange(1, len(shown) + 1), shown, ".-", color=color, linewidth=2, markersize=10, label=label)
+    ax.set_yscale("log")
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    ax.set_xlim(0.5, last + 0.5)
+    ax.set_xlabel("mode, the largest first", fontsize=11, color=INK)
+    ax.set_ylabel("share of all variety", fontsize=11, color=INK)
+    ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(loc="upper right", fontsize=11, frameon=False, labelcolor=INK)
+    return figure
+
+
+def _entropy(values: NDArray[Any]) -> float:
+    positive = values[values > 1e-12]
+    return float((positive * np.log(positive.sum() / positive)).sum())
+
+
+def mode_samples(
+    shares: Sequence[float],
+    images: Array,
+    prompts: Sequence[Sequence[str]],
+    value_range: tuple[float, float] = (0.0, 1.0),
+) -> Figure:
+    """The samples at both ends of each mode that the model adds by itself: what varies along it is what differs.
+
+    Args:
+        shares: each mode's share of the model's own variety.
+        images: (modes, 2k, c, H, W), k samples from one end and k from the other.
+        prompts: 2k texts for each mode; shown as they are, cut where they are long.
+        value_range: what to show as black and as white.
+    """
+    images = to_array(images)
+    rows, columns = images.shape[:2]
+    tiles = to_tiles(images.reshape(-1, *images.shape[2:]), value_range)
+    height, width, gap, text, middle, side = *tiles.shape[1:3], 8, 17, 34, 96
+    xs = [side + c * (width + gap) + (middle if c >= columns // 2 else 0) for c in range(columns)]
+    total = (xs[-1] + width + 18, rows * (height + gap + text) + 92)
+    note = "Prompts removed. Each row: the samples at the two ends of one mode."
+    figure = new_figure(max(total[0], 520), total[1], "What the model varies by itself", note)
+    for c, head in ((0, "one end"), (columns // 2, "the other end")):
+        figure.text(xs[c] / total[0], 1 - 84 / total[1], head, fontsize=11, color=INK)
+    for row in range(rows):
+        top = 92 + row * (height + gap + text)
+        label = f"mode {row + 1}\n{100 * shares[row]:.0f} %"
+        figure.text(18 / total[0], 1 - (top + height / 2) / total[1], label, fontsize=11, va="center", color=MODEL)
+        for c in range(columns):
+            ax = add_axes(figure, xs[c], total[1] - top - height, width, height)
+            ax.imshow(tiles[row * columns + c], interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+            place: dict[str, Any] = {"fontsize": 9, "ha": "center", "va": "top", "color": INK, "parse_math": False}
+            middle_of = ((xs[c] + width / 2) / total[0], 1 - (top + height + 3) / total[1])
+            figure.text(*middle_of, s=printable(prompts[row][c], int(width / 5.6)), **place)
+    return figure
+
+
+def least_varied(
+    rows: Sequence[tuple[str, float, str, Array]], value_range: tuple[float, float] = (0.0, 1.0)
+) -> Figure:
+    """The prompts whose images are most alike: each with its W1KP and some of its images.
+
+    Args:
+        rows: prompt, W1KP, a remark, and images (k, c, H, W); at least one row, the least varied first.
+        value_range: what to show as black and as white.
+    """
+    tiles = [to_tiles(to_array(images), value_range) for *_, images in rows]
+    height, width = tiles[0].shape[1:3]
+    words, head, gap, between = 300, 76, 14, 6
+    size = (max(18 + words + max(map(len, tiles)) * (width + between) + 12, 560), head + len(rows) * (height + gap) + 6)
+    note = "W1KP: 1 where all images of a prompt are alike, 0 where they differ as much as any."
+    figure = new_figure(*size, "The least varied prompts", note)
+    for row, ((prompt, w1kp, remark, _), some) in enumerate(zip(rows, tiles, strict=True)):
+        top = head + row * (height + gap)
+        text = f"{fill(printable(prompt, 66), 34)}\n{w1kp:.2f}  {remark}"
+        place: dict[str, Any] = {"fontsize": 11, "va": "center", "color": INK, "parse_math": False}
+        figure.text(18 / size[0], 1 - (top + height / 2) / size[1], text, **place)
+        for column, tile in enumerate(some):
+            ax = add_axes(figure, 18 + words + column * (width + between), size[1] - top - height, width, height)
+            ax.imshow(tile, interpolation="nearest")
+            ax.set(xticks=[], yticks=[])
+    return figure

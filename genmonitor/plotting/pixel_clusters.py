@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The monitor's figures: matplotlib `Figure` objects on the Agg canvas, never pyplot.
+
+A cluster has the same color and number in every figure; label 0, the constant sites, is gray. Images, labels
+and matrices may be tensors on any device, numpy arrays or lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from numpy.typing import NDArray
+
+from genmonitor._formatting import format_cms, reaches_baseline
+from genmonitor.plotting.style import (
+    FAINT,
+    INK,
+    Array,
+    Band,
+    Curve,
+    add_axes,
+    add_curve,
+    add_number,
+    add_outline,
+    add_region_legend,
+    add_target,
+    boundaries,
+    cluster_color,
+    cluster_name,
+    cms_axis,
+    colorize,
+    epoch_axis,
+    latest,
+    new_figure,
+    show_regions,
+    to_array,
+    to_tiles,
+)
+
+
+def cluster_map(labels: Array) -> Figure:
+    """The clusters as a map with the size of each.
+
+    Args:
+        labels: (H, W) int at pixel resolution, 0 for constant sites, 1..C for clusters.
+
+    >>> figure = cluster_map([[0, 1], [1, 2]])
+    >>> [text.get_text() for text in figure.legends[0].get_texts()]
+    ['cluster 1 (2 px)', 'cluster 2 (1 px)', 'constant (1 px)']
+    """
+    return _map_figure(to_array(labels), None, "Clusters of pixels")
+
+
+def cluster_overlay(labels: Array, image: Array) -> Figure:
+    """The map laid over an average real image, so that one sees which part of the image a cluster is.
+
+    Args:
+        labels: (H, W) int at pixel resolution.
+        image: (c, H, W) in any range; its contrast is stretched, its colors become gray.
+
+    Raises:
+        ValueError: If the two differ in height or width.
+    """
+    labels, image = to_array(labels), to_array(image)
+    if image.shape[1:] != labels.shape:
+        raise ValueError(
+            f"Expected `image` of shape [c, H, W] as high and wide as `labels`, but got {list(image.shape)} "
+            f"with labels {list(labels.shape)}. Scale the labels to the image's pixels."
+        )
+    gray = image.mean(0)
+    gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
+    return _map_figure(labels, gray, "Clusters over the average real image")
+
+
+def _map_figure(labels: NDArray[Any], image: NDArray[Any] | None, title: str) -> Figure:
+    figure = new_figure(760, 600, title)
+    show_regions(add_axes(figure, 18, 18, 520, 520), labels, image)
+    add_region_legend(figure, labels, 545 / 760, 540 / 600)
+    return figure
+
+
+def cka_matrix(matrix: Array, labels: Array) -> Figure:
+    """CKA between all pairs of sites, ordered by cluster: a bright block is a cluster that holds together.
+
+    Args:
+        matrix: (d, d) in [0, 1]; averaged down for drawing where d is large.
+        labels: the d sites' labels, of any shape; constant sites are left out.
+
+    Raises:
+        ValueError: If there are not d labels, or none above 0.
+    """
+    matrix, labels = to_array(matrix), to_array(labels).ravel()
+    order = np.argsort(labels, kind="stable")[np.count_nonzero(labels == 0) :]
+    d = len(order)
+    if matrix.shape != (labels.size, labels.size) or d == 0:
+        raise ValueError(
+            f"Expected `matrix` of shape [d, d] and `labels` of its d sites, some above 0, but got "
+            f"{list(matrix.shape)} and {labels.size} labels, {d} above 0. Pass the partition made from it."
+        )
+    size = 560
+    starts = np.arange(0, d, -(-d // size))
+    counts = np.diff(starts, append=d)
+    rows = np.add.reduceat(matrix[order], starts, axis=0)[:, order]
+    mean = np.add.reduceat(rows, starts, axis=1) / np.outer(counts, counts)
+
+    title, note = "CKA between sites, ordered by cluster", "bright blocks: sites that vary together"
+    figure = new_figure(760, 680, title, note)
+    ax = add_axes(figure, 58, 24, size, size)
+    picture = ax.imshow(mean, norm=PowerNorm(0.5, 0, 1), cmap="magma", extent=(0, d, d, 0))
+    ordered = labels[order]
+    edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
+    ax.hlines(edges, 0, d, colors="white", linewidth=1)
+    ax.vlines(edges, 0, d, colors="white", linewidth=1)
+    beside, above = add_axes(figure, 34, 24, 20, size), add_axes(figure, 58, 588, size, 20)
+    beside.imshow(colorize(ordered)[:, None], aspect="auto", interpolation="nearest", extent=(0, 1, d, 0))
+    above.imshow(colorize(ordered)[None], aspect="auto", interpolation="nearest", extent=(0, d, 1, 0))
+    for start, end in zip([0, *edges], [*edges, d], strict=True):
+        add_number(beside, 0.5, (start + end) / 2, ordered[start], size=10)
+        add_number(above, (start + end) / 2, 0.5, ordered[start], size=10)
+    for axes in (ax, beside, above):
+        axes.set(xticks=[], yticks=[])
+    bar = figure.colorbar(picture, cax=add_axes(figure, 640, 24, 20, size), ticks=np.linspace(0, 1, 6))
+    bar.set_label("CKA (square-root scale)", fontsize=11, color=INK)
+    bar.outline.set_edgecolor(INK)
+    return figure
+
+
+def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], yardstick: Mapping[str, Band], labels: Array) -> Figure:
+    """The main view: every cluster's CMS over the epochs, its yardstick and the map, in the same colors.
+
+    Points are filled where a region is at its yardstick. The strip in the middle puts the latest value (a disc,
+    numbered for clusters) beside what a perfect generator gets (a bar).
+
+    Args:
+        epochs: one per check.
+        curves: ``cluster_1`` ... ``cluster_C`` and perhaps ``constant`` to one CMS per check, nan where none.
+        yardstick: name to (low, median, high); may lack names or be empty.
+        labels: (H, W) int at pixel resolution.
+    """
+    regions = {0 if name == "constant" else int(name.removeprefix("cluster_")): name for name in curves}
+    judged = [name for label, name in regions.items() if label and name in yardstick]
+    reached = sum(reaches_baseline(latest(curves[name]), yardstick[name][0]) for name in judged)
+    note = f"{reached} of {len(judged)} clusters at their yardstick (filled points): like a perfect generator"
+    figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note if judged else "")
+
+    ax, strip = add_axes(figure, 92, 52, 426, 360), add_axes(figure, 526, 52, 206, 360)
+    cms_axis((ax, strip), [value for name in curves for value in (*curves[name], *yardstick.get(name, ()))])
+    epoch_axis(ax, epochs)
+    drawn = [label for label in (*sorted(regions.keys() - {0}), 0) if label in regions]
+    for place, label in enumerate(drawn):
+        values, band = curves[regions[label]], yardstick.get(regions[label])
+        add_curve(ax, epochs, values, cluster_color(label), cluster_name(label), band[0] if band else -np.inf)
+        add_target(strip, place, label, latest(values), band)
+    strip.set_facecolor("#F6F6F6")
+    strip.set(xlim=(-0.8, len(drawn) - 0.2), xticks=[])
+    strip.tick_params(left=False, labelleft=False)
+    strip.spines["left"].set_visible(False)
+    show_regions(add_axes(figure, 742, 172, 240, 240), to_array(labels))
+    _add_key(figure, bool(yardstick), 0 in regions)
+    return figure
+
+
+def _add_key(figure: Figure, with_yardstick: bool, with_constant: bool) -> None:
+    """What the marks mean, below the map, where no curve and no tick can be in the way."""
+    handles: list[Any] = [Line2D([], [], marker="o", markersize=10, linestyle="", color=INK, label="latest")]
+    if with_yardstick:
+        handles.append(Patch(color=INK, alpha=0.4, linewidth=0, label="perfect generator"))
+    if with_constant:
+        handles.append(Line2D([], [], linewidth=2, color=cluster_color(0), label="constant pixels"))
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.74, 0.31), "borderpad": 0}
+    figure.legend(handles=handles, **place, fontsize=10, frameon=False, handlelength=1, labelcolor=INK)
+
+
+def image_and_product(epochs: Curve, image: Curve, product: Curve, yardstick: Mapping[str, Band]) -> Figure:
+    """CMS of the image against the product of its clusters': they agree where the clusters are independent.
+
+    Args:
+        epochs: one per check.
+        image: one CMS per check, nan where there is none.
+        product: the same, of the clusters' product.
+        yardstick: ``image`` and ``product`` to (low, median, high); may be empty.
+    """
+    title = f"CMS of the image and of its clusters' product, epoch {epochs[-1]:g}"
+    figure = new_figure(900, 510, title, "the closer the two, the nearer the clusters are to independent")
+    ax = add_axes(figure, 92, 52, 780, 340)
+    bands = {name: yardstick[name] for name in ("image", "product") if name in yardstick}
+    cms_axis((ax,), [*image, *product, *(value for band in bands.values() for value in band)])
+    epoch_axis(ax, epochs)
+    fills: dict[str, dict[str, Any]] = {"image": {"color": INK, "alpha": 0.15}}
+    fills["product"] = {"fill": False, "edgecolor": FAINT, "hatch": "///"}
+    for name, (low, _, high) in bands.items():
+        ax.axhspan(low, high, linewidth=0, label=f"perfect generator, {name}", **fills[name])
+    add_curve(ax, epochs, image, INK, f"image, latest {format_cms(latest(image))}")
+    add_curve(ax, epochs, product, FAINT, f"product of clusters, latest {format_cms(latest(product))}", style="--")
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1), "ncols": 2, "reverse": True}
+    ax.legend(**place, fontsize=10, frameon=False, labelcolor=INK)
+    return figure
+
+
+def sample_grid(
+    images: Array,
+    labels: Array,
+    worst: int | None = None,
+    value_range: tuple[float, float] = (0.0, 1.0),
+    share: float | None = None,
+) -> Figure:
+    """Generated samples, the region to blame outlined in its color on the first row, which leaves the others legible.
+
+    Args:
+        images: (n, c, H, W); the first 64 or fewer are shown, as many as stay readable.
+        labels: (H, W) int at pixel resolution.
+        worst: the region's label, 0 for the constant sites; None outlines nothing.
+        value_range: what to show as black and as white.
+        share: the region's share of the loss in [0, 1], for the title.
+    """
+    tiles, labels = to_tiles(to_array(images)[:64], value_range), to_array(labels)
+    height, width, gap = *tiles.shape[1:3], 8
+    columns = int(min(np.ceil(np.sqrt(len(tiles))), max(1, 840 // (width + gap))))
+    tiles = tiles[: columns * max(1, 840 // (height + gap))]
+    corners = [(n % columns * (width + gap), n // columns * (height + gap)) for n in range(len(tiles))]
+    canvas = np.ones((corners[-1][1] + height, corners[columns - 1][0] + width, 3))
+    for tile, (x, y) in zip(tiles, corners, strict=True):
+        canvas[y : y + height, x : x + width] = tile
+
+    title, color = f"{len(tiles)} generated samples", INK
+    if worst is not None:
+        title = f"Most to blame: {cluster_name(worst)}"
+        title += "" if share is None else f", {100 * share:.0f} % of the loss"
+        color = cluster_color(worst) if worst else INK
+    figure = new_figure(max(canvas.shape[1] + 36, 480), canvas.shape[0] + 66, title, color=color)
+    ax = add_axes(figure, 18, 16, canvas.shape[1], canvas.shape[0])
+    ax.imshow(canvas, interpolation="nearest")
+    ax.set_axis_off()
+    if worst is not None:
+        outline = (boundaries(labels == worst, border=True) + 0.5) * (height / labels.shape[0]) - 0.5
+        segments = np.concatenate([outline + corner for corner in corners[:columns]])
+        add_outline(ax, segments, cluster_color(worst), 1.6, "white")
+    return figure

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the figures share: colors, canvas, regions of pixels and the axis on which CMS is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import FixedLocator, MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from genmonitor._formatting import RESOLUTION, reaches_baseline
+
+# Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
+# deuteranopic and protanopic eyes. Figures print the cluster's number as well, so color never stands alone.
+_PALETTE = (
+    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
+    *("#5B2A9D", "#4F5B00", "#C2188F", "#7A1F1F", "#8679FF", "#12306B"),
+)
+_CONSTANT = "#B4B4B4"
+INK, FAINT = "#222222", "#8A8A8A"
+_DPI = 100
+
+Array = ArrayLike | torch.Tensor
+Curve = Sequence[float]
+Band = tuple[float, float, float]  # a yardstick: low, median, high
+
+
+def to_array(values: Array) -> NDArray[Any]:
+    """Tensor (any device, any dtype), array or list as a numpy array."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        return (values.float() if values.is_floating_point() else values).numpy()
+    return np.asarray(values)
+
+
+def cluster_color(label: int) -> str:
+    """The color of a cluster, the same in every figure; label 0, the constant sites, is gray.
+
+    >>> cluster_color(0), cluster_color(1), cluster_color(13) == cluster_color(1)
+    ('#B4B4B4', '#0072B2', True)
+    """
+    return _PALETTE[(label - 1) % len(_PALETTE)] if label else _CONSTANT
+
+
+def cluster_name(label: int) -> str:
+    """A label as people read it: ``cluster 3``, or ``constant`` for 0."""
+    return f"cluster {label}" if label else "constant"
+
+
+def colorize(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels of any shape as RGB in [0, 1], with one more axis at the end."""
+    table = [to_rgb(cluster_color(label)) for label in range(int(labels.max(initial=0)) + 1)]
+    return np.take(table, labels, axis=0)
+
+
+def new_figure(width: float, height: float, title: str, note: str = "", color: str = INK) -> Figure:
+    """A white figure of so many pixels on its own Agg canvas, unknown to pyplot, with a headline."""
+    figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    place: dict[str, Any] = {"x": 18 / width, "va": "top"}
+    figure.text(**place, y=1 - 14 / height, s=title, fontsize=13, fontweight="bold", color=color)
+    figure.text(**place, y=1 - 38 / height, s=note, fontsize=10, color="#555555")
+    return figure
+
+
+def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place given in pixels from the lower left corner, untouched by the user's own plot style."""
+    full_width, full_height = figure.get_size_inches() * _DPI
+    ax = figure.add_axes((left / full_width, bottom / full_height, width / full_width, height / full_height))
+    ax.set_facecolor("white")
+    ax.grid(visible=False)
+    ax.tick_params(color=FAINT, labelcolor=INK, labelsize=10)
+    ax.spines[:].set_color(INK)
+    return ax
+
+
+def add_number(ax: Axes, x: float, y: float, number: int, size: float, halo: float = 0) -> None:
+    """A cluster's number in white, with a dark halo where it stands on an image."""
+    text = ax.text(x, y, str(number), fontsize=size, fontweight="bold", color="white", ha="center")
+    text.set_verticalalignment("center_baseline")
+    text.set_path_effects([withStroke(linewidth=halo, foreground=INK)])
+
+
+def boundaries(labels: NDArray[Any], border: bool = False) -> NDArray[Any]:
+    """Line segments (m, 2, 2) as (x, y) between pixels of different label; a straight run is one.
+
+    ``border`` also closes the regions of non-zero label along the image's edge.
+    """
+    if border:
+        return boundaries(np.pad(labels, 1)) - 1
+    return np.concatenate([_upright(labels), _upright(labels.T)[..., ::-1]])
+
+
+def _upright(labels: NDArray[Any]) -> NDArray[Any]:
+    differs = (labels[:, 1:] != labels[:, :-1]).astype(np.int8)
+    ends = np.diff(np.pad(differs, ((1, 1), (0, 0))), axis=0).T
+    runs = np.stack([np.argwhere(ends == 1), np.argwhere(ends == -1)], axis=1)
+    return np.add(runs, [0.5, -0.5])
+
+
+def add_outline(ax: Axes, segments: NDArray[Any], color: str, width: float, halo: str) -> None:
+    """Segments as one crisp line with a halo, so that it stands out from any image."""
+    crisp: dict[str, Any] = {"capstyle": "projecting", "antialiased": False}
+    for ink, size in ((halo, width + 1.5), (color, width)):
+        ax.add_collection(LineCollection(list(segments), colors=ink, linewidths=size, **crisp))
+
+
+def show_regions(ax: Axes, labels: NDArray[Any], image: NDArray[Any] | None = None) -> None:
+    """The label map in its colors, numbered; over ``image``, gray (H, W) in [0, 1], where one is given."""
+    if image is None:
+        ax.imshow(colorize(labels), interpolation="nearest")
+        ax.add_collection(LineCollection(list(boundaries(labels)), colors="white", linewidths=1))
+    else:
+        # never down to black: a dark part of the image keeps its cluster's hue
+        ax.imshow(0.4 * colorize(labels) + 0.12 + 0.48 * image[..., None], interpolation="nearest")
+        add_outline(ax, boundaries(labels), "white", 1.2, INK)
+    ax.set(xticks=[], yticks=[])
+    for label in np.unique(labels[labels > 0]):
+        add_number(ax, *inmost(labels == label), label, size=12, halo=2.5)
+
+
+def inmost(mask: NDArray[Any]) -> tuple[float, float]:
+    """The (x, y) furthest inside a region, near its middle where several are."""
+    from scipy.ndimage import distance_transform_edt
+
+    depth = distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1]
+    places = np.argwhere(depth >= depth.max() - 0.5)
+    row, column = places[np.abs(places - places.mean(0)).sum(1).argmin()]
+    return float(column), float(row)
+
+
+def add_region_legend(figure: Figure, labels: NDArray[Any], left: float, top: float) -> None:
+    """One line per region with its color and size, from a place given in figure fractions."""
+    sizes = np.bincount(labels.ravel())
+    names = {label: f"{cluster_name(label)} ({size} px)" for label, size in enumerate(sizes) if size}
+    names.update({0: names.pop(0)} if 0 in names else {})
+    handles = [Patch(facecolor=cluster_color(label), label=name) for label, name in names.items()]
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (left, top)}
+    figure.legend(handles=handles, **place, frameon=False, fontsize=11, labelcolor=INK)
+
+
+def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:
+    """Images as RGB (n, H', W', 3) in [0, 1], enlarged or averaged by a whole factor to about 100 pixels."""
+    low, high = value_range
+    images = np.clip((images.astype(np.float32) - low) / (high - low), 0, 1)
+    if images.shape[1] != 3:
+        images = images.mean(1, keepdims=True).repeat(3, axis=1)
+    n, _, height, width = images.shape
+    step = -(-max(height, width) // 128)
+    height, width = height // step, width // step
+    blocks = images[..., : height * step, : width * step].reshape(n, 3, height, step, width, step)
+    grow = -(-96 // max(height, width))
+    return np.moveaxis(blocks.mean((3, 5)).repeat(grow, axis=2).repeat(grow, axis=3), 1, 3)
+
+
+def printable(text: str, length: int) -> str:
+    """One line of at most so many characters, those that the font lacks as a question mark."""
+    font = get_font(findfont(FontProperties()))
+    line = "".join(c if font.get_char_index(ord(c)) else "?" for c in " ".join(text.split()))
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
+    """Give ``axes`` one y-axis for CMS: distance to 1 on a log scale, so 0.9, 0.99 and 0.999 are equal steps.
+
+    The range covers the finite ``values``, at least a decade. What float32 cannot tell from 1 is drawn at the
+    top, which is then labelled 1.
+    """
+    drawn = np.array([value for value in values if np.isfinite(value)] or [0.9])
+    worst = min(max(1 - drawn.min(), 10 * RESOLUTION) * 1.5, 2.0)
+    best = min((1 - drawn[drawn < 1 - RESOLUTION].max(initial=-1)) / 1.5, worst / 10)
+    ticks = [1 - step * 10.0**power for power in range(0, -7, -1) for step in (1, 0.5, 0.2)]
+    ticks = [tick for tick in ticks if best * 1.3 < 1 - tick < worst]
+    if len(ticks) > 9:
+        ticks = [tick for tick in ticks if tick == 0.5 or not round(np.log10(1 - tick), 6) % 1]
+    names = [f"{tick:.6g}" for tick in ticks]
+    if drawn.max() > 1 - best:
+        ticks, names = [*ticks, 1 - best], [*names, "1"]
+
+    def place(cms: NDArray[Any]) -> NDArray[Any]:
+        decades: NDArray[Any] = -np.log10(np.maximum(1 - cms, best))
+        return decades
+
+    def cms_at(place: NDArray[Any]) -> NDArray[Any]:
+        return 1 - 10.0 ** -np.asarray(place)
+
+    for ax in axes:
+        ax.set_yscale("function", functions=(place, cms_at))
+        ax.set_ylim(1 - worst, 1 - best)
+        ax.set_yticks(ticks, names)
+        ax.set_yticks([], minor=True)
+        ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+
+
+def epoch_axis(ax: Axes, epochs: Curve) -> None:
+    """Whole epochs on the x-axis; a single check stands in the middle."""
+    margin = 0.02 * (max(epochs) - min(epochs)) or 1.0
+    ax.set_xlim(min(epochs) - margin, max(epochs) + margin)
+    several = MaxNLocator(nbins=8, integer=True)
+    ax.xaxis.set_major_locator(several if len(set(epochs)) > 1 else FixedLocator(epochs))
+    ax.set_xlabel("epoch", fontsize=11, color=INK)
+    ax.set_ylabel("CMS (higher is better)", fontsize=11, color=INK)
+
+
+def add_curve(
+    ax: Axes,
+    epochs: Curve,
+    values: Curve,
+    color: str,
+    label: str,
+    low: float = -np.inf,
+    style: str = "-",
+) -> None:
+    """One curve with gaps at nan, its points hollow below ``low``, the yardstick's lower end."""
+    ax.plot(epochs, values, style, color=color, linewidth=2, label=label, clip_on=False)
+    if len(epochs) <= 50:
+        fill = [color if reaches_baseline(value, low) else "white" for value in values]
+        size = 70 if len(epochs) == 1 else 18
+        ax.scatter(epochs, values, size, fill, edgecolors=color, linewidths=1.2, zorder=2.5, clip_on=False)
+
+
+def add_target(ax: Axes, place: int, number: int, value: float, band: Band | None) -> None:
+    """A region's latest value as a disc (numbered: clusters), its yardstick as a bar, and the way still to go."""
+    color = cluster_color(number)
+    if band is not None:
+        low, median, high = band
+        ax.bar(place, high - low, bottom=low, width=0.8, color=color, alpha=0.4, linewidth=0)
+        ax.plot((place - 0.4, place + 0.4), (median, median), color=color, linewidth=2, clip_on=False)
+        ax.plot((place, place), (value, median), color=color, linewidth=2)
+    if np.isfinite(value):
+        ax.plot(place, value, "o", color=color, markersize=13, markeredgecolor="white", clip_on=False)
+        if number:
+            add_number(ax, place, value, number, size=8)
+
+
+def latest(values: Curve) -> float:
+    """The last value that is not nan; nan where there is none."""
+    return next((value for value in reversed(values) if np.isfinite(value)), float("nan"))

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny modules, data and Trainers for the tests of the callbacks, and readers of what loggers wrote."""
+
+import json
+import struct
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from lightning import LightningModule, Trainer
+from matplotlib.image import imread
+from planted import PlantedGenerator, planted_images
+from sklearn.datasets import load_digits
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torchmetrics import Metric
+
+from genmonitor.callbacks import PixelClusterMonitor
+
+# What Lightning and torch say of tiny runs, as marks of a test module; none of it is about the monitors.
+LIGHTNING_SAYS = [
+    pytest.mark.filterwarnings(line)
+    for line in (
+        "ignore:You defined a `validation_step` but have no `val_dataloader`",
+        "ignore:The '.*' does not have many workers",
+        "ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning",
+        "ignore:The number of training batches .* is smaller than the logging interval",
+        "ignore:Checkpoint directory .* exists and is not empty",
+        "ignore:Starting from v1.9.0, `tensorboardX` has been removed",
+    )
+]
+
+
+def digits(start=0, stop=None):
+    """Return scikit-learn's digits [n, 1, 8, 8] in [-1, 1]."""
+    return torch.from_numpy(load_digits().images[start:stop]).float()[:, None] / 8 - 1
+
+
+def loader(images, batch_size=100, **settings):
+    """Return a loader of tuples of one batch of images."""
+    return DataLoader(TensorDataset(images), batch_size, **settings)
+
+
+class Linear(LightningModule):
+    """A linear generator of digits: what it logs and learns comes from random numbers, so any draw too many shows."""
+
+    def __init__(self, lr=1e-2):
+        super().__init__()
+        self.lr = lr
+        self.net = nn.Linear(4, 64)
+
+    def sample(self, n):
+        return torch.tanh(self.net(torch.randn(n, 4, device=self.device))).view(n, 1, 8, 8)
+
+    def training_step(self, batch, index):
+        images = batch[0] if isinstance(batch, (list, tuple)) else batch
+        loss = (self.sample(len(images)).mean(0) - images.mean(0)).square().mean()
+        self.log("loss", loss, on_step=True, on_epoch=False)
+        return loss
+
+    def validation_step(self, batch, index):
+        pass
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), self.lr)
+
+
+class Deep(Linear):
+    """The same with whatever a check could disturb: dropout, BatchNorm, a sampler that trains its statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3), nn.Linear(32, 64))
+
+
+class TwoPlayers(LightningModule):
+    """A GAN by manual optimization with two optimizers."""
+
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+        self.generator = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 64), nn.Tanh())
+        self.critic = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 1))
+
+    def sample(self, n):
+        return self.generator(torch.randn(n, 4)).view(n, 1, 8, 8)
+
+    def training_step(self, batch, index):
+        first, second = self.optimizers()
+        for optimizer, loss in ((second, self._critic_loss), (first, lambda real: -self.critic(self.sample(9)).mean())):
+            self.toggle_optimizer(optimizer)
+            optimizer.zero_grad()
+            value = loss(batch[0])
+            self.manual_backward(value)
+            optimizer.step()
+            self.untoggle_optimizer(optimizer)
+            self.log("loss_g" if optimizer is first else "loss_d", value.detach())
+
+    def _critic_loss(self, real):
+        return self.critic(self.sample(len(real)).detach()).mean() - self.critic(real).mean()
+
+    def validation_step(self, batch, index):
+        pass
+
+    def configure_optimizers(self):
+        return [torch.optim.Adam(part.parameters(), 1e-3) for part in (self.generator, self.critic)]
+
+
+class MeanGap(Metric):
+    """Difference of the mean pixel, counting how often it was given real images."""
+
+    full_state_update = False
+
+    def __init__(self, reset_real_features=True):
+        super().__init__()
+        self.reset_real_features = reset_real_features
+        self.given = 0
+        for side in ("real", "fake"):
+            self.add_state(f"{side}_sum", torch.tensor(0.0, dtype=torch.float64), dist_reduce_fx="sum")
+            self.add_state(f"{side}_count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, images, real):
+        assert len(images) <= 100  # no feature network takes all images at once
+        self.given += real
+        side = "real" if real else "fake"
+        setattr(self, f"{side}_sum", getattr(self, f"{side}_sum") + images.double().sum())
+        setattr(self, f"{side}_count", getattr(self, f"{side}_count") + images.numel())
+
+    def compute(self):
+        return self.fake_sum / self.fake_count - self.real_sum / self.real_count
+
+    def reset(self):
+        real = self.real_sum, self.real_count
+        super().reset()
+        if not self.reset_real_features:
+            self.real_sum, self.real_count = real
+
+
+class Plain(PixelClusterMonitor):
+    """The monitor without its figures, which take most of a tiny run's time."""
+
+    def first_figures(self):
+        return {}
+
+    def figures(self, samples):
+        return {}
+
+
+def plain(**settings):
+    """Return a small monitor without figures that raises whatever goes wrong, unless told otherwise."""
+    defaults = {"n_clusters": 3, "n_samples": 60, "n_cluster_images": 200, "on_error": "raise"}
+    if "partition" in settings:
+        del defaults["n_clusters"]
+    return Plain(**(defaults | settings))
+
+
+def trainer(folder, *callbacks, **settings):
+    """Return a silent Trainer on the CPU that keeps nothing but what it is asked to."""
+    defaults = {
+        "max_epochs": 2,
+        "accelerator": "cpu",
+        "devices": 1,
+        "logger": False,
+        "enable_checkpointing": any("Checkpoint" in type(c).__name__ for c in callbacks),
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "default_root_dir": folder,
+        "callbacks": list(callbacks),
+    }
+    return Trainer(**(defaults | settings))
+
+
+def fit(folder, *callbacks, module=None, train=None, val=None, ckpt_path=None, **settings):
+    """Train on 300 digits in 3 batches an epoch, validating where `val` is given; return the Trainer and the module."""
+    runner = trainer(folder, *callbacks, **settings)
+    module = module or Linear()
+    train = train if train is not None else loader(digits(0, 300), shuffle=True)
+    runner.fit(module, train, val, ckpt_path=ckpt_path)
+    return runner, module
+
+
+PLANTED_REGIONS = ["cluster_1", "cluster_2", "cluster_3", "cluster_4", "constant"]
+
+
+def fit_planted(folder, monitor, spoiled, from_epoch, epochs=5, **settings):
+    """Run a perfect generator of planted images that spoils a region from an epoch on."""
+    train, val = loader(planted_images(2000, seed=1), 500), loader(planted_images(400, seed=2), 400)
+    module = PlantedGenerator(spoiled, from_epoch)
+    return fit(folder, monitor, module=module, train=train, val=val, max_epochs=epochs, **settings)
+
+
+def measured(monitor):
+    """Return the history without what the clock says."""
+    return [{k: v for k, v in check.items() if not k.endswith("_seconds")} for check in monitor.history]
+
+
+def read_tensorboard(folder):
+    """Return what TensorBoard would read from an event file."""
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return events
+
+
+def shown_by_tensorboard(markdown):
+    """Return the HTML that TensorBoard makes of a text."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what TensorBoard imports
+        from tensorboard.plugin_util import markdown_to_safe_html
+    return markdown_to_safe_html(markdown)
+
+
+def read_wandb(folder):
+    """Return every dictionary that an offline W&B run logged, from its .wandb file."""
+    histories = [record.item for record in wandb_records(folder, "history")]
+    return [{i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items} for items in histories]
+
+
+def read_wandb_tables(folder):
+    """Return the tables of an offline W&B run, each with its columns and its rows, pictures being arrays in [0, 1]."""
+    tables = []
+    for artifact in wandb_records(folder, "artifact"):
+        files = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
+        (table,) = (json.loads(file.read_text()) for name, file in files.items() if name.endswith(".table.json"))
+        rows = [[imread(files[x["path"]]) if isinstance(x, dict) else x for x in row] for row in table["data"]]
+        tables.append((table["columns"], rows))
+    return tables
+
+
+def wandb_records(folder, kind):
+    """Return the records of a kind in the .wandb file of an offline run."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
+    records = [Record.FromString(content) for content in _records(path.read_bytes())]
+    return [getattr(record, kind) for record in records if record.WhichOneof("record_type") == kind]
+
+
+def _records(data, block=32768, header=7):
+    # LevelDB's log format: blocks of records that begin with a checksum, a length and which part of a whole they are
+    at, whole = header, b""
+    while at + header <= len(data):
+        left = block - at % block
+        if left < header:
+            at += left
+            continue
+        length, kind = struct.unpack_from("<HB", data, at + 4)
+        whole += data[at + header : at + header + length]
+        at += header + length
+        if kind in (1, 4):
+            yield whole
+            whole = b""

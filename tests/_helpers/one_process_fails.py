@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_several_processes.py in each of two processes: the second fails in each part of a check in turn."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
+
+from _helpers.modules import MeanGap, Plain, fit, measured
+from _helpers.prompted import Prompted, disagreeing, labelled
+from _helpers.prompted import plain as diversity
+
+from genmonitor.callbacks import disagreement as disagreement_monitor
+from genmonitor.callbacks import disagreement_modes, modes, regions, variability
+from genmonitor.functional import calibrate
+from genmonitor.metrics import prdc, scendi
+
+PARTS = {
+    "cms": [(regions, "cms_from_means"), (MeanGap, "compute")],
+    "diversity": [
+        (modes, "scendi_from_covariances"),
+        (prdc.PRDC, "_compared"),
+        (variability, "similarities"),
+        (scendi, "scendi_modes"),
+        (scendi.ScendiScore, "mode_scores"),
+        (modes, "_ends"),
+    ],
+    "disagreement": [(disagreement_modes, "avg_pool2d"), (disagreement_monitor, "prompt_split")],
+}
+"""What each monitor calls once it has its samples, in this order."""
+EPOCHS = [1, 2, 4, 5, 7, 8]
+"""When they fail: three checks in a row would switch a monitor off."""
+
+
+class PlainClusters(Plain):
+    """By a name of its own, since a checkpoint keeps callbacks by theirs."""
+
+
+def main(folder, processes):
+    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
+    module = Prompted()
+
+    def breaks(owner, name, epoch):
+        work = getattr(owner, name)
+
+        def broken(*args, **kwargs):
+            if module.current_epoch == epoch and module.global_rank == 1:
+                raise RuntimeError(f"{name} fails")
+            return work(*args, **kwargs)
+
+        setattr(owner, name, broken)
+
+    for parts in PARTS.values():
+        for (owner, name), epoch in zip(parts, EPOCHS, strict=False):
+            breaks(owner, name, epoch)
+    disagreement_modes.LARGEST_SIDE = 4  # so that pictures are made smaller
+    settings = {"on_error": "warn", "n_samples": 61}
+    calibration = calibrate(torch.rand(50, 64, generator=torch.Generator().manual_seed(0)))
+    monitors = (
+        PlainClusters(3, n_cluster_images=200, **settings, extra_metrics={"gap": MeanGap(reset_real_features=False)}),
+        diversity(**settings, calibration=calibration),
+        disagreeing(**settings | {"n_samples": 60}),
+    )
+    train, val = labelled(0, 600), labelled(600, 1200)
+    fit(folder, *monitors, module=module, train=train, val=val, max_epochs=10, strategy="ddp", devices=processes)
+    out = {monitor.prefix: measured(monitor) for monitor in monitors}
+    (folder / f"rank_{module.global_rank}.json").write_text(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_several_processes.py, once in every process: several fits, each one's outcome into a file."""
+
+import json
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
+
+from _helpers.modules import Linear, MeanGap, Plain, digits, fit, loader, measured, plain
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+
+def fails(module):
+    """Whether this is the last process, in the second epoch."""
+    return module.current_epoch == 1 and module.global_rank == module.trainer.world_size - 1
+
+
+def one_cannot_sample(module, n):
+    if fails(module):
+        raise RuntimeError("no samples today")
+    return module.sample(n)
+
+
+def one_cannot_encode(module, images):
+    if fails(module):
+        raise RuntimeError("no maps today")
+    return images
+
+
+class Other(Plain):
+    """A second monitor on the same Trainer."""
+
+    prefix = "other"
+
+
+def one_gives_nan(module, n):
+    return module.sample(n) * (float("nan") if fails(module) else 1)
+
+
+def outcomes(folder, processes, accelerator="cpu"):
+    """Return what each kind of run measured; the weights do not change, so that one process must agree with several."""
+    out = {}
+    for name, n in (
+        ("well", 301),
+        ("one fails to sample", 301),
+        ("one fails to collect", 301),
+        ("one fails by NaN", 301),
+        ("no share for one", 2),
+        ("two share samples", 301),
+    ):
+        torch.manual_seed(0)
+        module = Linear(lr=0.0)
+        parts = {"extra_metrics": {"gap": MeanGap(reset_real_features=False)}}
+        if name == "one fails to sample":
+            parts["sample_fn"] = one_cannot_sample
+        if name == "one fails by NaN":
+            parts["sample_fn"] = one_gives_nan
+        if accelerator == "gpu":  # where tensors of the CPU cannot be gathered
+            parts.setdefault("sample_fn", lambda module, n: module.sample(n).cpu())
+        if name == "one fails to collect":
+            parts["site_encoder"] = partial(one_cannot_encode, module)
+        monitor = plain(n_samples=n, on_error="warn", sample_batch_size=64, **parts)
+        # under several processes the shares of 301 and of 150 samples are different ones
+        others = [Other(3, n_samples=150, n_cluster_images=200, on_error="raise", sample_batch_size=64)]
+        if name != "two share samples":
+            others = []
+        best = ModelCheckpoint(folder / f"{name} {processes}", monitor="cms/image", mode="max")
+        strategy = {"strategy": "ddp", "devices": processes, "accelerator": accelerator}
+        strategy = strategy if processes > 1 or accelerator == "gpu" else {}
+        train, val = loader(digits(0, 600), 50), loader(digits(600, 1200), 50)
+        trainer, _ = fit(folder, monitor, *others, best, module=module, train=train, val=val, max_epochs=3, **strategy)
+        fixed = [monitor.partition.labels.tolist(), monitor.kernel.gamma, monitor.yardstick]
+        image = float(trainer.callback_metrics["cms/image"])
+        out[name] = {"history": measured(monitor), "image": image, "fixed": json.loads(json.dumps(fixed))}
+        if others:
+            out["the other"] = {"history": measured(others[0]), "image": float(trainer.callback_metrics["other/image"])}
+    return out
+
+
+def main(folder, processes, accelerator="cpu"):
+    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
+    out = outcomes(folder, processes, accelerator)
+    (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run by test_diversity_runs.py, once in every process: fits with DiversityMonitor, their outcome into a file."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
+
+from _helpers.modules import digits, fit, loader, measured
+from _helpers.prompted import Prompted, plain
+
+from genmonitor import GaussianKernel
+
+
+def one_cannot_encode(module):
+    """Raise on the last process alone, in the second epoch."""
+
+    def encode(images):
+        if module.trainer.current_epoch == 1 and module.global_rank == module.trainer.world_size - 1:
+            raise RuntimeError("no features today")
+        return images.flatten(1)
+
+    return encode
+
+
+def outcomes(folder, processes, n):
+    """Return what each kind of run measured, and which samples it shows for each mode."""
+    out = {}
+    gaussian = GaussianKernel() if n > 5 else GaussianKernel(0.02)  # so few are not compared with real images
+    for name, settings in {"cosine": {}, "gaussian": {"kernel": gaussian, "num_features": 20}}.items():
+        module = Prompted()
+        prompts = [0, 0, 0, 1, 1, 1, 2, 2, 3][: min(n, 9)]
+        encoder = one_cannot_encode(module) if name == "cosine" else None
+        monitor = plain(prompts, n_samples=n, on_error="warn", sample_batch_size=16, output_encoder=encoder, **settings)
+        strategy = {"strategy": "ddp", "devices": processes} if processes > 1 else {}
+        train, val = loader(digits(0, 150), 50), loader(digits(600, 900), 100)
+        fit(folder, monitor, module=module, train=train, val=val, max_epochs=3, **strategy)
+        ends = monitor._ends
+        shown = {"indices": ends.indices.tolist(), "sums": ends.images.sum((2, 3, 4)).tolist()}
+        out[name] = {"history": measured(monitor), "gamma": monitor.kernel.gamma, **shown}
+    return out
+
+
+def main(folder, processes, n):
+    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec")
+    out = outcomes(folder, processes, n)
+    path = folder / f"rank_{torch.distributed.get_rank()}.json"
+    path.write_text(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:]))

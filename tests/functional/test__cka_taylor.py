@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from _helpers import references as ref
+
+from genmonitor import GaussianKernel
+from genmonitor.functional import _cka_taylor as levels
+from genmonitor.functional import pixel_cka
+from genmonitor.functional._cka_gram import gram_product
+from genmonitor.functional._cka_levels import level_pairs
+from genmonitor.functional.cka import site_values
+from genmonitor.linalg import chunking
+from genmonitor.linalg.feature_maps import taylor_features
+
+
+def draw(d: int, values: int, n: int, tails: float = 1.0) -> torch.Tensor:
+    """Site values [d, V, N] that depend on each other, with mean zero; `tails` above 1 makes outliers."""
+    x = torch.randn(d, values, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = x.sign() * x.abs() ** tails + x.roll(1, dims=0)
+    return x - x.mean(2, keepdim=True)
+
+
+def exact(values: torch.Tensor, gamma: float) -> torch.Tensor:
+    return levels.normalized(gram_product(values, GaussianKernel(gamma)))
+
+
+def truncated(values: torch.Tensor, gamma: float, degree: int) -> tuple[torch.Tensor, float]:
+    """CKA by the features up to a degree, and the bound of its error."""
+    features = taylor_features(values, gamma, degree)
+    covariance = torch.cov(features.flatten(0, 1), correction=0)
+    d, v, _ = values.shape
+    cka, linear_norm = levels.cka_from_covariance(covariance, torch.zeros(d, dtype=torch.bool), v)
+    moment = values.square().sum(1).pow(degree + 1).mean(1)
+    return cka, levels.taylor_bound(moment, linear_norm, gamma, degree)
+
+
+def test_the_product_that_these_tests_trust_is_the_formula():
+    values = draw(3, 2, 15, tails=2)
+    for i in range(3):
+        for j in range(3):
+            expected = ref.cka(values[i].T.numpy(), values[j].T.numpy(), 0.05)
+            assert float(exact(values, 0.05)[i, j]) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 5])
+@pytest.mark.parametrize("gamma", [1e-4, 1e-3, 1e-2, 0.05])
+@pytest.mark.parametrize(("values", "tails"), [(1, 1.0), (1, 2.0), (3, 1.5)])
+def test_the_bound_bounds_the_error(degree, gamma, values, tails):
+    x = draw(6, values, 60, tails)
+    found, bound = truncated(x, gamma, degree)
+    error = float((found - exact(x, gamma)).abs().max())
+    assert error <= bound + 1e-11
+    assert error > 0
+
+
+def test_the_bound_is_of_use():
+    x = draw(6, 1, 60)
+    bounds = [truncated(x, 1e-3, degree)[1] for degree in (1, 2, 3)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] < 0.1
+    assert bounds[2] < 1e-5
+
+
+def test_the_bound_is_at_most_three_times_too_careful():
+    x = torch.tensor([[-2.0, 1, 0, 1, -2, 4, -1], [1, -2, 1, -2, 0, 4, -1]]).double()[:, None]
+    x = x - x.mean(2, keepdim=True)
+    found, bound = truncated(x, 1e-3, 1)
+    assert bound / 3 < (found - exact(x, 1e-3)).abs().max() <= bound
+
+
+def test_the_linear_norm_is_that_of_the_covariance_of_the_linear_features():
+    x, gamma = draw(4, 3, 50), 0.01
+    features = taylor_features(x, gamma, 2)
+    covariance = torch.cov(features.flatten(0, 1), correction=0)
+    _, norms = levels.cka_from_covariance(covariance, torch.zeros(4, dtype=torch.bool), 3)
+    for site, norm in zip(x, norms, strict=True):
+        linear = (2 * gamma) ** 0.5 * site * (-gamma * site.square().sum(0)).exp()
+        assert float(norm) == pytest.approx(float(torch.cov(linear, correction=0).norm()), rel=1e-9)
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 1e-3, 1e-2])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6, 1e-9])
+def test_the_degree_is_the_lowest_that_suffices(gamma, tolerance):
+    x = draw(5, 2, 80, tails=1.5)
+    degree = levels.choose_degree(x, gamma, tolerance)
+    assert truncated(x, gamma, degree)[1] <= tolerance
+    if degree > 1:
+        assert truncated(x, gamma, degree - 1)[1] > tolerance
+
+
+def test_no_degree_suffices_for_a_large_gamma():
+    assert levels.choose_degree(draw(3, 1, 20), 10.0, 1e-6) == levels.MAX_DEGREE + 1
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6, 1e-9])
+@pytest.mark.parametrize("tails", [1.0, 2.0])
+def test_an_entry_is_within_the_tolerance(tolerance, tails):
+    x = draw(8, 1, 150, tails)
+    found = levels.taylor_cka(x, 1e-3, tolerance)
+    assert found is not None
+    # float32 where the tolerance allows it: 1e-7 of rounding
+    assert (found - exact(x, 1e-3)).abs().max() < tolerance + 1e-7
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 1e-3])
+def test_pixels_of_few_values_stay_within_the_tolerance(gamma):
+    # pixels of three values, and their squares: rounding them to nearest is no noise, it is the same for every image
+    t = torch.randint(-1, 2, (300, 128), generator=torch.Generator().manual_seed(0)).float()
+    images = torch.cat([t, t.square()], 1).reshape(300, 1, 16, 16)
+    found = pixel_cka(images, kernel=GaussianKernel(gamma))
+    assert (found - exact(site_values(images.double(), 1), gamma)).abs().max() < 1e-6
+
+
+def test_a_loose_tolerance_needs_the_strongest_levels_only(monkeypatch):
+    strong = draw(8, 1, 100)
+    x = torch.cat([strong, 1e-3 * torch.randn(8, 5, 100, generator=torch.Generator().manual_seed(1))], 1)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 8 * 100 * 8)
+    assert levels.taylor_cka(x, 1e-4, 1e-6) is None
+    found = levels.taylor_cka(x, 1e-4, 0.02)
+    assert found is not None
+    assert (found - exact(x, 1e-4)).abs().max() < 0.01
+
+
+def test_features_beyond_the_memory_budget_leave_it_to_the_product(monkeypatch):
+    x = draw(8, 1, 100)
+    assert levels.taylor_cka(x, 1e-3, 1e-6) is not None
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 8 * 100 * 8)
+    assert levels.taylor_cka(x, 1e-3, 1e-6) is None
+
+
+def test_more_features_than_half_the_images_leave_it_to_the_product():
+    x = draw(5, 6, 30)
+    assert levels.taylor_cka(x, 1e-2, 1e-6) is None
+    assert levels.taylor_cka(draw(5, 6, 3000), 1e-5, 1e-4) is not None
+
+
+def test_more_pairs_of_levels_than_half_the_images_leave_it_to_the_product():
+    x, gamma = draw(4, 3, 400), 1e-3
+    _, spectrum = levels._principal_levels(x, gamma, levels.choose_degree(x, gamma, 2.5e-7))
+    assert 200 < len(level_pairs(spectrum, 5e-7)) < 400
+    assert levels.taylor_cka(x, gamma, 1e-6) is None
+    assert levels.taylor_cka(draw(4, 3, 1000), gamma, 1e-6) is not None
+
+
+def test_a_site_without_variance_has_zero_rows():
+    hsic = torch.tensor([[4.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 1.0]])
+    assert levels.normalized(hsic).tolist() == [[1, 0, 0.5], [0, 0, 0], [0.5, 0, 1]]

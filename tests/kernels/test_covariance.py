@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from _helpers import entropy_references as twin
+from _helpers import references as ref
+
+from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
+from genmonitor.kernels import covariance as kernel_matrices
+from genmonitor.kernels.covariance import (
+    add_moments,
+    check_kernels,
+    covariance,
+    feature_map,
+    gram_matrix,
+    packed_size,
+    product_dtype,
+    rounding_of,
+    unpack,
+)
+from genmonitor.linalg import chunking
+from genmonitor.linalg.feature_maps import fourier_frequencies
+from genmonitor.linalg.spectrum import psd_eigenvalues
+
+
+def draw(n: int, d: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 15, 16, 17, 100, 129])
+def test_a_packed_triangle_holds_the_whole_matrix(dim):
+    x = draw(20, dim)
+    packed = torch.zeros(packed_size(dim), dtype=torch.float64)
+    total = add_moments(packed, [x], [feature_map(CosineKernel(), dim, None, 0)])
+    phi = torch.from_numpy(twin.unit(x.numpy()))
+    torch.testing.assert_close(unpack(packed, dim), phi.T @ phi)
+    torch.testing.assert_close(total, phi.sum(0))
+
+
+def test_a_large_triangle_takes_little_more_than_half():
+    assert packed_size(8000) / 8000**2 == pytest.approx(9 / 16)
+    assert packed_size(8000) * 8 < 300 * 2**20  # 2000 random Fourier features of outputs and of prompts
+
+
+@pytest.mark.parametrize("setting", [(kernel_matrices, "CHUNK_ROWS", 7), (chunking, "MEMORY_BUDGET", 4 * 8 * 9 * 3)])
+def test_chunks_of_samples_change_nothing(monkeypatch, setting):
+    x, t = draw(40, 4), draw(40, 5, seed=1)
+    maps = [feature_map(CosineKernel(), 4, None, 0), feature_map(CosineKernel(), 5, None, 0)]
+    whole = covariance([x, t], maps)
+    rows = []
+    original = kernel_matrices._add_triangle
+    monkeypatch.setattr(kernel_matrices, "_add_triangle", lambda p, f: rows.append(len(f)) or original(p, f))
+    monkeypatch.setattr(*setting)
+    torch.testing.assert_close(covariance([x, t], maps), whole)
+    assert (len(rows), sum(rows)) == (-(-40 // max(rows)), 40)
+    assert max(rows) in (3, 7)
+
+
+def test_sums_of_float32_products_are_float64(monkeypatch):
+    """600 copies of a chunk are 600 times its sum, to 1e-15: a float32 sum of them would be off by 1e-6."""
+    monkeypatch.setattr(kernel_matrices, "CHUNK_ROWS", 16)
+    x = draw(16, 512).float()
+    maps = [feature_map(CosineKernel(), 512, None, 0)]
+    torch.testing.assert_close(covariance([x.repeat(600, 1)], maps), covariance([x], maps), rtol=0, atol=1e-17)
+
+
+@pytest.mark.parametrize(("dim", "n"), [(3, 50_000), (64, 20_000), (511, 6_000), (512, 6_000), (600, 6_000)])
+def test_copies_of_a_few_samples_have_as_many_eigenvalues(dim, n):
+    """The rest is rounding and below the floor; in float32 it would not be where features are few."""
+    k = min(dim - 1, 5)
+    x = (1 + draw(k, dim)).float().repeat(n // k, 1)
+    matrix = covariance([x], [feature_map(CosineKernel(), dim, None, 0)])
+    eigenvalues = psd_eigenvalues(matrix, rounding_of([x], dim))
+    assert int((eigenvalues > 0).sum()) == k
+
+
+def test_products_are_float32_only_where_that_is_safe():
+    x = draw(2, 2)
+    assert product_dtype([x.float()], 512) == torch.float32
+    assert product_dtype([x.float()], 511) == torch.float64
+    assert product_dtype([x.float(), x], 1000) == torch.float64
+    assert product_dtype([x.float().to("meta")], 1000) == torch.float64
+    assert (rounding_of([x.float()], 512), rounding_of([x], 512)) == (2**-23, 2**-52)
+
+
+def test_sides_stand_one_after_the_other():
+    x, t = draw(30, 3), draw(30, 2, seed=1)
+    kernel = GaussianKernel(0.2)
+    found = covariance([x, t], [feature_map(kernel, 3, 4, 5), feature_map(CosineKernel(), 2, 4, 5)])
+    frequencies = fourier_frequencies(3, 4, 0.2, seed=5).double().numpy()
+    phi = torch.from_numpy(twin.fourier(x.numpy(), frequencies))
+    both = torch.cat([phi, torch.from_numpy(twin.unit(t.numpy()))], 1)
+    torch.testing.assert_close(found, both.T @ both / 30)
+
+
+def test_a_map_is_frozen_by_its_seed_and_leaves_the_random_state_alone():
+    state = torch.get_rng_state()
+    first, again, other = (feature_map(GaussianKernel(1.0), 3, 4, seed) for seed in (1, 1, 2))
+    assert torch.equal(first.frequencies, again.frequencies)
+    assert not torch.equal(first.frequencies, other.frequencies)
+    assert first.size == 8
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_gram_matrix(monkeypatch, rows):
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", rows * 4 * 8 * 11)
+    x = draw(11, 3)
+    array = x.numpy()
+    cases = {
+        GaussianKernel(0.3): ref.gram(array, array, 0.3),
+        LaplacianKernel(0.3): ref.gram(array, array, 0.3, "laplacian"),
+        CosineKernel(): twin.unit(array) @ twin.unit(array).T,
+    }
+    for kernel, expected in cases.items():
+        torch.testing.assert_close(gram_matrix(x, kernel), torch.from_numpy(expected))
+    random = feature_map(GaussianKernel(0.3), 3, 6, 0)
+    phi = twin.fourier(array, random.frequencies.double().numpy())
+    torch.testing.assert_close(gram_matrix(x, GaussianKernel(0.3), random), torch.from_numpy(phi @ phi.T))
+
+
+def test_float32_far_from_zero():
+    x = (100 + draw(50, 128) / 100).float()
+    expected = ref.gram(x.double().numpy(), x.double().numpy(), 40.0)
+    torch.testing.assert_close(gram_matrix(x, GaussianKernel(40.0)), torch.from_numpy(expected), rtol=0, atol=1e-8)
+
+
+def test_kernels_that_have_no_features_are_refused():
+    assert check_kernels(None, kernel=None, prompt_kernel=GaussianKernel()) == [CosineKernel(), GaussianKernel()]
+    assert check_kernels(5, kernel=None, prompt_kernel=GaussianKernel()) == [CosineKernel(), GaussianKernel()]
+    with pytest.raises(ValueError, match=r"`prompt_kernel` to be a kernel such as CosineKernel.., but got 3"):
+        check_kernels(None, kernel=None, prompt_kernel=3)
+    with pytest.raises(ValueError, match=r"GaussianKernel with `num_features`=5, but got CosineKernel.*Leave"):
+        check_kernels(5, kernel=None)
+    with pytest.raises(ValueError, match=r"but got GaussianKernel\(gamma=None\), LaplacianKernel"):
+        check_kernels(5, kernel=GaussianKernel(), prompt_kernel=LaplacianKernel())
+    with pytest.raises(ValueError, match="`num_features` to be a whole number >= 1, but got 0"):
+        check_kernels(0, kernel=GaussianKernel())

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import torch
+from _helpers import references as ref
+
+from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor.kernels.means import kernel_means, region_columns
+from genmonitor.linalg import chunking
+
+KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
+REGIONS = [torch.tensor([0, 3, 4]), torch.tensor([1]), torch.tensor([2, 5])]
+
+
+def draw(n: int, d: int = 6, seed: int = 0) -> torch.Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def means_by_loop(x, y, gamma, kind, rows, columns):
+    """Mean of the kernel for each pair of a block of `rows` and a block of `columns`."""
+    cut_x, cut_y = np.split(x, len(x) // rows), np.split(y, len(y) // columns)
+    return [[ref.gram(a, b, gamma, kind).mean() for b in cut_y] for a in cut_x]
+
+
+@pytest.mark.parametrize("budget", [chunking.MEMORY_BUDGET, 1, 3000])
+@pytest.mark.parametrize("block", [None, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_means_of_the_whole_and_of_each_region(kind, block, budget, monkeypatch):
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
+    fake, real = draw(15), draw(20, seed=1)
+    means = kernel_means(fake, real, KINDS[kind](0.2), regions=REGIONS, block_size=block)
+    assert (means.fake_block, means.real_block) == (block or 15, block or 20)
+    for index, columns in enumerate([torch.arange(6), *REGIONS]):
+        x, y = fake[:, columns].numpy(), real[:, columns].numpy()
+        across = means_by_loop(x, y, 0.2, kind, means.fake_block, means.real_block)
+        within = [
+            np.diag(means_by_loop(side, side, 0.2, kind, size, size))
+            for side, size in ((x, means.fake_block), (y, means.real_block))
+        ]
+        np.testing.assert_allclose(means.across[index], across, rtol=1e-12)
+        np.testing.assert_allclose(means.within_fake[index], within[0], rtol=1e-12)
+        np.testing.assert_allclose(means.within_real[index], within[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 7, 8, 9, 17])
+def test_without_the_diagonal(n):
+    x = draw(n)
+    means = kernel_means(x, x, GaussianKernel(0.2)).without_diagonal()
+    expected = ref.squared_norm(x.numpy(), 0.2, "gaussian", unbiased=True)
+    assert float(means.within_fake[0, 0]) == pytest.approx(expected, rel=1e-12)
+    assert float(means.within_real[0, 0]) == pytest.approx(expected, rel=1e-12)
+    assert float(means.across[0, 0, 0]) > expected
+
+
+def test_the_regions_cost_the_whole_nothing_but_rounding():
+    fake, real = draw(15), draw(20, seed=1)
+    alone = kernel_means(fake, real, GaussianKernel(0.2))
+    beside = kernel_means(fake, real, GaussianKernel(0.2), regions=REGIONS)
+    for name in ("across", "within_fake", "within_real"):
+        torch.testing.assert_close(getattr(beside, name)[:1], getattr(alone, name))
+
+
+def test_what_is_known_of_the_real_side_is_taken_over():
+    fake, real = draw(15), draw(20, seed=1)
+    known = torch.full((1, 1), 0.5, dtype=torch.float64)
+    means = kernel_means(fake, real, GaussianKernel(0.2), within_real=known)
+    assert means.within_real is known
+    assert torch.equal(means.across, kernel_means(fake, real, GaussianKernel(0.2)).across)
+
+
+def test_the_cosine_kernel_is_not_shifted():
+    fake, real = 3 + draw(8), 3 + draw(9, seed=1)
+    means = kernel_means(fake, real, CosineKernel())
+    unit = [side / side.norm(dim=1, keepdim=True) for side in (fake, real)]
+    assert float(means.across) == pytest.approx(float((unit[0] @ unit[1].T).mean()))
+    assert float(means.within_fake) == pytest.approx(float((unit[0] @ unit[0].T).mean()))
+
+
+def test_columns_of_the_regions_in_the_order_of_their_names():
+    partition = PixelPartition(torch.tensor([[2, 1], [0, 1]]))
+    columns = region_columns(partition, torch.zeros(3, 2, 2, 2))
+    assert [c.tolist() for c in columns] == [[1, 3, 5, 7], [0, 4], [2, 6]]
+    assert list(partition.regions()) == ["cluster_1", "cluster_2", "constant"]
+    assert region_columns(None, torch.zeros(3, 2, 2, 2)) is None

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways to the same spectrum: dense or Krylov, kept or recomputed, Gram matrix or explicit features."""
+
+import pytest
+import torch
+from _helpers.joint_spectra import KERNELS, digit_sides, random_sides
+from torch.testing import assert_close
+
+from genmonitor import CosineKernel, GaussianKernel
+from genmonitor.functional import _joint_spectrum as joint_spectrum
+from genmonitor.functional import prompt_split
+from genmonitor.linalg import chunking, krylov
+from genmonitor.linalg.krylov import Space, outermost
+
+
+@pytest.fixture(scope="module")
+def dense():
+    return prompt_split(*digit_sides(), **KERNELS)
+
+
+@pytest.fixture
+def never_dense(monkeypatch):
+    monkeypatch.setattr(joint_spectrum, "DENSE_LIMIT", 0)
+
+
+def symmetric(n: int, seed: int = 0) -> torch.Tensor:
+    x = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x + x.T
+
+
+def ends_of(matrix: torch.Tensor, count: int, columns: int = 8) -> Space:
+    signs = torch.randint(2, (len(matrix), columns), generator=torch.Generator().manual_seed(1))
+    start = 2 * signs.double() - 1
+    return Space.ends(lambda v: v, lambda v: matrix @ v, 2e-16, start, count)
+
+
+def test_krylov_finds_what_the_dense_form_finds(never_dense, dense):
+    found = prompt_split(*digit_sides(), **KERNELS)
+    assert_close(found.eigenvalues, dense.eigenvalues, rtol=0, atol=1e-9)
+    assert_close(found.scores, dense.scores, rtol=0, atol=1e-6)
+    assert_close(found.reference_scores, dense.reference_scores, rtol=0, atol=1e-6)
+    assert found.residuals.max() < 1e-7
+    assert float(found.total) == pytest.approx(float(dense.total), rel=0.1)
+    assert abs(found.similar.eigenvalues) < 0.1 * found.eigenvalues[0]
+
+
+def test_krylov_in_float32(never_dense, dense):
+    found = prompt_split(*(side.float() for side in digit_sides()), **KERNELS)
+    assert_close(found.eigenvalues, dense.eigenvalues, rtol=0, atol=1e-7)
+    assert found.residuals.max() < 1e-6
+
+
+@pytest.mark.parametrize("num_features", [None, 150])
+def test_blocks_that_do_not_fit_are_computed_anew_in_every_step(monkeypatch, never_dense, num_features):
+    sides = digit_sides()
+    kept = prompt_split(*sides, **KERNELS, num_features=num_features)
+    made = []
+    block = krylov.Blocks.__init__
+
+    def counting(self, spans, make):
+        block(self, spans, lambda a, b: made.append(b - a) or make(a, b))
+
+    monkeypatch.setattr(krylov.Blocks, "__init__", counting)
+    monkeypatch.setattr(krylov, "gram_budget", lambda device: 10**6)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 10**6)
+    anew = prompt_split(*sides, **KERNELS, num_features=num_features)
+    assert max(made) < 1000  # blocks of rows, not all at once
+    assert sum(made) > 5 * 1000  # every row several times
+    assert_close(anew.eigenvalues, kept.eigenvalues, rtol=0, atol=1e-12)
+    assert_close(anew.scores, kept.scores, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel(0.05), CosineKernel()])
+def test_explicit_features_have_the_spectrum_of_their_gram_matrix(monkeypatch, kernel):
+    """More samples than features go by features, fewer by their Gram matrix; both densely and by Krylov."""
+    sides = digit_sides()
+    arguments = {"output_kernel": kernel, "prompt_kernel": kernel, "num_features": 300, "num_modes": 6}
+    by_features = prompt_split(*sides, **arguments)
+    monkeypatch.setattr(joint_spectrum, "DENSE_LIMIT", 0)
+    by_krylov = prompt_split(*sides, **arguments)
+    assert_close(by_krylov.eigenvalues, by_features.eigenvalues, rtol=0, atol=1e-9)
+    assert_close(by_krylov.scores, by_features.scores, rtol=0, atol=1e-6)
+    assert float(by_krylov.total) == pytest.approx(float(by_features.total), rel=0.1)
+    few = [side[:100] for side in sides]
+    by_gram_and_krylov = prompt_split(*few, **arguments)
+    monkeypatch.setattr(joint_spectrum, "DENSE_LIMIT", 2048)
+    by_gram = prompt_split(*few, **arguments)
+    assert_close(by_gram_and_krylov.eigenvalues, by_gram.eigenvalues, rtol=0, atol=1e-9)
+    outputs, prompts = few[0][:5], few[1][:5]
+    assert_close(by_gram.score(outputs, prompts), by_gram.scores[:5], rtol=0, atol=1e-9)
+    again = [torch.cat([side] * 4) for side in few]  # the same distributions, now more samples than features
+    assert_close(prompt_split(*again, **arguments).eigenvalues, by_gram.eigenvalues, rtol=0, atol=1e-9)
+
+
+def test_a_residual_bounds_the_distance_to_an_eigenvalue(never_dense, monkeypatch):
+    monkeypatch.setattr(krylov, "STEPS", 3)  # far from converged
+    found = prompt_split(*digit_sides(), **KERNELS)
+    monkeypatch.setattr(joint_spectrum, "DENSE_LIMIT", 2048)
+    whole = prompt_split(*digit_sides(), **KERNELS, num_modes=1000).eigenvalues
+    distance = (found.eigenvalues[:, None] - whole).abs().amin(1)
+    assert (distance <= found.residuals).all()
+    assert found.residuals.max() > 1e-5
+
+
+def test_it_stops_once_the_residuals_are_small():
+    matrix = torch.diag(torch.cat([torch.tensor([9.0, -8.0, 7.0]), torch.linspace(-1e-3, 1e-3, 997)]).double())
+    space = ends_of(matrix, count=3)
+    assert space.vectors.shape[1] <= 5 * 8
+    values, coefficients = space.ritz()
+    assert_close(values[outermost(values, 3)], torch.tensor([9.0, 7.0, -8.0]).double(), rtol=0, atol=1e-9)
+    assert space.quotients(coefficients[:, outermost(values, 3)])[1].max() < 9e-6
+
+
+def test_an_exhausted_space_is_whole():
+    matrix = symmetric(50)
+    space = ends_of(matrix, count=50, columns=60)
+    assert space.vectors.shape[1] == 50
+    assert_close(space.ritz()[0], torch.linalg.eigvalsh(matrix), rtol=0, atol=1e-9)
+
+
+def test_a_low_rank_matrix_exhausts_early():
+    factor = symmetric(60)[:, :5]
+    matrix = factor @ torch.diag(torch.tensor([1.0, -1, 2, -2, 3]).double()) @ factor.T
+    space = ends_of(matrix, count=7)
+    values = space.ritz()[0]
+    expected = torch.linalg.eigvalsh(matrix)
+    assert_close(values[outermost(values, 5)], expected[outermost(expected, 5)], rtol=1e-9, atol=0)
+    assert space.vectors.shape[1] < 60
+
+
+def test_the_basis_is_orthonormal_in_its_inner_product():
+    factor = symmetric(300)
+    gram, weights = factor @ factor.T / 300, torch.randn(300, 1, generator=torch.Generator().manual_seed(0)).double()
+    start = torch.randn(300, 10, generator=torch.Generator().manual_seed(1)).double()
+    space = Space.ends(lambda v: gram @ v, lambda v: weights * v, 2e-16, start, 4)
+    assert_close(space.images, gram @ space.vectors, rtol=0, atol=1e-9)
+    identity = torch.eye(space.vectors.shape[1]).double()
+    assert_close(space.vectors.T @ space.images, identity, rtol=0, atol=1e-9)
+    expected = torch.linalg.eigvals(weights * gram).real
+    values = space.ritz()[0]
+    assert_close(values[outermost(values, 4)], expected[outermost(expected, 4)], rtol=0, atol=1e-8)
+
+
+def test_a_trace_of_a_smooth_function():
+    matrix = symmetric(400, seed=3) / 400**0.5
+    space = ends_of(matrix, count=2, columns=20)
+    functions = [lambda x: x, lambda x: x.square()]
+    found = space.trace(functions, torch.ones(400).double())
+    expected = [matrix.trace(), matrix.square().sum()]
+    deviation = (2 * matrix.square().sum()).sqrt() / 20**0.5
+    assert abs(found[0] - expected[0]) < 4 * deviation
+    assert found[1] == pytest.approx(float(expected[1]), rel=0.1)
+
+
+def test_the_total_of_a_flat_tail(never_dense):
+    """Embeddings of many dimensions: most of the spectrum is in its tail, which only probes see."""
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(2, 400, 200, generator=generator).double()
+    t, u = torch.randn(2, 400, 50, generator=generator).double()
+    estimate = float(prompt_split(x, t, y, u).total)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint_spectrum, "DENSE_LIMIT", 2048)
+        exact = float(prompt_split(x, t, y, u).total)
+    assert estimate == pytest.approx(exact, rel=0.05)
+
+
+def test_more_modes_than_a_block_has_columns(never_dense):
+    sides = random_sides(200, 150)
+    found = prompt_split(*sides, num_modes=60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(joint_spectrum, "DENSE_LIMIT", 2048)
+        expected = prompt_split(*sides, num_modes=60)
+    assert_close(found.eigenvalues, expected.eigenvalues, rtol=0, atol=1e-8)
+
+
+def test_the_same_call_gives_the_same_result_and_moves_no_random_state(never_dense):
+    state = torch.get_rng_state()
+    first, second = (prompt_split(*random_sides(50, 40)) for _ in range(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(first.eigenvalues, second.eigenvalues)
+    assert torch.equal(first.total, second.total)
+    assert torch.equal(first.scores, second.scores)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+
+from genmonitor import CosineKernel
+from genmonitor.functional import cosine_mean_similarity
+from genmonitor.linalg.precision import fast_products, full_precision, rounded_at_random
+
+backends = torch.backends
+own_settings = pytest.mark.skipif(
+    not hasattr(backends.cuda.matmul, "fp32_precision"), reason="torch before 2.9 has one setting for all backends"
+)
+
+
+def draw(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.fixture
+def user_settings():
+    """Whatever a test sets stays in it."""
+    yield
+    torch.set_float32_matmul_precision("highest")
+    if hasattr(backends.cuda.matmul, "fp32_precision"):
+        backends.cuda.matmul.fp32_precision = backends.mkldnn.matmul.fp32_precision = "none"
+        backends.mkldnn.fp32_precision = backends.fp32_precision = "none"
+
+
+@pytest.mark.parametrize("precision", ["highest", "high", "medium"])
+def test_precision_is_full_inside_and_the_users_afterwards(user_settings, precision):
+    torch.set_float32_matmul_precision(precision)
+    with full_precision():
+        if hasattr(backends.cuda.matmul, "fp32_precision"):
+            assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("ieee", "ieee")
+        else:
+            assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_float32_matmul_precision() == precision
+
+
+def test_precision_is_the_users_after_an_exception(user_settings):
+    torch.set_float32_matmul_precision("medium")
+    with pytest.raises(KeyError), full_precision():
+        raise KeyError
+    assert torch.get_float32_matmul_precision() == "medium"
+
+
+@own_settings
+def test_precision_set_per_backend_is_restored(user_settings):
+    backends.cuda.matmul.fp32_precision = "tf32"
+    backends.mkldnn.matmul.fp32_precision = "bf16"
+    with full_precision():
+        assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("ieee", "ieee")
+    assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("tf32", "bf16")
+
+
+@own_settings
+def test_precision_set_for_all_backends_can_still_be_changed_for_all(user_settings):
+    backends.fp32_precision = "tf32"
+    with full_precision():
+        assert backends.cuda.matmul.fp32_precision == "ieee"
+    assert backends.cuda.matmul.fp32_precision == "tf32"
+    backends.fp32_precision = "ieee"
+    assert backends.cuda.matmul.fp32_precision == "ieee"
+
+
+def test_the_users_reduced_precision_changes_no_value(user_settings):
+    fake, real = draw(40, 64).float(), draw(50, 64, seed=1).float()
+    calls = {
+        "cms": lambda: cosine_mean_similarity(fake, real),
+        "cosine": lambda: CosineKernel()(fake, real).sum(),
+    }
+    plain = {name: call() for name, call in calls.items()}
+    torch.set_float32_matmul_precision("medium")
+    reduced = {name: call() for name, call in calls.items()}
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (fake @ real.T).dtype == torch.bfloat16
+        under_autocast = {name: call() for name, call in calls.items()}
+    assert plain == reduced == under_autocast
+
+
+def test_fast_products_of_what_bfloat16_holds_lose_nothing_but_float32(user_settings):
+    a, b = (draw(*shape).bfloat16().float() for shape in ((64, 256), (256, 96)))
+    with full_precision(), fast_products():
+        found = a @ b
+    torch.testing.assert_close(found.double(), a.double() @ b.double(), rtol=0, atol=1e-4)
+
+
+@own_settings
+def test_fast_products_end_where_full_precision_goes_on(user_settings):
+    with full_precision():
+        with fast_products():
+            assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("tf32", "bf16")
+        assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("ieee", "ieee")
+
+
+def test_rounding_at_random_is_right_on_average():
+    x = torch.tensor([1.001, -0.3, 7e-12, 0.0, 1e30])[:, None].expand(-1, 40_000)
+    rounded = rounded_at_random(x.contiguous(), seed=3)
+    assert torch.equal(rounded, rounded.bfloat16().float())
+    assert all(len(row.unique()) == 2 for row in rounded[[0, 1, 2, 4]])
+    assert (rounded - x).abs().le(2**-7 * x.abs()).all()
+    # a mean of 40,000 is off by 2^-8 / 200 at one standard deviation
+    torch.testing.assert_close(rounded.double().mean(1), x[:, 0].double(), rtol=1e-4, atol=0)
+
+
+def test_rounding_at_random_leaves_the_random_state_alone():
+    before = torch.get_rng_state()
+    first = rounded_at_random(torch.rand(3, 5, generator=torch.Generator().manual_seed(0)), seed=1)
+    again = rounded_at_random(torch.rand(3, 5, generator=torch.Generator().manual_seed(0)), seed=1)
+    assert torch.equal(first, again)
+    assert torch.equal(torch.get_rng_state(), before)

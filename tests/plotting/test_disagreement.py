@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from genmonitor.plotting.disagreement import (
+    MODEL,
+    REFERENCE,
+    ModePrompts,
+    PromptSides,
+    changed_prompts,
+    disagreement_curves,
+    mode_prompts,
+    strip,
+)
+from genmonitor.plotting.style import FAINT
+
+EPOCHS = [0, 5, 10]
+TOTAL = [0.5, 0.4, 0.3]
+TOP = [[0.06, 0.05, 0.04], [0.03, 0.02, 0.01]]
+BOTTOM = [[-0.07, -0.05, -0.045], [-0.02, -0.02, 0.0]]
+
+
+def sides(prompt="a cat", value=0.5, current=0.0, reference=1.0, k=2, size=(1, 8, 8)):
+    return PromptSides(prompt, value, torch.full((k, *size), current), torch.full((k, *size), reference))
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.texts]
+
+
+def inside(figure):
+    figure.canvas.draw()
+    width, height = figure.get_size_inches() * figure.dpi
+    boxes = [text.get_window_extent() for text in figure.texts] + [ax.get_tightbbox() for ax in figure.axes]
+    boxes += [ax.get_legend().get_window_extent() for ax in figure.axes if ax.get_legend()]
+    return all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
+
+
+def test_curves_of_the_two_signs_have_their_colors_and_latest_values():
+    figure = disagreement_curves(EPOCHS, TOTAL, TOP, BOTTOM, "real images")
+    assert texts(figure)[0] == "Disagreement with real images, epoch 10: total 0.3"
+    left, right = figure.axes
+    assert left.lines[0].get_ydata().tolist() == TOTAL
+    assert left.get_ylim()[0] == 0
+    drawn = {
+        color: [x.get_ydata().tolist() for x in right.lines if x.get_color() == color] for color in (MODEL, REFERENCE)
+    }
+    assert drawn == {MODEL: TOP, REFERENCE: BOTTOM}
+    assert [text.get_text() for text in right.get_legend().get_texts()] == [
+        "only the model: +0.04",
+        "only real images: -0.045",
+    ]
+    assert right.get_ylim()[1] == -right.get_ylim()[0] > 0.07
+
+
+@pytest.mark.parametrize("total", [TOTAL, [0.0]])
+def test_curves_lie_inside_the_figure_also_when_there_is_nothing(total):
+    count = len(total)
+    values = [[curve[:count] for curve in curves] if count > 1 else [[0.0]] * 2 for curves in (TOP, BOTTOM)]
+    assert inside(disagreement_curves(EPOCHS[:count], total, *values, "the previous check"))
+
+
+def test_a_mode_is_a_row_of_prompts_with_both_sides():
+    modes = [
+        ModePrompts("top 1", 0.03, [sides("a cat"), sides("a dog", 0.25)]),
+        ModePrompts("bottom 1", -0.02, [sides("a cow")]),
+        ModePrompts("similar", -1e-9, [sides("a cat")]),
+    ]
+    figure = mode_prompts(modes, (0, 1), "real images")
+    found = texts(figure)
+    assert [text for text in found if "a c" in text or "a d" in text] == [
+        "0.50  a cat",
+        "0.25  a dog",
+        "0.50  a cow",
+        "0.50  a cat",
+    ]
+    labels = {text.get_text(): text.get_color() for text in figure.texts}
+    assert labels["top 1\n+0.0300"] == MODEL
+    assert labels["bottom 1\n-0.0200"] == REFERENCE
+    assert labels["similar\n+0.0000"] == FAINT
+    shown = [float(np.asarray(ax.images[0].get_array())[0, 0, 0]) for ax in figure.axes]
+    assert shown == 4 * [0, 255]
+    assert [ax.spines["top"].get_edgecolor() != figure.axes[0].spines["top"].get_edgecolor() for ax in figure.axes] == (
+        4 * [False, True]
+    )
+    tops = [ax.get_position().y1 for ax in figure.axes]
+    assert tops[0] == tops[3] > tops[4] > tops[6]
+
+
+def test_the_table_lists_prompts_with_share_and_both_sides():
+    figure = changed_prompts([sides("a cat", 0.75), sides("a dog", 0.2, k=1)], (0, 1), "the start of training")
+    found = texts(figure)
+    assert found[0] == "The prompts that differ most from the start of training"
+    assert found[-4:] == ["a cat", "75 %", "a dog", "20 %"]
+    assert len(figure.axes) == 4
+    widths = [ax.get_position().width for ax in figure.axes]
+    assert widths[0] == widths[1] > 1.9 * widths[2] == pytest.approx(1.9 * widths[3])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("prompt", ["$5 for_a^cat <b>", "two\n lines\t", "\u732b a cat", "", "x" * 300, "word " * 90])
+@pytest.mark.parametrize("size", [(1, 8, 8), (3, 40, 20), (3, 300, 300)])
+def test_any_prompt_and_image_is_drawn_inside_the_figure(prompt, size):
+    rows = [sides(prompt, k=3, size=size), sides("b", k=1, size=size)]
+    assert inside(changed_prompts(rows, (0, 1), "the start of training"))
+    assert inside(
+        mode_prompts(
+            [ModePrompts("top 1", 0.1, rows), ModePrompts("similar", 0.0, rows[:1])], (0, 1), "the start of training"
+        )
+    )
+
+
+def test_a_strip_puts_images_beside_each_other():
+    images = torch.stack([torch.full((1, 96, 96), value) for value in (-1.0, 0.0, 1.0)])
+    picture = strip(images, (-1, 1))
+    assert picture.dtype == np.uint8
+    assert picture.shape == (96, 3 * 96 + 2 * 6, 3)
+    assert [int(picture[50, x, 0]) for x in (50, 98, 150, 290)] == [0, 255, 128, 255]
+
+
+def test_drawing_never_touches_pyplot(tmp_path):
+    # torchmetrics itself loads pyplot; once it has, any further import of it is made to fail
+    code = """
+import sys, torch, genmonitor
+sys.modules["matplotlib.pyplot"] = None
+from genmonitor.plotting import disagreement as figures
+sides = figures.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
+figures.changed_prompts([sides], (0, 1), "real images").savefig(sys.argv[1])
+figures.disagreement_curves([0], [0.1], [[0.1]], [[-0.1]], "real images").canvas.draw()
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "prompts.png")], check=True)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from genmonitor.plotting.diversity import MODEL, PROMPTS, diversity_curves, least_varied, mode_samples, spectrum
+
+EPOCHS = [0, 5, 10]
+CURVES = {
+    "vendi": [1.2, 15.0, 17.3],
+    "rke": [1.1, 4.0, 4.7],
+    "scendi": [1.0, 5.0, 4.1],
+    "scendi_prompt": [1.0, 2.0, 2.5],
+    "prompt_share": [0.97, 0.6, 0.68],
+}
+LIKENESS = {
+    "precision": [0.0, 0.6, 0.9],
+    "recall": [0.0, 0.5, 0.7],
+    "density": [0.0, 0.8, 1.3],
+    "coverage": [0, 0.6, 0.8],
+}
+
+
+def legend_texts(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def curve(ax, color, style="-"):
+    (found,) = (x for x in ax.lines if x.get_color() == color and x.get_linestyle() == style and len(x.get_xdata()) > 2)
+    return found
+
+
+def test_curves_say_how_many_modes_of_how_many_samples():
+    figure = diversity_curves(EPOCHS, CURVES, {}, 500)
+    title, note = (text.get_text() for text in figure.texts)
+    assert title == "Diversity, epoch 10: 17.3 modes (Vendi)"
+    assert note.startswith("500 samples at each check. Vendi grows with their number")
+    left, right = figure.axes
+    assert legend_texts(left) == [
+        "Vendi, all images: 17.3",
+        "RKE, all images: 4.7",
+        "Scendi, explained by the prompts: 2.5",
+        "Scendi, the model's own: 4.1",
+    ]
+    assert legend_texts(right) == ["variety explained by the prompts: 0.68"]
+    assert curve(left, MODEL).get_ydata().tolist() == CURVES["scendi"]
+    assert curve(left, PROMPTS).get_ydata().tolist() == CURVES["scendi_prompt"]
+
+
+def test_real_images_are_lines_beside_what_is_compared_with_them():
+    figure = diversity_curves(EPOCHS, CURVES | LIKENESS, {"vendi": 23.7, "rke": 5.75}, 500)
+    left, right = figure.axes
+    assert legend_texts(left)[:2] == [
+        "Vendi, all images: 17.3 (real images 23.7)",
+        "RKE, all images: 4.7 (real images 5.75)",
+    ]
+    levels = sorted(line.get_ydata()[0] for line in left.lines if len(line.get_xdata()) == 2)
+    assert levels == [5.75, 23.7]
+    assert left.get_ylim()[1] > 23.7
+    assert [text.split(":")[0] for text in legend_texts(right)[1:]] == ["precision", "density", "recall", "coverage"]
+    assert right.get_ylim()[1] > 1.3
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_nothing_drawn_lies_outside_the_axes_or_the_figure(count):
+    curves = {name: values[:count] for name, values in (CURVES | LIKENESS).items()}
+    figure = diversity_curves(EPOCHS[:count], curves, {"vendi": 23.7, "rke": 5.75}, 500)
+    figure.canvas.draw()
+    size = figure.get_size_inches() * figure.dpi
+    boxes = [text.get_window_extent() for text in figure.texts]
+    boxes += [ax.get_legend().get_window_extent() for ax in figure.axes] + [ax.get_tightbbox() for ax in figure.axes]
+    for box in boxes:
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= size[0]
+        assert box.y1 <= size[1]
+    for ax in figure.axes:
+        low, high = ax.get_ylim()
+        assert all(low <= y <= high for line in ax.lines for y in line.get_ydata())
+
+
+def test_spectrum_shows_falling_shares_and_the_scores_of_each_part():
+    own, prompted = np.array([0.0, 0.1, 0.05, 0.05]), np.array([0.5, 0.0, 0.3, 0.0])
+    figure = spectrum(own + prompted, torch.from_numpy(prompted), own, 700)
+    title, note = (text.get_text() for text in figure.texts)
+    assert title == "Prompts explain 80 % of the variety, the model adds 20 % by itself"
+    assert "700 samples" in note
+    (ax,) = figure.axes
+    assert curve(ax, MODEL).get_ydata() == pytest.approx([10, 5, 5])
+    assert ax.lines[1].get_color() == PROMPTS
+    assert ax.lines[1].get_ydata() == pytest.approx([50, 30])
+    vendi = np.exp(-sum(p * np.log(p) for p in (0.5, 0.35, 0.1, 0.05)))
+    scendi = np.exp(0.1 * np.log(2) + 2 * 0.05 * np.log(4))
+    assert legend_texts(ax)[0] == f"all images, 100 %: Vendi {vendi:.3g}"
+    assert legend_texts(ax)[2] == f"the model's own, 20 %: Scendi {scendi:.3g}"
+
+
+def test_a_model_that_adds_nothing_has_a_spectrum_too():
+    figure = spectrum(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, -1e-17, 0.0]), 9)
+    figure.canvas.draw()
+    assert legend_texts(figure.axes[0])[2] == "the model's own, 0 %: Scendi 1"
+
+
+def test_each_mode_is_a_row_of_its_samples_with_their_prompts():
+    images = torch.linspace(-1, 1, 12).view(2, 6, 1, 1, 1).expand(2, 6, 1, 8, 8)
+    prompts = [[f"a{k}" for k in range(6)], [f"b{k}" for k in range(6)]]
+    figure = mode_samples([0.25, 0.5], images, prompts, (-1, 1))
+    shown = [float(ax.images[0].get_array()[0, 0, 0]) for ax in figure.axes]
+    assert shown == pytest.approx(np.linspace(0, 1, 12), abs=1e-6)
+    texts = [text.get_text() for text in figure.texts]
+    assert [text for text in texts if text[0] in "ab" and len(text) == 2] == prompts[0] + prompts[1]
+    assert "mode 1\n25 %" in texts
+    assert "mode 2\n50 %" in texts
+    assert texts.index("one end") < texts.index("the other end")
+    lefts = [ax.get_position().x0 for ax in figure.axes[:6]]
+    gaps = np.diff(lefts)
+    assert gaps[2] > 1.2 * gaps[0] == pytest.approx(1.2 * gaps[1])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shown"),
+    [
+        ("$5 for_a^cat", "$5 for_a^cat"),
+        ("two\n lines\t", "two lines"),
+        ("\u732b a cat", "? a cat"),
+        ("a prompt of many words", "a prompt of many…"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_prompts_are_shown_as_they_are_in_one_short_line(prompt, shown):
+    figure = mode_samples([1.0], torch.zeros(1, 2, 3, 8, 8), [[prompt, ""]])
+    figure.canvas.draw()
+    assert shown in {text.get_text() for text in figure.texts}
+
+
+@pytest.mark.parametrize("size", [(1, 8, 8), (3, 40, 20), (3, 300, 300)])
+def test_any_image_size_is_drawn_inside_the_figure(size):
+    figure = mode_samples([0.5, 0.1], torch.rand(2, 4, *size), [["prompt"] * 4] * 2)
+    for ax in figure.axes:
+        box = ax.get_position()
+        assert box.x0 > 0
+        assert box.y0 > 0
+        assert box.x1 < 1
+        assert box.y1 < 1
+
+
+def test_the_least_varied_prompts_are_rows_of_their_images():
+    rows = [("a cat", 0.9, "high similarity", torch.zeros(2, 1, 8, 8)), ("x" * 300, 0.3, "low", torch.ones(3, 1, 8, 8))]
+    figure = least_varied(rows)
+    figure.canvas.draw()
+    texts = [text.get_text() for text in figure.texts]
+    assert texts[0] == "The least varied prompts"
+    assert texts[2] == "a cat\n0.90  high similarity"
+    assert texts[3].endswith("…\n0.30  low")
+    assert [float(ax.images[0].get_array()[0, 0, 0]) for ax in figure.axes] == [0, 0, 1, 1, 1]
+    size = figure.get_size_inches() * figure.dpi
+    for box in [text.get_window_extent() for text in figure.texts] + [ax.get_tightbbox() for ax in figure.axes]:
+        assert box.x0 >= 0
+        assert box.y0 >= 0
+        assert box.x1 <= size[0]
+        assert box.y1 <= size[1]
+    curves = diversity_curves(EPOCHS, CURVES | {"w1kp": [0.9, 0.8, 0.75]}, {}, 500)
+    assert "W1KP, likeness within a prompt: 0.75" in legend_texts(curves.axes[1])
+
+
+def test_drawing_never_touches_pyplot(tmp_path):
+    # torchmetrics itself loads pyplot; once it has, any further import of it is made to fail
+    code = """
+import sys, torch, genmonitor
+sys.modules["matplotlib.pyplot"] = None
+from genmonitor.plotting import diversity as figures
+figures.mode_samples([1.0], torch.zeros(1, 2, 1, 8, 8), [["a", "b"]]).savefig(sys.argv[1])
+figures.spectrum(torch.ones(2) / 2, torch.ones(2) / 4, torch.ones(2) / 4, 9).canvas.draw()
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "modes.png")], check=True)

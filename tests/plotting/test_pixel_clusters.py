@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+import subprocess
+import sys
+
+import matplotlib
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from genmonitor.plotting import pixel_clusters as figures
+from genmonitor.plotting.style import boundaries, cluster_color, to_array
+
+ROWS = ["03332555", "13311455", "13111445", "11111441", "01111440", "11111221", "11111222", "13332222"]
+LABELS = np.array([[int(digit) for digit in row] for row in ROWS])
+EPOCHS = [1, 2, 3]
+CURVES = {f"cluster_{k}": [0.9, 0.99, 1 - 0.001 * k] for k in range(1, 6)} | {"constant": [1.0, 1.0, 1.0]}
+YARDSTICK = {f"cluster_{k}": (0.9965, 0.9975, 0.9985) for k in range(1, 6)}
+
+
+def pixels(figure: Figure) -> np.ndarray:
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba()).astype(int)
+
+
+def texts(figure: Figure) -> list[str]:
+    """Everything written outside the axes, and on them."""
+    on_axes = [text for ax in figure.axes for text in ax.texts]
+    return [text.get_text() for text in [*figure.texts, *on_axes]]
+
+
+def outline_of(figure: Figure) -> np.ndarray:
+    """Where the colored outline runs, as segments (m, 2, 2)."""
+    *_, lines = (item for ax in figure.axes for item in ax.collections if isinstance(item, LineCollection))
+    return np.array(lines.get_segments())
+
+
+def all_figures() -> dict[str, Figure]:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(5, 1, 8, 8, generator=generator)
+    matrix = torch.rand(64, 64, generator=generator)
+    return {
+        "map": figures.cluster_map(LABELS),
+        "overlay": figures.cluster_overlay(LABELS, images[0]),
+        "cka": figures.cka_matrix(matrix, LABELS),
+        "curves": figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS),
+        "product": figures.image_and_product(EPOCHS, [0.1, 0.5, 0.9], [0.2, 0.6, 0.9], {"image": (0.9, 0.95, 0.97)}),
+        "grid": figures.sample_grid(images, LABELS, worst=3, share=0.62),
+    }
+
+
+def test_twelve_clusters_have_twelve_colors_none_of_them_grey():
+    colors = [cluster_color(label) for label in range(1, 13)]
+    assert len({*colors, cluster_color(0)}) == 13
+    assert all(np.ptp(to_rgb(color)) > 0.2 for color in colors)
+    assert np.ptp(to_rgb(cluster_color(0))) == 0
+    assert [cluster_color(label) for label in range(13, 25)] == colors
+
+
+def test_a_cluster_has_one_color_in_every_figure():
+    drawn = all_figures()
+    legend = dict(zip(*legend_colors(drawn["map"]), strict=True))
+    strip = drawn["cka"].axes[2].images[0].get_array()[0]
+    small_map = drawn["curves"].axes[2].images[0].get_array()
+    for label, size in [(1, 29), (3, 9)]:
+        color = cluster_color(label).lower()
+        curve = next(line for line in drawn["curves"].axes[0].lines if line.get_label() == f"cluster {label}")
+        assert legend[f"cluster {label} ({size} px)"] == curve.get_color().lower() == color
+        assert {to_hex(pixel) for pixel in strip[np.sort(LABELS[LABELS > 0]) == label]} == {color}
+        assert {to_hex(pixel) for pixel in small_map[label == LABELS]} == {color}
+    assert drawn["grid"].texts[0].get_color() == cluster_color(3)
+
+
+def legend_colors(figure: Figure) -> tuple[list[str], list[str]]:
+    legend = figure.legends[0]
+    return (
+        [text.get_text() for text in legend.get_texts()],
+        [to_hex(patch.get_facecolor()) for patch in legend.get_patches()],
+    )
+
+
+def test_map_names_every_region_with_its_size_constant_last():
+    names, colors = legend_colors(figures.cluster_map(torch.from_numpy(LABELS)))
+    sizes = {1: 29, 2: 10, 3: 9, 4: 7, 5: 6}
+    assert names == [*(f"cluster {label} ({size} px)" for label, size in sizes.items()), "constant (3 px)"]
+    assert colors == [cluster_color(label).lower() for label in (1, 2, 3, 4, 5, 0)]
+
+
+def test_map_without_constant_sites_does_not_name_them():
+    names, _ = legend_colors(figures.cluster_map([[1, 1], [1, 2]]))
+    assert names == ["cluster 1 (3 px)", "cluster 2 (1 px)"]
+
+
+def test_numbers_stand_inside_their_region():
+    ax = figures.cluster_map(LABELS).axes[0]
+    places = {text.get_text(): text.get_position() for text in ax.texts}
+    assert set(places) == {"1", "2", "3", "4", "5"}
+    for number, (x, y) in places.items():
+        assert LABELS[int(y), int(x)] == int(number)
+
+
+def test_overlay_shows_the_image_under_the_colors():
+    labels = np.ones((4, 4), int)
+    image = torch.linspace(-3, 5, 16).reshape(1, 4, 4)
+    shown = figures.cluster_overlay(labels, image).axes[0].images[0].get_array()
+    assert (np.diff(np.asarray(shown).reshape(16, 3), axis=0) > 0).all()
+    assert shown.min() >= 0
+    assert shown.max() <= 1
+
+
+def test_overlay_refuses_another_size():
+    with pytest.raises(ValueError, match=r"\[1, 4, 4\] with labels \[8, 8\]"):
+        figures.cluster_overlay(LABELS, torch.zeros(1, 4, 4))
+
+
+def test_overlay_of_an_even_image_has_no_warning():
+    pixels(figures.cluster_overlay(LABELS, torch.zeros(3, 8, 8)))
+
+
+def test_boundaries_enclose_exactly_the_region():
+    mask = LABELS == 3
+    segments = boundaries(mask, border=True)
+    length = np.abs(segments[:, 1] - segments[:, 0]).sum()
+    padded = np.pad(mask, 1).astype(int)
+    assert length == np.abs(np.diff(padded, axis=0)).sum() + np.abs(np.diff(padded, axis=1)).sum()
+    corners = segments.reshape(-1, 2)
+    assert corners.min(0).tolist() == [0.5, -0.5]  # columns 1 to 3, rows 0 to 7
+    assert corners.max(0).tolist() == [3.5, 7.5]
+
+
+def test_cka_is_ordered_by_cluster_without_constant_sites():
+    same = (LABELS.ravel()[:, None] == LABELS.ravel()[None]) * 0.81
+    figure = figures.cka_matrix(torch.from_numpy(same).float(), LABELS)
+    shown = np.asarray(figure.axes[0].images[0].get_array())
+    order = np.sort(LABELS[LABELS > 0])
+    assert shown.shape == (61, 61)
+    np.testing.assert_allclose(shown, (order[:, None] == order[None]) * 0.81, atol=1e-6)
+    edges = [segment[0][1] for segment in figure.axes[0].collections[0].get_segments()]
+    assert edges == [29, 39, 48, 55]
+    bar = figure.axes[-1]
+    assert bar.get_ylabel().startswith("CKA")
+    assert bar.get_ylim() == (0, 1)
+
+
+def test_large_cka_is_averaged_not_sampled():
+    matrix = np.zeros((1200, 1200), np.float32)
+    matrix[::3] = 0.9
+    shown = np.asarray(figures.cka_matrix(matrix, np.ones(1200, int)).axes[0].images[0].get_array())
+    assert shown.shape == (400, 400)
+    np.testing.assert_allclose(shown, 0.3, atol=1e-6)
+
+
+@pytest.mark.parametrize("labels", [np.ones(3, int), np.zeros(4, int)])
+def test_cka_refuses_labels_that_do_not_fit(labels):
+    with pytest.raises(ValueError, match="`matrix`"):
+        figures.cka_matrix(np.eye(4), labels)
+
+
+def test_curves_are_read_in_cms_with_equal_steps_towards_one():
+    figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
+    ax = figure.axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "CMS (higher is better)")
+    line = next(line for line in ax.lines if line.get_label() == "cluster 2")
+    assert list(line.get_ydata()) == CURVES["cluster_2"]
+    ticks = [label.get_text() for label in ax.get_yticklabels()]
+    assert {"0.9", "0.99", "0.999", "1"} <= set(ticks)
+    heights = ax.transData.transform([(1, cms) for cms in (0.9, 0.99, 0.999)])[:, 1]
+    assert heights[2] - heights[1] == pytest.approx(heights[1] - heights[0])
+    assert heights[0] < heights[1]
+
+
+def test_title_counts_the_clusters_at_their_yardstick():
+    figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
+    # latest: 0.999, 0.998, 0.997, 0.996, 0.995 against 0.9965
+    assert "3 of 5 clusters" in figure.texts[1].get_text()
+    assert figure.texts[0].get_text() == "CMS per cluster, epoch 3"
+
+
+def test_points_are_filled_where_the_yardstick_is_reached():
+    ax = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS).axes[0]
+    fill = {c.get_edgecolor()[0].tobytes(): [to_hex(f) for f in c.get_facecolor()] for c in ax.collections}
+    three = to_hex(cluster_color(3)).lower()
+    assert ["#ffffff", "#ffffff", three] in fill.values()
+    assert ["#ffffff"] * 3 in fill.values()
+
+
+def test_the_constant_region_is_drawn_like_any_other():
+    curves = {"cluster_1": [0.9, 0.99], "constant": [0.9999, 0.99999]}
+    figure = figures.cluster_curves([1, 2], curves, {"constant": (0.99995, 0.99997, 1.0)}, LABELS)
+    ax, strip, _ = figure.axes
+    points = ax.collections[1]
+    assert [to_hex(color) for color in points.get_facecolor()] == ["#ffffff", cluster_color(0).lower()]
+    top = ax.transData.transform([(1, cms) for cms in (0.9999, 0.99999, ax.get_ylim()[1])])[:, 1]
+    assert (np.diff(top) > 10).all()  # each below the axis' end, not at it
+    assert len(strip.patches) == 1
+
+
+def test_exactly_one_reaches_a_yardstick_of_exactly_one():
+    ax = figures.cluster_curves([1, 2], {"constant": [1 - 1e-8, 0.9]}, {"constant": (1.0, 1.0, 1.0)}, LABELS).axes[0]
+    assert [to_hex(color) for color in ax.collections[0].get_facecolor()] == [cluster_color(0).lower(), "#ffffff"]
+
+
+def test_bars_are_the_yardsticks_bands():
+    figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
+    strip = figure.axes[1]
+    bars = [patch for patch in strip.patches if isinstance(patch, Rectangle)]
+    assert len(bars) == 5
+    for label, bar in enumerate(bars, 1):
+        assert to_hex(bar.get_facecolor()).lower() == cluster_color(label).lower()
+        assert (bar.get_y(), bar.get_y() + bar.get_height()) == pytest.approx((0.9965, 0.9985))
+    (key,) = figure.legends
+    assert [text.get_text() for text in key.get_texts()] == ["latest", "perfect generator", "constant pixels"]
+    figure.draw_without_rendering()
+    assert not any(ax.get_tightbbox().overlaps(key.get_window_extent()) for ax in figure.axes)
+
+
+def test_nan_leaves_a_gap_and_the_latest_known_value_counts():
+    curves = {"cluster_1": [0.5, float("nan"), 0.9, float("nan")], "cluster_2": [float("nan")] * 4}
+    figure = figures.cluster_curves([1, 2, 3, 4], curves, {}, [[1, 2]])
+    pixels(figure)
+    one, two = figure.axes[0].lines
+    assert np.isnan(one.get_ydata()).tolist() == [False, True, False, True]
+    assert np.isnan(two.get_ydata()).all()
+    assert [(text.get_text(), text.get_position()[1]) for text in figure.axes[1].texts] == [("1", 0.9)]
+
+
+@pytest.mark.parametrize("value", [1.0, 1 + 1e-7, 0.3, -0.2, float("nan")])
+def test_one_check_of_any_value_is_drawn(value):
+    curves = {"cluster_1": [value], "constant": [1.0]}
+    figure = figures.cluster_curves([0], curves, {"cluster_1": (1.0, 1.0, 1.0)}, [[0, 1]])
+    pixels(figure)
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0"]
+    low, high = figure.axes[0].get_ylim()
+    assert low < high <= 1
+
+
+def test_without_a_yardstick_nothing_is_said_about_one():
+    figure = figures.cluster_curves(EPOCHS, CURVES, {}, LABELS)
+    assert not any("perfect" in text or "yardstick" in text for text in texts(figure))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["latest", "constant pixels"]
+    assert not figure.axes[1].patches
+
+
+def test_image_and_product_carry_both_bands_and_the_latest_values():
+    bands = {"image": (0.97, 0.98, 0.985), "product": (0.975, 0.985, 0.99)}
+    ax = figures.image_and_product(EPOCHS, [0.5, 0.9, 0.9814], [0.6, 0.92, 0.984812], bands).axes[0]
+    assert {text.get_text() for text in ax.get_legend().get_texts()} == {
+        "image, latest 0.9814",
+        "product of clusters, latest 0.9848",
+        "perfect generator, image",
+        "perfect generator, product",
+    }
+    spans = [(patch.get_y(), patch.get_y() + patch.get_height()) for patch in ax.patches]
+    assert spans == [pytest.approx((0.97, 0.985)), pytest.approx((0.975, 0.99))]
+    assert ax.get_ylabel() == "CMS (higher is better)"
+
+
+def test_grid_outlines_the_worst_region_on_every_sample():
+    images = torch.full((3, 1, 8, 8), 0.5)
+    figure = figures.sample_grid(images, LABELS, worst=3, share=0.62)
+    assert figure.texts[0].get_text() == "Most to blame: cluster 3, 62 % of the loss"
+    grid = figure.axes[0].images[0].get_array()
+    tile, gap = 96, 8
+    assert grid.shape == (2 * tile + gap, 2 * tile + gap, 3)
+    expected = (boundaries(LABELS == 3, border=True) + 0.5) * tile / 8 - 0.5
+    for x, y in [(0, 0), (tile + gap, 0)]:
+        here = outline_of(figure) - (x, y)
+        assert all((here == segment).all((1, 2)).any() for segment in expected)
+    assert len(outline_of(figure)) == 2 * len(expected)  # the first row
+
+
+@pytest.mark.parametrize(("size", "shown"), [(8, 64), (64, 36), (256, 36)])
+def test_grid_shows_pixels_sharply_at_any_size(size, shown):
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(70, 3, size, size, generator=generator)
+    figure = figures.sample_grid(images, np.ones((size, size), int))
+    assert figure.texts[0].get_text() == f"{shown} generated samples"
+    ax = figure.axes[0]
+    canvas = np.asarray(ax.images[0].get_array())
+    box = ax.get_window_extent()
+    assert (round(box.width), round(box.height)) == (canvas.shape[1], canvas.shape[0])
+    first = figures.to_tiles(to_array(images[:1]), (0, 1))[0]
+    np.testing.assert_array_equal(canvas[: len(first), : first.shape[1]], first)
+
+
+def test_grid_maps_the_value_range_to_black_and_white():
+    images = torch.tensor([-1.0, 1.0, 7.0, 0.0]).reshape(1, 1, 2, 2)
+    shown = figures.sample_grid(images, [[1, 1], [1, 1]], value_range=(-1, 1)).axes[0].images[0].get_array()
+    np.testing.assert_allclose(shown[::48, ::48, 0], [[0, 1], [1, 0.5]])
+
+
+def test_grid_names_the_constant_sites():
+    assert "constant" in figures.sample_grid(torch.zeros(1, 1, 8, 8), LABELS, worst=0).texts[0].get_text()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64, torch.uint8])
+def test_tensors_of_any_dtype_and_graph_are_drawn(dtype):
+    images = torch.ones(2, 3, 8, 8, dtype=dtype)
+    if dtype.is_floating_point:
+        images.requires_grad_()
+    pixels(figures.sample_grid(images, torch.from_numpy(LABELS), worst=1))
+
+
+def test_the_users_plot_style_changes_nothing():
+    plain = {name: pixels(figure) for name, figure in all_figures().items()}
+    dark = {"axes.facecolor": "black", "text.color": "white", "axes.labelcolor": "white", "axes.grid": True}
+    dark |= {"xtick.color": "white", "ytick.color": "white", "axes.edgecolor": "white", "figure.facecolor": "black"}
+    with matplotlib.rc_context(dark):
+        styled = {name: pixels(figure) for name, figure in all_figures().items()}
+    assert {name for name in plain if np.abs(plain[name] - styled[name]).max() > 8} == set()
+
+
+def test_drawing_never_touches_pyplot(tmp_path):
+    # torchmetrics itself loads pyplot; once it has, any further import of it is made to fail
+    code = """
+import sys, genmonitor, matplotlib
+before = dict(matplotlib.rcParams)
+sys.modules["matplotlib.pyplot"] = None
+from genmonitor.plotting import pixel_clusters as figures
+figures.cluster_map([[0, 1]]).savefig(sys.argv[1])
+figures.cluster_curves([1], {"cluster_1": [0.9]}, {}, [[0, 1]]).canvas.draw()
+assert dict(matplotlib.rcParams) == before
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "map.png")], check=True)

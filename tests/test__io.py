@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import pytest
+import torch
+
+from genmonitor import PixelPartition
+from genmonitor._io import atomic_write
+from genmonitor.functional import W1KPCalibration, calibrate
+from genmonitor.report import write_report
+
+PARTITION, CALIBRATION = PixelPartition.grid((2, 2), 2, 1), calibrate(torch.tensor([[0.0], [1.0], [3.0]]))
+
+
+def report(path):
+    """Write a run's page to where it belongs: its folder decides, and the name is fixed."""
+    write_report(path.parent)
+
+
+WRITERS = {
+    "bytes.json": lambda path: atomic_write(path, b"[1]"),
+    "partition.npz": PARTITION.save,
+    "calibration.pt": CALIBRATION.save,
+    "report.html": report,
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_is_written_and_nothing_stays_beside_it(tmp_path, name):
+    (tmp_path / name).write_text("old")
+    WRITERS[name](tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_bytes() != b"old"
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_fills_up_half_way_leaves_the_old_file(tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text("old")
+
+    def half(path, content):
+        with open(path, "wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match="no space left"):
+        WRITERS[name](tmp_path / name)
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "old")]
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    PARTITION.save(str(tmp_path / "partition.npz"))
+    CALIBRATION.save(str(tmp_path / "calibration.pt"))
+    assert PixelPartition.load(tmp_path / "partition.npz") == PARTITION
+    assert torch.equal(W1KPCalibration.load(tmp_path / "calibration.pt").distances, CALIBRATION.distances)

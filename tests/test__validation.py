@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each refusal names the argument, what came and what to do."""
+
+import pytest
+import torch
+
+from genmonitor import CosineKernel, CosineMeanSimilarity, GaussianKernel, PixelCKA, PixelPartition
+from genmonitor._validation import (
+    check_at_least,
+    check_features,
+    check_finite,
+    check_images,
+    check_min_samples,
+    check_one_of,
+    check_positive,
+    check_positive_norms,
+    check_same_length,
+    check_samples,
+    check_tensor,
+    check_whole_blocks,
+)
+from genmonitor.functional import centered_kernel_alignment, cosine_mean_similarity, maximum_mean_discrepancy, pixel_cka
+
+ones = torch.ones
+nan = float("nan")
+
+REFUSALS = {
+    # call, argument, what came, remedy or what is allowed
+    "not a tensor": (lambda: check_tensor("x", [1]), "`x`", "list", "Convert it first"),
+    "complex": (lambda: check_tensor("x", ones(1) * 1j), "`x`", "torch.complex64", "real numbers"),
+    "boolean": (lambda: check_tensor("x", ones(1).bool()), "`x`", "torch.bool", "real numbers"),
+    "nan": (lambda: check_finite("x", torch.tensor([1, nan, float("inf")])), "`x`", "2 of its 3", "where they come"),
+    "gray": (lambda: check_images("x", ones(5, 8, 8)), "`x`", "[5, 8, 8]", "x[:, None]"),
+    "channels last": (lambda: check_images("x", ones(2, 8, 9, 3)), "`x`", "[2, 8, 9, 3]", "x.permute(0, 3, 1, 2)"),
+    "no pixel": (lambda: check_images("x", ones(2, 1, 0, 5)), "`x`", "[2, 1, 0, 5]", "at least one pixel"),
+    "another shape": (
+        lambda: check_images("x", ones(2, 1, 8, 8), (1, 4, 4)),
+        "`x` of shape [N, 1, 4, 4]",
+        "[2, 1, 8, 8]",
+        "Resize",
+    ),
+    "integers": (
+        lambda: check_images("x", torch.tensor([-1, 300]).reshape(2, 1, 1, 1)),
+        "`x` within 0..255",
+        "-1..300",
+        "Scale them",
+    ),
+    "nan in images": (lambda: check_images("x", nan * ones(2, 1, 2, 2)), "`x`", "8 of its 8", "where they come"),
+    "features": (lambda: check_features("x", ones(2, 1, 2, 2)), "`x`", "[2, 1, 2, 2]", "x.flatten(1)"),
+    "no feature": (lambda: check_features("x", ones(2, 0)), "`x`", "[2, 0]", "[N, D]"),
+    "other features": (lambda: check_features("x", ones(2, 3), 4), "`x` with 4 features", "[2, 3]", "one encoder"),
+    "nan in features": (lambda: check_features("x", nan * ones(2, 3)), "`x`", "6 of its 6", "where they come"),
+    "other kind": (lambda: check_samples("x", ones(2, 3), (1, 4, 4)), "`x` of shape [N, 1, 4, 4]", "[2, 3]", "like"),
+    "no kind": (lambda: check_samples("x", ones(2, 3, 4)), "`x` as images [N, C, H, W]", "[2, 3, 4]", "features"),
+    "too small": (lambda: check_at_least("k", 1, 2), "`k`", "got 1", ">= 2"),
+    "not whole": (lambda: check_at_least("k", 2.5, 2), "`k`", "2.5", "a whole number"),
+    "a boolean number": (lambda: check_at_least("k", True, 0), "`k`", "True", "a whole number"),
+    "not positive": (lambda: check_positive("eta", 0.0), "`eta`", "0.0", "a positive finite number"),
+    "not in the list": (lambda: check_one_of("how", "c", ("a", "b")), "`how`", "'c'", "one of 'a', 'b'"),
+    "too few": (lambda: check_min_samples("x", ones(1, 2)), "`x`", "got 1", "Add more"),
+    "part of a block": (
+        lambda: check_whole_blocks("fake", 7, 3),
+        "number of fake samples",
+        "got 7",
+        "Use 6 samples or another block size",
+    ),
+    "unpaired": (lambda: check_same_length("x", ones(2), "y", ones(3)), "`x` and `y`", "2 and 3", "row i of"),
+    "no direction": (
+        lambda: check_positive_norms(torch.tensor([1.0, -0.5])),
+        "positive squared norms",
+        "-0.5",
+        "`unbiased=False`",
+    ),
+    "no direction, nan": (lambda: check_positive_norms(torch.tensor([nan])), "squared norms", "nan", "more samples"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_refusal_names_argument_value_and_remedy(case):
+    call, *parts = REFUSALS[case]
+    with pytest.raises((TypeError, ValueError)) as caught:
+        call()
+    message = str(caught.value)
+    assert [part for part in parts if part not in message] == []
+    assert message.endswith(".")
+
+
+@pytest.mark.parametrize("kind", [[1], ones(1) * 1j, ones(1).bool()])
+def test_the_wrong_type_is_a_type_error(kind):
+    with pytest.raises(TypeError):
+        check_tensor("x", kind)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_small_floats_become_float32(dtype):
+    assert check_images("x", ones(2, 1, 3, 3, dtype=dtype)).dtype == torch.float32
+    assert check_features("x", ones(2, 3, dtype=dtype)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_integers_in_images_are_scaled(dtype):
+    x = check_images("x", torch.tensor([0, 51, 255], dtype=dtype).reshape(3, 1, 1, 1))
+    assert x.flatten().tolist() == [0.0, pytest.approx(0.2), 1.0]
+
+
+def test_what_fits_comes_back_as_it_is():
+    image, feature = torch.rand(2, 3, 4, 4, dtype=torch.float64), torch.rand(2, 3)
+    assert check_samples("x", image, (3, 4, 4)) is image
+    assert check_samples("x", feature, (3,)) is feature
+    assert check_images("x", image[:0]).shape == (0, 3, 4, 4)
+
+
+@pytest.mark.parametrize("shape", [(2, 16, 4, 4), (2, 512, 1, 1), (2, 3, 5, 3), (2, 4, 7, 1)])
+def test_maps_of_many_channels_are_not_taken_for_channels_last(shape):
+    assert check_images("x", torch.rand(shape)).shape == shape
+
+
+images, others = torch.rand(6, 1, 4, 4), torch.rand(6, 1, 4, 4)
+grid = PixelPartition.grid((4, 4), 2, 2)
+
+CALLS = {
+    "cms shapes": (lambda: cosine_mean_similarity(images, images[..., :2]), "`fake` of shape [N, 1, 4, 2]"),
+    "cms one fake": (lambda: cosine_mean_similarity(images[:1], others), "`fake` to hold at least 2"),
+    "cms one real": (lambda: cosine_mean_similarity(images, others[:1]), "`real` to hold at least 2"),
+    "cms kernel": (lambda: cosine_mean_similarity(images, others, kernel="rbf"), "`kernel` to be a kernel"),
+    "cms partition": (lambda: cosine_mean_similarity(images, others, partition=[1]), "`partition` to be a PixelPart"),
+    "cms cosine": (
+        lambda: cosine_mean_similarity(images, others, partition=grid, kernel=CosineKernel()),
+        "not a product over pixels",
+    ),
+    "cms features": (
+        lambda: cosine_mean_similarity(images.flatten(1), others.flatten(1), partition=grid),
+        "`fake` of size 4×4 like the partition",
+    ),
+    "cms block": (lambda: cosine_mean_similarity(images, others, block_size=1), "`block_size` to be a whole number"),
+    "mmd fake block": (lambda: maximum_mean_discrepancy(images[:5], others, block_size=2), "number of fake samples"),
+    "mmd real block": (lambda: maximum_mean_discrepancy(images, others[:5], block_size=2), "number of real samples"),
+    "cka kernel": (lambda: pixel_cka(images, kernel=CosineKernel()), "`kernel` to be a GaussianKernel or Laplacian"),
+    "cka patches": (lambda: pixel_cka(images, patch_size=3), "`patch_size` to divide the size 4×4 of `images`"),
+    "cka tolerance": (lambda: pixel_cka(images, tolerance=0), "`tolerance` to be a positive"),
+    "cka batches": (lambda: pixel_cka(images, batch_estimator=1), "`batch_estimator` to be a whole number >= 2"),
+    "cka few": (lambda: pixel_cka(images, batch_estimator=7), "at least `batch_estimator`=7 images, but got 6"),
+    "cka one": (lambda: pixel_cka(images[:1]), "`images` to hold at least 2"),
+    "pair": (lambda: centered_kernel_alignment(ones(2, 1), ones(3, 1)), "`x` and `y`"),
+    "metric kernel": (lambda: PixelCKA(kernel=CosineKernel()), "`kernel` to be a GaussianKernel or Laplacian"),
+    "metric block": (lambda: CosineMeanSimilarity(block_size=0), "`block_size`"),
+    "gamma": (lambda: GaussianKernel.from_sigma(-1), "`sigma` to be a positive"),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_public_functions_check_their_arguments(case):
+    call, part = CALLS[case]
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert part in str(caught.value)
