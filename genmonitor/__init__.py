@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says where an image generator is wrong and what it fails to vary."""
+"""Says where an image generator is wrong and what it fails to vary.
 
-from genmonitor.kernels import CosineKernel, GaussianKernel, LaplacianKernel
-from genmonitor.metrics import (
-    PRDC,
-    CosineMeanSimilarity,
-    MaximumMeanDiscrepancy,
-    PixelCKA,
-    PromptSplit,
-    RKEScore,
-    ScendiScore,
-    VendiScore,
-    W1KPScore,
-)
-from genmonitor.partition import PixelPartition
+The public names are imported when they are first used, so that `genmonitor --help` does not wait for torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "PRDC",
@@ -30,3 +24,50 @@ __all__ = [
     "VendiScore",
     "W1KPScore",
 ]
+
+if TYPE_CHECKING:
+    from genmonitor import functional as functional
+    from genmonitor import kernels as kernels
+    from genmonitor import metrics as metrics
+    from genmonitor import partition as partition
+    from genmonitor.kernels import CosineKernel, GaussianKernel, LaplacianKernel
+    from genmonitor.metrics import (
+        PRDC,
+        CosineMeanSimilarity,
+        MaximumMeanDiscrepancy,
+        PixelCKA,
+        PromptSplit,
+        RKEScore,
+        ScendiScore,
+        VendiScore,
+        W1KPScore,
+    )
+    from genmonitor.partition import PixelPartition
+
+    __version__: str
+
+else:  # type checkers would take any name at all for one that `__getattr__` finds
+    _SUBMODULES = ("functional", "kernels", "metrics", "partition")
+    _DEFINED_IN = {
+        "CosineKernel": "kernels",
+        "GaussianKernel": "kernels",
+        "LaplacianKernel": "kernels",
+        "PixelPartition": "partition",
+    }
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            value = getattr(importlib.import_module(f"genmonitor.{_DEFINED_IN.get(name, 'metrics')}"), name)
+        elif name in _SUBMODULES:
+            value = importlib.import_module(f"genmonitor.{name}")
+        elif name == "__version__":
+            from importlib.metadata import version
+
+            value = version("genmonitor")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, *_SUBMODULES, "__version__"})
