@@ -12,12 +12,23 @@ from genmonitor._validation import (
     check_images,
     check_min_samples,
     check_one_of,
+    check_pairs,
     check_positive,
     check_positive_norms,
     check_same_length,
     check_samples,
     check_tensor,
     check_whole_blocks,
+)
+from genmonitor._validation.arguments import (
+    check_calibration,
+    check_cka_arguments,
+    check_kernel,
+    check_names,
+    check_neighbors,
+    check_pair_kernels,
+    check_patches,
+    check_prompt_split_arguments,
 )
 from genmonitor.functional import centered_kernel_alignment, cosine_mean_similarity, maximum_mean_discrepancy, pixel_cka
 
@@ -65,6 +76,47 @@ REFUSALS = {
         "Use 6 samples or another block size",
     ),
     "unpaired": (lambda: check_same_length("x", ones(2), "y", ones(3)), "`x` and `y`", "2 and 3", "row i of"),
+    "pairs of another kind": (
+        lambda: check_pairs("x", ones(2, 3), "y", ones(2, 4), (3, 5)),
+        "`y` with 5 features",
+        "[2, 4]",
+        "one encoder",
+    ),
+    "pairs of two lengths": (lambda: check_pairs("x", ones(2, 3), "y", ones(4, 3)), "`x` and `y`", "2 and 4", "row i"),
+    "not a kernel": (lambda: check_kernel("k", "rbf"), "`k`", "'rbf'", "such as GaussianKernel()"),
+    "not a prompt kernel": (
+        lambda: check_pair_kernels(None, 3),
+        "`prompt_kernel`",
+        "got 3",
+        "such as GaussianKernel()",
+    ),
+    "kernels without features": (
+        lambda: check_pair_kernels(CosineKernel(), None, 5),
+        "`num_features`",
+        "CosineKernel for outputs and GaussianKernel for prompts",
+        "Leave `num_features` out",
+    ),
+    "features beyond memory": (
+        lambda: check_prompt_split_arguments(CosineKernel(), CosineKernel(), 1.0, 10, 16385),
+        "`num_features`",
+        "got 16385",
+        "at most 16384 to stay within 4 GiB",
+    ),
+    "not a product of sites": (
+        lambda: check_cka_arguments(CosineKernel(), 1, 1e-6, None),
+        "`kernel`",
+        "CosineKernel",
+        "a GaussianKernel or LaplacianKernel",
+    ),
+    "patches": (lambda: check_patches("x", ones(1, 1, 4, 6), 4), "`patch_size`", "got 4", "divide the size 4×6 of `x`"),
+    "too few neighbors": (lambda: check_neighbors(3, ones(4, 1), ones(3, 1)), "`k`=3", "3", "lower `k`"),
+    "no calibration": (lambda: check_calibration(None, 2), "`calibration`", "got None", "W1KPCalibration.load"),
+    "prompts without names": (
+        lambda: check_names(torch.tensor([0, 2]), 2),
+        "`names`",
+        "2 names for prompts 0 to 2",
+        "Give one name for each index",
+    ),
     "no direction": (
         lambda: check_positive_norms(torch.tensor([1.0, -0.5])),
         "positive squared norms",

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from genmonitor import GaussianKernel, PixelPartition
+from genmonitor._validation.arguments import check_patches
 from genmonitor.callbacks.loggers import log_figures
 from genmonitor.cli.images import read_images
-from genmonitor.functional.cka import CLUSTER_TOLERANCE, check_patches, pixel_cka
+from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.plotting import pixel_clusters as figures
 
 

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor._validation import check_at_least
+from genmonitor._validation.arguments import check_patches
 from genmonitor.callbacks import report
 from genmonitor.callbacks.loggers import log_figures
 from genmonitor.callbacks.manifest import write_about, write_json, write_manifest
@@ -22,7 +23,6 @@ from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
 from genmonitor.callbacks.roles import assign_roles
 from genmonitor.callbacks.shown import WHOLE_RUN
 from genmonitor.cli.images import read_images
-from genmonitor.functional.cka import check_patches
 from genmonitor.plotting import pixel_clusters as figures
 from genmonitor.report import write_report
 

@@ -11,14 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor._validation import (
-    check_at_least,
-    check_features,
-    check_images,
-    check_min_samples,
-    check_positive,
-    check_same_length,
-)
+from genmonitor._validation import check_features, check_images, check_min_samples, check_same_length
+from genmonitor._validation.arguments import check_cka_arguments, check_kernel, check_patches
 from genmonitor.functional._cka_gram import gram_product
 from genmonitor.functional._cka_taylor import normalized, taylor_cka
 from genmonitor.kernels import GaussianKernel, Kernel
@@ -54,8 +48,7 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
     x, y = check_features("x", x).double(), check_features("y", y).double()
     check_min_samples("x", x)
     check_same_length("x", x, "y", y)
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected `kernel` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
+    check_kernel("kernel", kernel)
     kernel = kernel or GaussianKernel()
     k = _centered_gram(kernel.resolved(x)(x, x))
     m = _centered_gram(kernel.resolved(y)(y, y))
@@ -101,7 +94,7 @@ def pixel_cka(
     """
     x = check_images("images", images)
     check_min_samples("images", x)
-    check_arguments(kernel, patch_size, tolerance, batch_estimator)
+    check_cka_arguments(kernel, patch_size, tolerance, batch_estimator)
     check_patches("images", x, patch_size)
     kernel = (kernel or GaussianKernel()).resolved(x.flatten(1))
     with full_precision(), torch.no_grad():
@@ -114,23 +107,6 @@ def pixel_cka(
             index = varying.nonzero().flatten()
             out[index[:, None], index] = _varying_cka(values[varying], kernel, tolerance, batch_estimator)
     return out
-
-
-def check_arguments(kernel: Kernel | None, patch_size: int, tolerance: float, batch_estimator: int | None) -> None:
-    """Refuse arguments that no images could make right."""
-    if kernel is not None and not (isinstance(kernel, Kernel) and kernel.sums_over_sites):
-        raise ValueError(f"Expected `kernel` to be a GaussianKernel or LaplacianKernel, but got {kernel!r}.")
-    check_at_least("patch_size", patch_size, 1)
-    check_positive("tolerance", tolerance)
-    if batch_estimator is not None:
-        check_at_least("batch_estimator", batch_estimator, 2)
-
-
-def check_patches(name: str, images: Tensor, patch_size: int) -> None:
-    """Refuse images that patches of that size do not tile."""
-    h, w = images.shape[2:]
-    if h % patch_size or w % patch_size:
-        raise ValueError(f"Expected `patch_size` to divide the size {h}×{w} of `{name}`, but got {patch_size}.")
 
 
 def site_values(images: Tensor, patch_size: int) -> Tensor:

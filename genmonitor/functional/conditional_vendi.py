@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from genmonitor.functional.scendi import check_pairs
+from genmonitor._validation import check_min_samples, check_pairs
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, check_side, gram_matrix
 from genmonitor.linalg.spectrum import entropy, psd_eigenvalues
@@ -37,7 +37,8 @@ def conditional_vendi_score(
         >>> conditional_vendi_score(torch.eye(4).repeat_interleave(4, dim=0), prompts)
         tensor(2., dtype=torch.float64)
     """
-    x, t = check_pairs(outputs, prompts)
+    x, t = check_pairs("outputs", outputs, "prompts", prompts)
+    check_min_samples("outputs", x)
     kernel, prompt_kernel = check_kernels(None, kernel=kernel, prompt_kernel=prompt_kernel)
     kernel, prompt_kernel = check_side("outputs", x, kernel), check_side("prompts", t, prompt_kernel)
     prompt_gram = gram_matrix(t, prompt_kernel) / len(t)

@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genmonitor._validation import check_at_least, check_at_most, check_min_samples, check_positive
+from genmonitor._validation import check_min_samples, check_pairs
+from genmonitor._validation.arguments import check_prompt_split_arguments
 from genmonitor.functional._joint_spectrum import JointSpectrum, by_features, by_gram
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.product import PairKernel, check_kernels, check_pairs, feature_size
+from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
-
-FEATURE_BUDGET = 2**32
-"""Bytes that the covariances of the random features of both sides may take: 4 GiB."""
 
 SIMILAR = 0.1
 """A direction counts as similar on both sides up to this part of the largest eigenvalue."""
@@ -131,7 +129,7 @@ def prompt_split(
         >>> modes.scores[:3, 0].abs().argmax()
         tensor(0)
     """
-    check_arguments(output_kernel, prompt_kernel, eta, num_modes, num_features)
+    check_prompt_split_arguments(output_kernel, prompt_kernel, eta, num_modes, num_features)
     x, t = check_pairs("outputs", outputs, "prompts", prompts)
     dims = (x.shape[1], t.shape[1])
     y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
@@ -216,19 +214,6 @@ def rank_prompts(scores: Tensor, prompts: Sequence[Hashable]) -> list[tuple[Hash
 
 def _means(scores: Tensor, n: int) -> Tensor:
     return torch.stack([scores[:n].mean(0), scores[n:].mean(0)])
-
-
-def check_arguments(
-    output_kernel: Kernel | None, prompt_kernel: Kernel | None, eta: float, num_modes: int, num_features: int | None
-) -> None:
-    """Refuse arguments that no samples could make right."""
-    check_kernels(output_kernel, prompt_kernel, num_features)
-    check_positive("eta", eta)
-    check_at_least("num_modes", num_modes, 1)
-    if num_features is not None:
-        # two covariances in float64
-        largest = int((FEATURE_BUDGET / 16) ** 0.5) // feature_size(output_kernel, 1)
-        check_at_most("num_features", num_features, largest, f"{FEATURE_BUDGET / 2**30:.3g} GiB")
 
 
 def _by_prompt(values: Tensor, prompts: Sequence[Hashable]) -> tuple[list[Hashable], Tensor, Tensor]:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_min_samples, check_positive
+from genmonitor._validation import check_min_samples, check_pairs, check_positive
+from genmonitor._validation.arguments import check_pair_kernels
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.product import PairKernel, check_kernels, check_pairs
+from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
 
@@ -57,7 +58,7 @@ def prompt_split_energy(
         >>> prompt_split_energy(x.flip(0), t, x, t)
         tensor(0.7476, dtype=torch.float64)
     """
-    check_kernels(output_kernel, prompt_kernel, None)
+    check_pair_kernels(output_kernel, prompt_kernel)
     check_positive("eta", eta)
     x, t = check_pairs("outputs", outputs, "prompts", prompts)
     dims = (x.shape[1], t.shape[1])
@@ -104,7 +105,7 @@ def joint_diversity(
         >>> joint_diversity(torch.zeros(2, 1), torch.eye(2), output_kernel=GaussianKernel(gamma=1.0))
         tensor(0.5677, dtype=torch.float64)
     """
-    check_kernels(output_kernel, prompt_kernel, None)
+    check_pair_kernels(output_kernel, prompt_kernel)
     x, t = check_pairs("outputs", outputs, "prompts", prompts)
     check_min_samples("outputs", x)
     kernel = PairKernel.of(x, t, output_kernel, prompt_kernel)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import (
-    check_features,
     check_min_samples,
     check_normalized,
+    check_pairs,
     check_relative_cutoff,
     check_same_length,
 )
@@ -98,7 +98,8 @@ def scendi_score(
         >>> {name: round(float(value), 3) for name, value in score.items()}
         {'scendi': 1.414, 'scendi_prompt': 1.414, 'prompt_share': 0.5}
     """
-    x, t = check_pairs(outputs, prompts)
+    x, t = check_pairs("outputs", outputs, "prompts", prompts)
+    check_min_samples("outputs", x)
     kernel, prompt_kernel = check_kernels(num_features, kernel=kernel, prompt_kernel=prompt_kernel)
     kernel, prompt_kernel = check_side("outputs", x, kernel), check_side("prompts", t, prompt_kernel)
     features = feature_map(kernel, x.shape[1], num_features, seed)
@@ -164,14 +165,6 @@ def least_squares_map(joint: JointCovariance, *, rcond: float | None = None) -> 
     """
     root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))
     return (joint.cross @ root) @ root.T
-
-
-def check_pairs(outputs: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
-    """Check outputs and the prompts that belong to them row by row."""
-    x, t = check_features("outputs", outputs), check_features("prompts", prompts)
-    check_same_length("outputs", x, "prompts", t)
-    check_min_samples("outputs", x)
-    return x, t
 
 
 def cutoff(rcond: float | None, size: int) -> float:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_names, check_some_prompts
-from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs, similarities
+from genmonitor._validation import check_some_prompts
+from genmonitor._validation.arguments import check_calibration, check_names, check_prompted_outputs
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, similarities
 from genmonitor.functional.w1kp_subsets import HIGH, closest_pairs, pair_mean, reusability
 
 LEVELS = {"none": 0.2, "low": 0.4, "medium": HIGH}
@@ -75,8 +76,8 @@ def w1kp_score(
         >>> w1kp_score(torch.tensor([[0.0], [1.0], [2.0]]), calibration=calibration)["w1kp"]
         tensor(0.5000, dtype=torch.float64)
     """
-    calibration = check_arguments(calibration, k)
-    x, index = check_outputs(features, prompt_index, calibration)
+    calibration = check_calibration(calibration, k)
+    x, index = check_prompted_outputs(features, prompt_index, calibration)
     by_prompt = similarities(x, index, calibration)
     scored = [similarity for similarity in by_prompt.values() if len(similarity) > 1]
     check_some_prompts(len(scored), 2)
@@ -126,8 +127,8 @@ def w1kp_by_prompt(
         >>> [(row.prompt, row.level) for row in w1kp_by_prompt(x, index, calibration=calibration, names=["cat", "dog"])]
         [('dog', 'high'), ('cat', 'none')]
     """
-    calibration = check_arguments(calibration, k)
-    x, index = check_outputs(features, prompt_index, calibration)
+    calibration = check_calibration(calibration, k)
+    x, index = check_prompted_outputs(features, prompt_index, calibration)
     if names is not None:
         check_names(index, len(names))
     rows = []

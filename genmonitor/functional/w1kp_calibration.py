@@ -173,30 +173,6 @@ def similarities(x: Tensor, index: Tensor, calibration: W1KPCalibration) -> dict
     return {int(prompt): 1 - calibration(pair_distances(x[index == prompt])) for prompt in index.unique(sorted=True)}
 
 
-def check_arguments(calibration: W1KPCalibration | None, k: int | None) -> W1KPCalibration:
-    """Refuse to go without a calibration, and subsets that have no pair."""
-    if not isinstance(calibration, W1KPCalibration):
-        raise ValueError(
-            f"Expected `calibration` to be a W1KPCalibration, but got {calibration!r}: distances of one embedding mean "
-            "nothing in another. Fit one with calibrate(features, prompt_index) on outputs of many prompts, or load "
-            "one with W1KPCalibration.load(path, dim=...)."
-        )
-    if k is not None:
-        check_at_least("k", k, 2)
-    return calibration
-
-
-def check_outputs(features: object, prompt_index: object, calibration: W1KPCalibration) -> tuple[Tensor, Tensor]:
-    """Return outputs [N, D] of the calibrated embedding and the prompt of each, 0 where none are given."""
-    x = check_features("features", features).detach()
-    calibration.check("features", x)
-    if prompt_index is None:
-        return x, torch.zeros(len(x), dtype=torch.long, device=x.device)
-    index = check_integers("prompt_index", prompt_index)
-    check_same_length("features", x, "prompt_index", index)
-    return x, index
-
-
 def _numpy_globals() -> list[Any]:
     """List what a saved numpy array needs to be rebuilt, which is nothing that runs code of the file."""
     rebuild = np.zeros(0).__reduce__()[0]

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples
-from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs, similarities
+from genmonitor._validation.arguments import check_calibration, check_prompted_outputs
+from genmonitor.functional.w1kp_calibration import W1KPCalibration, similarities
 from genmonitor.linalg import chunking
 
 SUBSETS = 1000
@@ -46,8 +47,8 @@ def expected_closest_pairs(
         >>> expected_closest_pairs(torch.tensor([[0.0], [1.0], [2.0]]), calibration=calibration)[0]
         tensor([0.5000, 0.7500], dtype=torch.float64)
     """
-    calibration = check_arguments(calibration, k)
-    x, index = check_outputs(features, None, calibration)
+    calibration = check_calibration(calibration, k)
+    x, index = check_prompted_outputs(features, None, calibration)
     check_min_samples("features", x, k or 2)
     values, errors = closest_pairs(similarities(x, index, calibration)[0], generator, k)
     return values, errors

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_features, check_same_length
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, LaplacianKernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.linalg.feature_maps import fourier_frequencies, unit_sphere
@@ -136,44 +135,6 @@ def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
         (200, 100)
     """
     return num_features if isinstance(output_kernel, CosineKernel) else 2 * num_features
-
-
-def check_kernels(output_kernel: Kernel | None, prompt_kernel: Kernel | None, num_features: int | None) -> None:
-    """Refuse what is no kernel, and random features of kernels that have none."""
-    for name, kernel in (("output_kernel", output_kernel), ("prompt_kernel", prompt_kernel)):
-        if kernel is not None and not isinstance(kernel, Kernel):
-            raise ValueError(f"Expected `{name}` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
-    if num_features is None:
-        return
-    check_at_least("num_features", num_features, 1)
-    kinds = [type(kernel or GaussianKernel()) for kernel in (output_kernel, prompt_kernel)]
-    if kinds not in ([GaussianKernel] * 2, [CosineKernel] * 2):
-        raise ValueError(
-            "Expected two Gaussian or two cosine kernels with `num_features`, but got "
-            f"{kinds[0].__name__} for outputs and {kinds[1].__name__} for prompts. Leave `num_features` out."
-        )
-
-
-def check_pairs(
-    output_name: str,
-    outputs: object,
-    prompt_name: str,
-    prompts: object,
-    dims: tuple[int, int] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return outputs [N, D] and their prompts [N, E] as float32 or float64, refusing what does not belong together.
-
-    Args:
-        output_name: what the outputs are called in an error.
-        outputs: [N, D].
-        prompt_name: what the prompts are called in an error.
-        prompts: [N, E].
-        dims: D and E of the pairs before, where there were some.
-    """
-    x = check_features(output_name, outputs, dims and dims[0])
-    t = check_features(prompt_name, prompts, dims and dims[1])
-    check_same_length(output_name, x, prompt_name, t)
-    return x, t
 
 
 def _gram(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:

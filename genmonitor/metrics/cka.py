@@ -12,8 +12,9 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_images, check_min_samples
+from genmonitor._validation.arguments import check_cka_arguments, check_patches
 from genmonitor.functional._cka_taylor import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
-from genmonitor.functional.cka import check_arguments, check_patches, pixel_cka, site_values
+from genmonitor.functional.cka import pixel_cka, site_values
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
@@ -81,7 +82,7 @@ class PixelCKA(GenerativeMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_arguments(kernel, patch_size, tolerance, batch_estimator)
+        check_cka_arguments(kernel, patch_size, tolerance, batch_estimator)
         self._kernel = kernel or GaussianKernel()
         self.patch_size = patch_size
         self.tolerance = tolerance

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features
-from genmonitor.functional.prdc import check_neighbors, neighbor_radii, prdc_from_radii
+from genmonitor._validation.arguments import check_neighbors
+from genmonitor.functional.prdc import neighbor_radii, prdc_from_radii
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor._validation import check_at_least, check_bool, check_count
+from genmonitor._validation import check_at_least, check_bool, check_count, check_pairs
+from genmonitor._validation.arguments import check_prompt_split_arguments
 from genmonitor.functional._joint_spectrum import by_covariances
-from genmonitor.functional.promptsplit import PromptSplitModes, check_arguments, prompt_split, split_modes
+from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split, split_modes
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap, add_moments, packed_size, unpack
-from genmonitor.kernels.product import PairKernel, check_pairs, resolved
+from genmonitor.kernels.product import PairKernel, resolved
 from genmonitor.linalg.precision import full_precision
 from genmonitor.metrics._base import GenerativeMetric, from_rank_zero
 
@@ -79,7 +80,7 @@ class PromptSplit(GenerativeMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        check_arguments(output_kernel, prompt_kernel, eta, num_modes, num_features)
+        check_prompt_split_arguments(output_kernel, prompt_kernel, eta, num_modes, num_features)
         self._kernels = (output_kernel or GaussianKernel(), prompt_kernel or GaussianKernel())
         self.eta = float(eta)
         self.num_modes = num_modes

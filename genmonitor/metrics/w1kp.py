@@ -9,8 +9,9 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_count, check_integers
+from genmonitor._validation.arguments import check_calibration, check_prompted_outputs
 from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt, w1kp_score
-from genmonitor.functional.w1kp_calibration import W1KPCalibration, check_arguments, check_outputs
+from genmonitor.functional.w1kp_calibration import W1KPCalibration
 from genmonitor.metrics._base import GenerativeMetric
 
 
@@ -52,7 +53,7 @@ class W1KPScore(GenerativeMetric):
 
     def __init__(self, calibration: W1KPCalibration | None, k: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.calibration = check_arguments(calibration, k)
+        self.calibration = check_calibration(calibration, k)
         self.k = k
         self.add_state("features", default=[], dist_reduce_fx="cat")
         self.add_state("prompt_index", default=[], dist_reduce_fx="cat")
@@ -69,7 +70,7 @@ class W1KPScore(GenerativeMetric):
             ValueError: if lengths do not match, values are not finite, or they are of another embedding than the
                 calibration.
         """
-        x, index = check_outputs(features, check_integers("prompt_index", prompt_index), self.calibration)
+        x, index = check_prompted_outputs(features, check_integers("prompt_index", prompt_index), self.calibration)
         # new lists, since a compute group shares the old ones
         self.features = [*self.features, x.detach()]
         self.prompt_index = [*self.prompt_index, index]

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every check of an input and the wording of its error, in one place so that the wording cannot drift.
-
-An error says what was expected of which argument, what came, and what to do.
-"""
+"""Checks of tensors: images, features, pairs of them, and matrices."""
 
 from __future__ import annotations
 
@@ -99,85 +96,22 @@ def check_samples(name: str, value: object, shape: tuple[int, ...] | None = None
     )
 
 
-def check_at_least(name: str, value: object, minimum: int) -> int:
-    """Return a whole number no smaller than `minimum`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ValueError(f"Expected `{name}` to be a whole number >= {minimum}, but got {value!r}.")
-    return value
+def check_pairs(
+    output_name: str, outputs: object, prompt_name: str, prompts: object, dims: tuple[int, int] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return outputs [N, D] and their prompts [N, E] as float32 or float64; row i of one belongs to row i of the other.
 
-
-def check_bool(name: str, value: object) -> bool:
-    """Return True or False; a word such as "no" would pass for True."""
-    if not isinstance(value, bool):
-        raise TypeError(f"Expected `{name}` to be True or False, but got {value!r}.")
-    return value
-
-
-def check_callable(name: str, value: object, what: str) -> None:
-    """Refuse what is neither None nor callable."""
-    if value is not None and not callable(value):
-        raise TypeError(f"Expected `{name}` to be a callable {what}, or None, but got {value!r}.")
-
-
-def check_height_and_width(name: str, value: object) -> None:
-    """Refuse what is not a pair of positive whole numbers."""
-    sides = list(value) if isinstance(value, (tuple, list)) else []
-    if len(sides) != 2 or any(isinstance(x, bool) or not isinstance(x, int) or x < 1 for x in sides):
-        raise ValueError(f"Expected `{name}` as (height, width), whole numbers >= 1, but got {value!r}.")
-
-
-def check_at_most(name: str, value: int, maximum: int, memory: str) -> None:
-    """Refuse a number whose work would take more than so much memory."""
-    if value > maximum:
-        raise ValueError(f"Expected `{name}` to be at most {maximum} to stay within {memory}, but got {value}.")
-
-
-def check_positive(name: str, value: object) -> float:
-    """Return a positive finite number."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise ValueError(f"Expected `{name}` to be a positive finite number, but got {value!r}.")
-    return float(value)
-
-
-def check_order(name: str, value: object) -> float:
-    """Return the order of an entropy: positive, infinity allowed."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise ValueError(
-            f"Expected `{name}` to be a positive number or math.inf, but got {value!r}. "
-            "1 is Shannon's entropy, 2 that of RKE."
-        )
-    return float(value)
-
-
-def check_relative_cutoff(name: str, value: object) -> float:
-    """Return a number between 0 and 1, both excluded."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise ValueError(
-            f"Expected `{name}` to be a number between 0 and 1, but got {value!r}. "
-            "It is relative to the largest eigenvalue; None takes the default."
-        )
-    return float(value)
-
-
-def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """Return one of the allowed words."""
-    if value not in allowed:
-        raise ValueError(f"Expected `{name}` to be one of {', '.join(map(repr, allowed))}, but got {value!r}.")
-    return str(value)
-
-
-def check_min_samples(name: str, value: Tensor, minimum: int = 2) -> None:
-    """Refuse fewer samples than an estimate needs."""
-    if len(value) < minimum:
-        raise ValueError(
-            f"Expected `{name}` to hold at least {minimum} samples, but got {len(value)}. Add more before computing."
-        )
-
-
-def check_count(name: str, count: int, call: str) -> None:
-    """Refuse to compute from fewer than 2 samples, saying how to add some."""
-    if count < 2:
-        raise ValueError(f"Expected at least 2 {name} before `compute`, but got {count}. Call `{call}`.")
+    Args:
+        output_name: what an error calls the outputs.
+        outputs: [N, D].
+        prompt_name: what an error calls the prompts.
+        prompts: [N, E].
+        dims: D and E of the pairs seen before; None for the first.
+    """
+    x = check_features(output_name, outputs, dims and dims[0])
+    t = check_features(prompt_name, prompts, dims and dims[1])
+    check_same_length(output_name, x, prompt_name, t)
+    return x, t
 
 
 def check_integers(name: str, value: object) -> Tensor:
@@ -186,23 +120,6 @@ def check_integers(name: str, value: object) -> Tensor:
     if x.ndim != 1 or x.is_floating_point():
         raise TypeError(f"Expected `{name}` as whole numbers [N], but got {x.dtype} of shape {list(x.shape)}.")
     return x.long()
-
-
-def check_names(index: Tensor, count: int) -> None:
-    """Refuse prompts by an index that has no name."""
-    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
-        raise ValueError(
-            f"Expected `names` to name every prompt, but got {count} names for prompts "
-            f"{int(index.min())} to {int(index.max())}. Give one name for each index from 0 on."
-        )
-
-
-def check_some_prompts(count: int, outputs: int) -> None:
-    """Refuse to average over no prompt."""
-    if count == 0:
-        raise ValueError(
-            f"Expected a prompt with at least {outputs} outputs, but got none. Draw more outputs of each prompt."
-        )
 
 
 def check_monotonic(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> Tensor:
@@ -220,12 +137,20 @@ def check_monotonic(name: str, value: object, low: float = -math.inf, high: floa
     return x
 
 
-def check_whole_blocks(name: str, count: int, block_size: int | None) -> None:
-    """Refuse samples that do not fill whole blocks: a short block has another bias than the others."""
-    if block_size is not None and count % block_size:
+def check_min_samples(name: str, value: Tensor, minimum: int = 2) -> None:
+    """Refuse fewer samples than an estimate needs."""
+    if len(value) < minimum:
         raise ValueError(
-            f"Expected the number of {name} samples to be a multiple of `block_size`={block_size}, but got {count}. "
-            f"Use {count - count % block_size} samples or another block size."
+            f"Expected `{name}` to hold at least {minimum} samples, but got {len(value)}. Add more before computing."
+        )
+
+
+def check_same_length(name_x: str, x: Tensor, name_y: str, y: Tensor) -> None:
+    """Refuse two sets whose rows cannot belong together."""
+    if len(x) != len(y):
+        raise ValueError(
+            f"Expected `{name_x}` and `{name_y}` to hold as many samples, row i of one belonging to row i of the other,"
+            f" but got {len(x)} and {len(y)}."
         )
 
 
@@ -268,12 +193,3 @@ def check_positive_norms(squared_norms: Tensor) -> None:
 
 def _promoted(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.to(torch.float32)
-
-
-def check_same_length(name_x: str, x: Tensor, name_y: str, y: Tensor) -> None:
-    """Refuse two sets whose rows cannot belong together."""
-    if len(x) != len(y):
-        raise ValueError(
-            f"Expected `{name_x}` and `{name_y}` to hold as many samples, row i of one belonging to row i of the other,"
-            f" but got {len(x)} and {len(y)}."
-        )
