@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 
 def as_markdown(text: str) -> str:
     """Write text so that Markdown shows it as it is: neither Markdown nor HTML in it has an effect.
@@ -39,17 +37,6 @@ def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str
     """
     head, *body = [[as_markdown(_text(cell)) for cell in line] for line in [columns, *rows]]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(columns), *body])
-
-
-def without_pictures(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[list[str], list[list[Any]]]:
-    """Leave out the columns whose cells are arrays.
-
-    Example:
-        >>> without_pictures(["prompt", "samples"], [["a cat", np.zeros((8, 8, 3))]])
-        (['prompt'], [['a cat']])
-    """
-    kept = [i for i in range(len(columns)) if not any(isinstance(row[i], np.ndarray) for row in rows)]
-    return [columns[i] for i in kept], [[row[i] for i in kept] for row in rows]
 
 
 def _text(cell: Any) -> str:

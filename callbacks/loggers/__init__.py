@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiment loggers: one interface, one file per kind. A file added to this folder is found by itself."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from genmonitor.callbacks.loggers.backend import Backend
+from genmonitor.callbacks.loggers.facade import Loggers
+
+for _module in iter_modules(__path__):  # each defines its backend, which registers it
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["Backend", "Loggers"]

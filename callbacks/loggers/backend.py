@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: B027 - a backend does nothing with what its logger has no place for
+"""What one kind of experiment logger takes; a new kind is one new file beside this one.
+
+A backend is chosen by what `logger.experiment` can do, not by the logger's class: `lightning` and `pytorch_lightning`
+have unrelated logger classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from genmonitor.evaluation.evaluator import Alert, LineSeries, Table
+from genmonitor.report.figures import RenderedFigure
+
+_registered: list[type[Backend]] = []
+
+
+class Backend(ABC):
+    """Sends what monitors publish to one Lightning logger; a subclass registers itself by being defined.
+
+    A subclass implements `handles` and whichever `log_…` methods its kind of experiment has a place for; the others do
+    nothing. Scalars need no method: every Lightning logger takes them by `log_metrics`. Any method may raise: the
+    user is warned once, and neither training nor the other loggers are affected.
+
+    Args:
+        logger: a Lightning logger that `handles` accepted.
+
+    Example:
+        A backend for a logger whose experiment has a method `send_text`:
+
+        >>> class Notebook(Backend):
+        ...     @classmethod
+        ...     def handles(cls, logger, experiment):
+        ...         return hasattr(experiment, "send_text")
+        ...
+        ...     def log_alert(self, alert, step):
+        ...         self.experiment.send_text(f"step {step}: {alert.title}")
+    """
+
+    takes_figures: ClassVar[bool] = False
+    """Whether it shows figures; if not, the user is told where their files are."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _registered.append(cls)
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    @property
+    def experiment(self) -> Any:
+        """What the logger writes to."""
+        return self.logger.experiment
+
+    def key(self, key: str) -> str:
+        """Return a key as the logger writes it: Lightning's loggers put a prefix of the user's before it."""
+        prefix = getattr(self.logger, "_prefix", "")
+        return f"{prefix}{self.logger.LOGGER_JOIN_CHAR}{key}" if prefix else key
+
+    @classmethod
+    @abstractmethod
+    def handles(cls, logger: Any, experiment: Any) -> bool:
+        """Say whether this backend is the one for a logger, by what its experiment can do."""
+
+    def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
+        """Put values that belong together into one chart. Called before the first scalar.
+
+        Args:
+            prefix: what the keys begin with, for example ``cms``: the heading over the charts.
+            charts: title to names without the prefix.
+        """
+
+    def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
+        """Say what each value means, in one text.
+
+        Args:
+            prefix: what the keys begin with.
+            about: name to meaning, in Markdown; a name that ends in … stands for all that begin so.
+        """
+
+    def log_descriptions(self, prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
+        """Give each scalar its own description. Called once, before the first scalar.
+
+        Args:
+            prefix: what the keys begin with.
+            about: as in `log_about`.
+            names: of the scalars.
+        """
+
+    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
+        """Show figures.
+
+        Args:
+            figures: tag, for example ``cms/samples``, to figure.
+            step: the trainer's, as for the scalars of the same evaluation.
+            epoch: None for a figure of which only the latest counts.
+        """
+
+    def log_line_series(self, tag: str, series: LineSeries, step: int) -> None:
+        """Show curves in one chart, where `log_layout` cannot."""
+
+    def log_table(self, tag: str, table: Table, step: int) -> None:
+        """Show a table; its text is the user's, so nothing in it may act as markup."""
+
+    def log_alert(self, alert: Alert, step: int) -> None:
+        """Raise an alert; its text may hold names of the user's, so nothing in it may act as markup."""
+
+
+def find_backend(logger: Any) -> Backend | None:
+    """Return the backend of a logger, the one defined last if several handle it; None if none does."""
+    experiment = getattr(logger, "experiment", None)
+    found = next((backend for backend in reversed(_registered) if backend.handles(logger, experiment)), None)
+    return None if found is None else found(logger)

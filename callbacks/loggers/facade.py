@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All loggers of a Trainer behind one object, of which none can stop the others or the run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
+
+from genmonitor.callbacks.loggers.backend import Backend, find_backend
+from genmonitor.evaluation.evaluator import Alert, LineSeries, Table
+from genmonitor.report.figures import RenderedFigure
+
+_warned: WeakSet[Any] = WeakSet()
+
+
+class Loggers:
+    """Sends the same to every logger, in the way that each takes it; the methods are those of `Backend`.
+
+    A logger that raises is named in one warning and left out of that call. Use it on rank zero only.
+
+    Args:
+        loggers: ``trainer.loggers``.
+    """
+
+    def __init__(self, loggers: Iterable[Any]) -> None:
+        self._loggers = list(loggers)
+        self._backends: dict[int, Backend | None] = {}
+
+    def without_figures(self) -> list[str]:
+        """Name the loggers that take no figure, so that the files are all there is of them."""
+        names: list[str] = []
+
+        def ask(logger: Any) -> None:
+            backend = self._backend(logger)
+            if backend is None or not backend.takes_figures:
+                names.append(type(logger).__name__)
+
+        self._each_logger(ask)
+        return names
+
+    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Send scalars at once, whatever the logging interval of the Trainer."""
+        self._each_logger(lambda logger: logger.log_metrics(dict(values), step=step))
+
+    def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
+        """See `Backend.log_layout`."""
+        self._each_backend(lambda backend: backend.log_layout(prefix, charts))
+
+    def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
+        """See `Backend.log_about`."""
+        self._each_backend(lambda backend: backend.log_about(prefix, about))
+
+    def log_descriptions(self, prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
+        """See `Backend.log_descriptions`."""
+        names = list(names)
+        self._each_backend(lambda backend: backend.log_descriptions(prefix, about, names))
+
+    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None = None) -> None:
+        """See `Backend.log_figures`."""
+        self._each_backend(lambda backend: backend.log_figures(figures, step, epoch))
+
+    def log_line_series(self, tag: str, series: LineSeries, step: int) -> None:
+        """See `Backend.log_line_series`."""
+        self._each_backend(lambda backend: backend.log_line_series(tag, series, step))
+
+    def log_table(self, tag: str, table: Table, step: int) -> None:
+        """See `Backend.log_table`."""
+        self._each_backend(lambda backend: backend.log_table(tag, table, step))
+
+    def log_alert(self, alert: Alert, step: int) -> None:
+        """See `Backend.log_alert`."""
+        self._each_backend(lambda backend: backend.log_alert(alert, step))
+
+    def _each_backend(self, send: Callable[[Backend], None]) -> None:
+        def to_backend(logger: Any) -> None:
+            backend = self._backend(logger)
+            if backend is not None:
+                send(backend)
+
+        self._each_logger(to_backend)
+
+    def _each_logger(self, send: Callable[[Any], None]) -> None:
+        for logger in self._loggers:
+            try:
+                send(logger)
+            except Exception as error:
+                if logger not in _warned:
+                    _warned.add(logger)
+                    warnings.warn(
+                        f"{type(logger).__name__} did not take what was logged: {type(error).__name__}: {error}. "
+                        "The other loggers and the files of the run are not affected; this is said once.",
+                        stacklevel=4,
+                    )
+
+    def _backend(self, logger: Any) -> Backend | None:
+        if id(logger) not in self._backends:  # not in the constructor: what makes an experiment may raise
+            self._backends[id(logger)] = find_backend(logger)
+        return self._backends[id(logger)]

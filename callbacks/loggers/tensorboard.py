@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorBoard: figures, texts, descriptions of scalars, and a layout with several curves in one chart."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from genmonitor.callbacks.loggers.backend import Backend
+from genmonitor.callbacks.loggers.markdown import markdown_table
+from genmonitor.evaluation.evaluator import Alert, Table
+from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.tables import without_pictures
+
+# TensorBoard reads one layout per run: the monitors of a Trainer share it.
+_layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDictionary()
+
+
+class TensorBoardBackend(Backend):
+    """A logger whose experiment is a `SummaryWriter`, or writes like one."""
+
+    takes_figures = True
+
+    @classmethod
+    def handles(cls, logger: Any, experiment: Any) -> bool:
+        """Say whether it takes figures and texts as a `SummaryWriter` does."""
+        return hasattr(experiment, "add_figure") and hasattr(experiment, "add_text")
+
+    def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
+        """Put values that belong together into one chart of the tab of custom scalars."""
+        if not hasattr(self.experiment, "add_custom_scalars"):
+            return
+        layout = _layouts.setdefault(self.experiment, {})
+        layout[prefix] = {
+            # TensorBoard takes tags for patterns: cluster_1 would draw cluster_10 as well
+            title: ["Multiline", [f"^{re.escape(self.key(f'{prefix}/{name}'))}$" for name in names]]
+            for title, names in charts.items()
+        }
+        self.experiment.add_custom_scalars(layout)
+
+    def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
+        """Say in the text tab, under ``<prefix>/about``, what each value means."""
+        if about:
+            rows = [f"| `{self.key(f'{prefix}/{name}')}` | {text} |" for name, text in about.items()]
+            text = "\n".join(["| value | |", "| --- | --- |", *rows])
+            self.experiment.add_text(self.key(f"{prefix}/about"), text)
+
+    def log_descriptions(self, prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
+        """Give each scalar a description, which TensorBoard shows beside its chart."""
+        # add_scalar takes one only in tensorboardX
+        writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
+        if writer is None:  # as in the experiment of a fast_dev_run
+            return
+        from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR, Summary, SummaryMetadata
+
+        plugin = SummaryMetadata.PluginData(plugin_name="scalars")
+        for name, text in _descriptions(about, names).items():
+            described = SummaryMetadata(summary_description=text, plugin_data=plugin, data_class=DATA_CLASS_SCALAR)
+            value = Summary.Value(tag=self.key(f"{prefix}/{name}"), metadata=described)  # and no number yet
+            writer.add_summary(Summary(value=[value]), 0)
+
+    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
+        """Add figures as images: `add_figure` would draw them again."""
+        from PIL import Image
+
+        for tag, figure in figures.items():
+            with Image.open(io.BytesIO(figure.png)) as picture:
+                pixels = np.asarray(picture.convert("RGB"))
+            self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")
+
+    def log_table(self, tag: str, table: Table, step: int) -> None:
+        """Add the text and numbers of a table as a text."""
+        kept = without_pictures(table)
+        self.experiment.add_text(self.key(tag), markdown_table(kept.columns, kept.rows), global_step=step)
+
+    def log_alert(self, alert: Alert, step: int) -> None:
+        """Add a text under ``alerts``, which Markdown takes for code and shows as it is."""
+        as_code = textwrap.indent(f"{alert.title}\n\n{alert.text}", "    ")
+        self.experiment.add_text(self.key("alerts"), as_code, global_step=step)
+
+
+def _descriptions(about: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
+    """Return what is said of each name, by itself or as one of a family, whose name ends in …."""
+    families = {name.removesuffix("…"): text for name, text in about.items() if name.endswith("…")}
+    return {
+        name: about.get(name) or next(text for start, text in families.items() if name.startswith(start))
+        for name in names
+        if name in about or name.startswith(tuple(families))
+    }

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of the files in a run's folder: what writes and what reads them agree here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+MANIFEST = re.compile(r"(.+)_evaluation_(\d+)\.json")
+BY_EPOCH = re.compile(r"(.+)_epoch_(\d+)_step_(\d+)")
+REPORT = "report.html"
+_MARKS_A_PREFIX = re.compile(r"(.+)_(?:evaluation_\d+|about|notes)\.json")
+
+
+def manifest_name(prefix: str, number: int) -> str:
+    """Name the manifest of an evaluation.
+
+    Example:
+        >>> manifest_name("cms", 12)
+        'cms_evaluation_00012.json'
+    """
+    return f"{prefix}_evaluation_{number:05d}.json"
+
+
+def file_stem(tag: str, step: int, epoch: int | None) -> str:
+    """Return the name, without its ending, of the file for what is logged under a tag.
+
+    Args:
+        tag: for example ``cms/samples``; whatever a file name should not hold becomes an underscore.
+        step: the trainer's.
+        epoch: None for a file of which only the latest is kept.
+
+    Example:
+        >>> file_stem("cms/samples", 1200, 3), file_stem("../cms/c k a", 0, None)
+        ('cms_samples_epoch_0003_step_1200', 'cms_c_k_a')
+    """
+    stem = re.sub(r"[^A-Za-z0-9-]+", "_", tag).strip("_") or "figure"
+    return stem if epoch is None else f"{stem}_epoch_{epoch:04d}_step_{step}"
+
+
+def own_files(folder: Path) -> list[Path]:
+    """List the files in a folder by name, without hidden ones and links: a link may lead out of the folder."""
+    if not folder.is_dir():
+        return []
+    paths = (path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def find_prefixes(files: Iterable[Path]) -> set[str]:
+    """Return the prefixes of the monitors that wrote files."""
+    return {match[1] for path in files if (match := _MARKS_A_PREFIX.fullmatch(path.name))}
+
+
+def owner(path: Path, prefixes: Iterable[str]) -> str | None:
+    """Return the prefix under which a file was written: the longest that fits.
+
+    Example:
+        >>> owner(Path("cms_raw_samples.png"), ["cms", "cms_raw"]), owner(Path("partition.npz"), ["cms"])
+        ('cms_raw', None)
+    """
+    return max((prefix for prefix in prefixes if path.name.startswith(f"{prefix}_")), key=len, default=None)

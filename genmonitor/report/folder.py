@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder in which a run's evaluations leave their files, with or without a Trainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genmonitor._io import atomic_write, write_json
+from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.files import (
+    BY_EPOCH,
+    MANIFEST,
+    REPORT,
+    file_stem,
+    find_prefixes,
+    manifest_name,
+    own_files,
+    owner,
+)
+from genmonitor.report.manifest import versions
+from genmonitor.report.page import write_report
+from genmonitor.report.tables import without_pictures
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from genmonitor.evaluation.evaluator import Table
+
+_ARTIFACTS = (".npz", ".json", ".pt")
+
+
+class RunFolder:
+    """The files of a run: manifests, figures, tables, notes and the report.
+
+    Whoever evaluates has a `prefix` of its own, with which the names of its files begin. Each file is written complete
+    or not at all, and the folder is made where it is missing. In a distributed run only rank zero may write.
+
+    Args:
+        path: of the folder.
+
+    Raises:
+        OSError: by every method, if the disk does not take or give a file.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def start(self, prefix: str, keep: int = 0) -> None:
+        """Remove what an earlier run left under a prefix, so that the report shows one run.
+
+        Args:
+            prefix: of the files to remove; other prefixes' files stay.
+            keep: how many evaluations stay, the first ones: those that a resumed run goes on from.
+        """
+        files = own_files(self.path)
+        prefixes = find_prefixes(files) | {prefix}
+        mine = [path for path in files if owner(path, prefixes) == prefix]
+        if keep:
+            remove = _later_than(mine, keep)
+        else:
+            others = [path for path in files if owner(path, prefixes) != prefix]
+            remove = {*mine, *(_named_by(mine) - _named_by(others)), self.path / REPORT}
+        for path in remove:
+            path.unlink(missing_ok=True)
+
+    def write_figures(
+        self, prefix: str, figures: Mapping[str, Figure | RenderedFigure], step: int, epoch: int | None = None
+    ) -> dict[str, Path]:
+        """Write figures as PNG files.
+
+        Args:
+            prefix: as in the log keys.
+            figures: by name, without prefix.
+            step: the trainer's.
+            epoch: None for figures of which only the latest is kept, ``cms_samples.png``; else a file for each
+                evaluation, ``cms_samples_epoch_0003_step_1200.png``.
+
+        Returns:
+            Name to file.
+        """
+        written = {}
+        for name, figure in figures.items():
+            rendered = figure if isinstance(figure, RenderedFigure) else RenderedFigure.of(figure)
+            written[name] = self._file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.png")
+            atomic_write(written[name], rendered.png)
+        return written
+
+    def write_table(self, prefix: str, name: str, table: Table, step: int, epoch: int | None = None) -> Path:
+        """Write the text and numbers of a table as a JSON list with a dictionary per row, named as figures are."""
+        kept = without_pictures(table)
+        rows = [dict(zip(kept.columns, row, strict=True)) for row in kept.rows]
+        return self._write_json(f"{file_stem(f'{prefix}/{name}', step, epoch)}.json", rows)
+
+    def write_about(self, prefix: str, charts: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> Path:
+        """Write which values share a chart and what each means, by names without the prefix."""
+        return self._write_json(f"{prefix}_about.json", {"charts": dict(charts), "about": dict(about)})
+
+    def write_notes(self, prefix: str, notes: Sequence[Mapping[str, Any]]) -> None:
+        """Write what the report should say, or remove the file if there is nothing to say.
+
+        Args:
+            prefix: whose notes they are.
+            notes: each with "epoch" and "step" of its evaluation, both None if it holds for the whole run, and "text".
+        """
+        name = f"{prefix}_notes.json"
+        if notes:
+            self._write_json(name, [dict(note) for note in notes])
+        else:
+            (self.path / name).unlink(missing_ok=True)
+
+    def write_manifest(self, prefix: str, number: int, manifest: Mapping[str, Any]) -> Path:
+        """Write the manifest of an evaluation, with the versions of the packages it depends on.
+
+        Args:
+            prefix: as in the log keys.
+            number: of the evaluation, counted from 1.
+            manifest: its values under "evaluation", their baselines under "baseline", the name of the partition's file
+                under "partition", and whatever else is needed to evaluate the same again.
+        """
+        return self._write_json(manifest_name(prefix, number), {**manifest, "versions": versions()})
+
+    def write_report(self) -> Path:
+        """Write the page that shows all of it."""
+        return write_report(self.path)
+
+    def _write_json(self, name: str, content: Any) -> Path:
+        path = self._file(name)
+        write_json(path, content)
+        return path
+
+    def _file(self, name: str) -> Path:
+        self.path.mkdir(parents=True, exist_ok=True)
+        return self.path / name
+
+
+def _later_than(files: Sequence[Path], keep: int) -> set[Path]:
+    """Return the manifests, figures and tables of evaluations after the first so many."""
+    numbers = {path: int(match[2]) for path in files if (match := MANIFEST.fullmatch(path.name))}
+    later = {path for path, number in numbers.items() if number > keep}
+    steps = [_read(path).get("evaluation", {}).get("step") for path, number in numbers.items() if number <= keep]
+    if steps and all(isinstance(step, (int, float)) for step in steps):
+        dated = {path: int(match[3]) for path in files if (match := BY_EPOCH.fullmatch(path.stem))}
+        later |= {path for path, step in dated.items() if step > max(steps)}
+    return later
+
+
+def _named_by(files: Sequence[Path]) -> set[Path]:
+    """Return the files that manifests refer to, such as the partition's."""
+    values = [value for path in files if MANIFEST.fullmatch(path.name) for value in _read(path).values()]
+    names = {value for value in values if isinstance(value, str) and value.endswith(_ARTIFACTS)}
+    return {files[0].parent / name for name in names if Path(name).name == name}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # an earlier run may have left anything
+        return {}
+    return content if isinstance(content, dict) else {}
