@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny modules, data and Trainers for the tests of the callbacks, and readers of what loggers wrote."""
-
-import json
-import struct
-import warnings
-from pathlib import Path
+"""Tiny modules, data and Trainers for the tests of the callbacks."""
 
 import pytest
 import torch
 from lightning import LightningModule, Trainer
-from matplotlib.image import imread
 from planted import PlantedGenerator, planted_images
 from sklearn.datasets import load_digits
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
@@ -194,60 +187,3 @@ def fit_planted(folder, monitor, spoiled, from_epoch, epochs=5, **settings):
 def measured(monitor):
     """Return the history without what the clock says."""
     return [{k: v for k, v in check.items() if not k.endswith("_seconds")} for check in monitor.history]
-
-
-def read_tensorboard(folder):
-    """Return what TensorBoard would read from an event file."""
-    events = EventAccumulator(str(folder))
-    events.Reload()
-    return events
-
-
-def shown_by_tensorboard(markdown):
-    """Return the HTML that TensorBoard makes of a text."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what TensorBoard imports
-        from tensorboard.plugin_util import markdown_to_safe_html
-    return markdown_to_safe_html(markdown)
-
-
-def read_wandb(folder):
-    """Return every dictionary that an offline W&B run logged, from its .wandb file."""
-    histories = [record.item for record in wandb_records(folder, "history")]
-    return [{i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items} for items in histories]
-
-
-def read_wandb_tables(folder):
-    """Return the tables of an offline W&B run, each with its columns and its rows, pictures being arrays in [0, 1]."""
-    tables = []
-    for artifact in wandb_records(folder, "artifact"):
-        files = {entry.path: Path(entry.local_path) for entry in artifact.manifest.contents}
-        (table,) = (json.loads(file.read_text()) for name, file in files.items() if name.endswith(".table.json"))
-        rows = [[imread(files[x["path"]]) if isinstance(x, dict) else x for x in row] for row in table["data"]]
-        tables.append((table["columns"], rows))
-    return tables
-
-
-def wandb_records(folder, kind):
-    """Return the records of a kind in the .wandb file of an offline run."""
-    from wandb.proto.wandb_internal_pb2 import Record
-
-    (path,) = folder.glob("wandb/offline-run-*/*.wandb")
-    records = [Record.FromString(content) for content in _records(path.read_bytes())]
-    return [getattr(record, kind) for record in records if record.WhichOneof("record_type") == kind]
-
-
-def _records(data, block=32768, header=7):
-    # LevelDB's log format: blocks of records that begin with a checksum, a length and which part of a whole they are
-    at, whole = header, b""
-    while at + header <= len(data):
-        left = block - at % block
-        if left < header:
-            at += left
-            continue
-        length, kind = struct.unpack_from("<HB", data, at + 4)
-        whole += data[at + header : at + header + length]
-        at += header + length
-        if kind in (1, 4):
-            yield whole
-            whole = b""

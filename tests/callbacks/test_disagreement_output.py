@@ -8,15 +8,8 @@ from html import unescape
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import (
-    LIGHTNING_SAYS,
-    digits,
-    fit,
-    read_tensorboard,
-    read_wandb,
-    read_wandb_tables,
-    shown_by_tensorboard,
-)
+from _helpers.logged import read_tensorboard, read_wandb, read_wandb_tables, shown_by_tensorboard
+from _helpers.modules import LIGHTNING_SAYS, digits, fit
 from _helpers.prompted import Changed
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 

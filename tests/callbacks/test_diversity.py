@@ -6,7 +6,8 @@ import json
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, read_tensorboard
+from _helpers.logged import read_tensorboard
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader
 from _helpers.prompted import Prompted, plain, watch
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure

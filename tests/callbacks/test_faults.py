@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain, read_tensorboard
+from _helpers.logged import read_tensorboard
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
 from _helpers.prompted import Prompted
 from _helpers.prompted import plain as prompted
 from _helpers.traces import run, same, without_monitor

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from _helpers.modules import read_tensorboard
+from _helpers.logged import read_tensorboard
 
 pytestmark = pytest.mark.slow
 LIGHTNINGS = {"lightning", "pytorch-lightning"}

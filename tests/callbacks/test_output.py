@@ -9,19 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from _helpers.modules import (
-    LIGHTNING_SAYS,
-    PLANTED_REGIONS,
-    TwoPlayers,
-    digits,
-    fit,
-    fit_planted,
-    loader,
-    plain,
-    read_tensorboard,
-    read_wandb,
-    wandb_records,
-)
+from _helpers.logged import read_tensorboard, read_wandb, wandb_records
+from _helpers.modules import LIGHTNING_SAYS, PLANTED_REGIONS, TwoPlayers, digits, fit, fit_planted, loader, plain
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 from PIL import Image

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, read_tensorboard
+from _helpers.logged import read_tensorboard
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader
 from _helpers.prompted import Prompted
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 

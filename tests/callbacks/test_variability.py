@@ -5,7 +5,8 @@ import json
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, read_tensorboard
+from _helpers.logged import read_tensorboard
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured
 from _helpers.prompted import Prompted, plain, watch
 from lightning.pytorch.loggers import TensorBoardLogger
 

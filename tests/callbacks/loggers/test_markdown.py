@@ -3,7 +3,7 @@ import re
 from html import unescape
 
 import pytest
-from _helpers.modules import shown_by_tensorboard
+from _helpers.logged import shown_by_tensorboard
 
 from genmonitor.callbacks.tables import as_markdown, markdown_table
 
