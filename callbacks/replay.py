@@ -1,30 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring a logged check again, from its manifest and the checkpoint of the same moment."""
+"""Measuring a logged evaluation again, from its manifest and the checkpoint of the same moment."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.callbacks import Callback
 
-from genmonitor import PixelPartition
-from genmonitor.callbacks.framework import Callback
-from genmonitor.callbacks.guard import left_alone
-from genmonitor.callbacks.manifest import fingerprint
-from genmonitor.callbacks.monitor import GenerativeMonitor
+from genmonitor.callbacks.base import PROBE, GenerativeMonitor
+from genmonitor.callbacks.integration.compat import set_epoch
+from genmonitor.callbacks.integration.data import reference_images
+from genmonitor.callbacks.integration.scripts import SETUP, find_script, imported
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
-from genmonitor.callbacks.sampling import seed_everything
-from genmonitor.callbacks.scripts import SETUP, find_script, imported
+from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.evaluator import run_evaluation
+from genmonitor.evaluation.isolation import preserve_training_state
+from genmonitor.evaluation.regions import RegionFit
+from genmonitor.evaluation.results import Samples
 from genmonitor.kernels import GaussianKernel, LaplacianKernel
+from genmonitor.partition import PixelPartition
 
-SETTINGS = ("n_samples", "seed", "sample_batch_size", "block_size")
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
 KERNELS = {kernel.__name__: kernel for kernel in (GaussianKernel, LaplacianKernel)}
 
@@ -34,7 +41,7 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
 
     Args:
         path: the manifest; what it names lies beside it.
-        checkpoint: of the moment that was checked; nothing but tensors and plain Python is loaded from it.
+        checkpoint: of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
         setup: "FILE.py:FUNCTION" or "package.module:FUNCTION", which returns (module, data, monitor) as for training,
             data being a LightningDataModule or a list of loaders for `Trainer.fit`. None to make them from the classes
             that the manifest names and the hyperparameters in the checkpoint.
@@ -48,8 +55,8 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
         ValueError: if they do not belong together, or something is missing that only the user's code can give.
     """
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    if "only_in_code" not in manifest:
-        raise ValueError(f"Expected the manifest of a check in a training run, but got {path}.")
+    if "unserializable_args" not in manifest:
+        raise ValueError(f"Expected the manifest of an evaluation in a training run, but got {path}.")
     saved = _loaded(checkpoint)
     _check_same_moment(path, manifest, checkpoint, saved)
     sys.path.insert(0, str(Path.cwd()))
@@ -58,13 +65,12 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
     else:
         module, data = _module_and_data(manifest, path.parent, checkpoint, script)
         monitor = _monitor(manifest)
-    if type(monitor).__name__ != manifest["monitor"]:
-        raise ValueError(f"Expected a {manifest['monitor']} for this manifest, but got {type(monitor).__name__}.")
+    _check_monitor(monitor, manifest)
     # Lightning's WeightAveraging puts the averaged weights where the others were
     averaged = manifest["weights"] == "averaged" or "current_model_state" not in saved
     module.load_state_dict(saved["state_dict" if averaged else "current_model_state"])
-    _fix(monitor, manifest, path.parent)
-    return _measured(monitor, module, data, manifest, path.parent)
+    _use_fit(monitor, manifest, path.parent)
+    return _evaluate(monitor, module, data, manifest, path.parent)
 
 
 def _loaded(checkpoint: Path) -> dict[str, Any]:
@@ -83,8 +89,10 @@ def _check_same_moment(path: Path, manifest: dict[str, Any], checkpoint: Path, s
     """Refuse a checkpoint of another moment, naming the manifest that belongs to it where there is one."""
     if saved["global_step"] == manifest["global_step"]:
         return
-    prefix = path.name.rpartition("_check_")[0]
-    others = [p.name for p in sorted(path.parent.glob(f"{prefix}_check_*.json")) if _step(p) == saved["global_step"]]
+    prefix = path.name.rpartition("_evaluation_")[0]
+    others = [
+        p.name for p in sorted(path.parent.glob(f"{prefix}_evaluation_*.json")) if _step(p) == saved["global_step"]
+    ]
     advice = f"The manifest of this checkpoint is {others[-1]}" if others else "No manifest beside it is of this moment"
     raise ValueError(
         f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the moment "
@@ -97,9 +105,9 @@ def _step(manifest: Path) -> int | None:
     return step
 
 
-def measured(check: Mapping[str, float]) -> dict[str, float]:
+def measured(values: Mapping[str, float]) -> dict[str, float]:
     """Return what is measured of the samples, not what the clock says or was fixed at the start."""
-    return {name: value for name, value in check.items() if name not in NOT_MEASURED and "yardstick_" not in name}
+    return {name: value for name, value in values.items() if name not in NOT_MEASURED and "baseline_" not in name}
 
 
 def _module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
@@ -131,66 +139,84 @@ def _module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, s
 def _monitor(manifest: dict[str, Any]) -> PixelClusterMonitor:
     if manifest["monitor"] != PixelClusterMonitor.__name__:
         raise ValueError(f"What a {manifest['monitor']} needs is not in its manifest. {SETUP}")
-    missing = [name for name in manifest["only_in_code"] if name != "extra_metrics"]
+    missing = [name for name in manifest["unserializable_args"] if name != "extra_metrics"]
     if missing:
         raise ValueError(f"The run's monitor was given {', '.join(missing)}, which no manifest can hold. {SETUP}")
     return PixelClusterMonitor(
         n_samples=manifest["n_samples"],
+        seed=manifest["seed"],
+        prefix=manifest["prefix"],
         kernel=KERNELS[manifest["kernel"]](),
         block_size=manifest["block_size"],
         image_key=manifest["image_key"],
-        prompts=manifest.get("prompts"),  # older manifests do not say
+        prompts=manifest["prompts"],
     )
 
 
-def _fix(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
+def _check_monitor(monitor: GenerativeMonitor, manifest: dict[str, Any]) -> None:
+    """Refuse another monitor than that of the run."""
+    sampler = monitor.sampler
+    found = {"monitor": type(monitor).__name__, "n_samples": sampler.n_samples, "seed": sampler.seed}
+    other = {name: value for name, value in found.items() if value != manifest[name]}
+    if other:
+        wanted = ", ".join(f"{name}={manifest[name]!r}" for name in other)
+        given = ", ".join(f"{name}={value!r}" for name, value in other.items())
+        raise ValueError(f"Expected the monitor of the run, with {wanted}, but got {given}. {SETUP}")
+
+
+def _use_fit(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
     """Give a monitor what was fixed for the run."""
-    for name in SETTINGS:
-        if name in manifest:
-            setattr(monitor, name, manifest[name])
-    monitor.on_error, monitor.weights = "raise", "raw"
+    monitor.sampler.batch_size = manifest["sample_batch_size"]
     if isinstance(monitor, PixelClusterMonitor):
-        monitor.partition = PixelPartition.load(folder / manifest["partition"])
-        monitor.kernel = replace(monitor.kernel, gamma=manifest["gamma"])
-        monitor.yardstick = {name: (band[0], band[1], band[2]) for name, band in manifest["yardstick"].items()}
+        low, high = manifest["range"]
+        monitor.evaluator.use_regions(
+            RegionFit(
+                PixelPartition.load(folder / manifest["partition"]),
+                replace(monitor.kernel, gamma=manifest["gamma"]),
+                {name: (band[0], band[1], band[2]) for name, band in manifest["baseline"].items()},
+                (low, high),
+            )
+        )
 
 
-class _OneCheck(Callback):
-    """Measures at the start of training and stops before the first step."""
+class _EvaluateOnce(Callback):
+    """Evaluates at the start of training and stops before the first step."""
 
-    def __init__(self, monitor: GenerativeMonitor, manifest: dict[str, Any], verify: Callable[[], None]) -> None:
-        self.monitor, self.epoch, self.verify = monitor, manifest["current_epoch"], verify
-        self.ranges = manifest["drawn"] if manifest["processes"] == 1 else [(0, manifest["n_samples"])]
+    def __init__(self, monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
+        self.monitor, self.manifest, self.folder = monitor, manifest, folder
         self.values: dict[str, float] = {}
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        monitor = self.monitor
-        trainer.fit_loop.epoch_progress.current.processed = self.epoch  # a sampler may depend on it
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        monitor, sampler, n = self.monitor, self.monitor.sampler, self.manifest["n_samples"]
+        ranges = self.manifest["drawn"] if self.manifest["processes"] == 1 else [(0, n)]
+        set_epoch(trainer, self.manifest["current_epoch"])
         trainer.should_stop = True
-        with left_alone(pl_module):
-            monitor.samples_of(pl_module)
-            monitor.prepare(trainer, pl_module)
-            self.verify()
-            parts = [monitor.draw(trainer, pl_module, range(*part)) for part in self.ranges]
-            samples = torch.cat(parts)[: monitor.n_samples]
-            seed_everything(monitor.seed)
-            monitor.collect(samples)
-            self.values = monitor.measure(trainer, samples)
+
+        def draw() -> Samples:
+            images = torch.cat([sampler.draw(trainer, pl_module, range(*part)) for part in ranges])[:n]
+            return Samples(images, torch.arange(n, device=images.device))
+
+        with preserve_training_state(pl_module):
+            real = reference_images(trainer, monitor.real_images, monitor.image_key)
+            probe = sampler.draw(trainer, pl_module, range(min(PROBE, n)))
+            monitor.evaluator.fit(real, probe, SingleProcess())
+            _check_real_images(monitor, self.manifest, self.folder)
+            _, evaluation = run_evaluation(monitor.evaluator, draw, SingleProcess(), sampler.seed)
+        self.values = evaluation.values
 
 
-def _measured(
+def _evaluate(
     monitor: GenerativeMonitor, module: Any, data: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, float]:
-    trainer_class = importlib.import_module(Callback.__module__.rpartition(".callbacks")[0]).Trainer
-    check = _OneCheck(monitor, manifest, lambda: _verify(monitor, manifest, folder))
-    trainer = trainer_class(
+    once = _EvaluateOnce(monitor, manifest, folder)
+    trainer = Trainer(
         accelerator="cpu" if manifest["device"] == "cpu" else "auto",
         devices=1,
         precision=manifest["precision"],
         max_epochs=1,
         limit_val_batches=1.0 if manifest["validation"] else 0,
         num_sanity_val_steps=0,
-        callbacks=[check],
+        callbacks=[once],
         logger=False,
         enable_checkpointing=False,
         enable_model_summary=False,
@@ -202,15 +228,15 @@ def _measured(
         trainer.fit(module, *loaders, datamodule=None if loaders else data)
     finally:
         torch.set_num_threads(threads)
-    return {name: float(value) for name, value in measured(check.values).items()}
+    return {name: float(value) for name, value in measured(once.values).items()}
 
 
-def _verify(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
+def _check_real_images(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
     """Refuse other real images than those of the run."""
     if not isinstance(monitor, PixelClusterMonitor):
         return
     real = json.loads((folder / manifest["real"]).read_text(encoding="utf-8"))
-    if fingerprint(monitor._real[: real["count"]]) != real["sha256"]:
+    if fingerprint(monitor.evaluator.fitted.real[: real["count"]]) != real["sha256"]:
         raise ValueError(
             f"The real images are not those of the run, which took {len(real['indices'])} of {real['from']}: their "
             "values differ. Give the data as they were."

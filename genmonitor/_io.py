@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 
 def atomic_write(path: Path, content: bytes) -> None:
@@ -19,3 +21,12 @@ def atomic_write(path: Path, content: bytes) -> None:
         os.replace(aside, path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, complete or not at all.
+
+    Raises:
+        OSError: if it cannot be written; what was there before is still there.
+    """
+    atomic_write(path, json.dumps(content, indent=1).encode())

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from genmonitor.evaluation.evaluator import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, LineSeries, Table
 from genmonitor.report.figures import RenderedFigure
 
 _registered: list[type[Backend]] = []

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 from genmonitor.callbacks.loggers.backend import Backend, find_backend
-from genmonitor.evaluation.evaluator import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, LineSeries, Table
 from genmonitor.report.figures import RenderedFigure
 
 _warned: WeakSet[Any] = WeakSet()

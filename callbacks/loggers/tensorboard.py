@@ -14,7 +14,7 @@ import numpy as np
 
 from genmonitor.callbacks.loggers.backend import Backend
 from genmonitor.callbacks.loggers.markdown import markdown_table
-from genmonitor.evaluation.evaluator import Alert, Table
+from genmonitor.evaluation.results import Alert, Table
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.tables import without_pictures
 

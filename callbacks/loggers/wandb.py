@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from genmonitor.callbacks.loggers.backend import Backend
-from genmonitor.evaluation.evaluator import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, LineSeries, Table
 from genmonitor.report.figures import RenderedFigure
 
 STEP = "trainer/global_step"

@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 
-from genmonitor import GaussianKernel, PixelPartition
+from genmonitor._validation import check_at_least
 from genmonitor._validation.arguments import check_patches
-from genmonitor.callbacks.loggers import log_figures
 from genmonitor.cli.images import read_images
-from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
-from genmonitor.plotting import pixel_clusters as figures
+from genmonitor.evaluation.progress import terminal_progress
+from genmonitor.evaluation.regions import find_clusters
+from genmonitor.kernels import GaussianKernel
+from genmonitor.plotting import pixel_clusters as plots
+from genmonitor.report.folder import RunFolder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,30 +35,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Find the clusters, and write the partition and figures of it."""
+    check_at_least("--n-images", args.n_images, 2)
+    check_at_least("--patch-size", args.patch_size, 1)
     images = read_images(args.images, args.size, args.n_images)
     check_patches("images", images, args.patch_size)
     kernel = GaussianKernel().resolved(images.flatten(1))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    cka = pixel_cka(images.to(device), kernel=kernel, patch_size=args.patch_size, tolerance=CLUSTER_TOLERANCE)
-    cka = cka.cpu()
-    h, w = (size // args.patch_size for size in images.shape[2:])
-    partition = PixelPartition.from_cka(cka, (h, w), args.n_clusters, args.patch_size)
-    args.out.mkdir(parents=True, exist_ok=True)
-    partition.save(args.out / "partition.npz")
-    labels = partition.pixel_labels()
-    drawn = {
-        "clusters": figures.cluster_map(labels),
-        "clusters_over_average": figures.cluster_overlay(labels, images.mean(0)),
-        "cka": figures.cka_matrix(cka, partition.labels),
+    partition, cka = find_clusters(images.to(device), kernel, args.n_clusters, args.patch_size, terminal_progress)
+    folder, labels = RunFolder(args.out), partition.pixel_labels()
+    figures = {
+        "map": plots.cluster_map(labels),
+        "over_average": plots.cluster_overlay(labels, images.mean(0)),
+        "cka": plots.cka_matrix(cka, partition.labels),
     }
-    files = [str(path) for path in log_figures([], drawn, 0, args.out).values()]
+    files = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
+    partition.save(folder.path / "partition.npz")
     sizes = partition.sizes()
     return {
         "images": len(images),
         "gamma": kernel.gamma,
         "sites": {name: sizes[label] for name, label in partition.regions().items()},
         "labels": partition.labels.tolist(),
-        "files": [str(args.out / "partition.npz"), *files],
+        "files": [str(folder.path / "partition.npz"), *files],
     }
 
 

@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from genmonitor import GaussianKernel, PixelPartition
 from genmonitor._validation import check_at_least
 from genmonitor._validation.arguments import check_patches
-from genmonitor.callbacks import report
-from genmonitor.callbacks.loggers import log_figures
-from genmonitor.callbacks.manifest import write_about, write_json, write_manifest
-from genmonitor.callbacks.ranges import check_ranges
-from genmonitor.callbacks.regions import Found, RegionMetric, find_regions
-from genmonitor.callbacks.roles import assign_roles
-from genmonitor.callbacks.shown import WHOLE_RUN
 from genmonitor.cli.images import read_images
-from genmonitor.plotting import pixel_clusters as figures
-from genmonitor.report import write_report
+from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, SingleProcess, run_evaluation
+from genmonitor.evaluation.progress import terminal_progress
+from genmonitor.evaluation.results import Evaluation
+from genmonitor.evaluation.text.pixel_clusters import table
+from genmonitor.partition import PixelPartition
+from genmonitor.report.folder import RunFolder
+
+MIN_REAL, MIN_FAKE = 4, 2
+PROBE = 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,49 +46,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure, and write figures, a manifest and the report."""
-    check_at_least("--n-samples", args.n_samples, 2)
+    """Evaluate, and write figures, a manifest and the report."""
+    check_at_least("--n-samples", args.n_samples, MIN_FAKE)
     real, fake = read_images(args.real, args.size), read_images(args.fake, args.size)
-    _check_shapes(real, fake)
-    check_ranges(real, fake)
-    check_patches("images", real, args.patch_size)
-    given = None if args.partition is None else _partition(args.partition, real)
+    _check_images(real, fake, args.patch_size)
+    partition = None if args.partition is None else _read_partition(args.partition, real)
     # no more than real images can be put in their place
     n = min(args.n_samples, len(fake), len(real) // 2)
-    chosen = torch.randperm(len(fake), generator=torch.Generator().manual_seed(args.seed))[:n]
-    roles = assign_roles(None, real, None, 1000, n, None, args.seed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = find_regions(
-        roles,
-        lambda images: images.to(device),
-        GaussianKernel(),
-        given,
-        args.n_clusters,
-        args.patch_size,
-        None,
-        n,
-        args.seed,
-        lambda over, doing: iter(tqdm(over, desc=doing, leave=False, disable=None)),
+    chosen = torch.randperm(len(fake), generator=torch.Generator().manual_seed(args.seed))[:n]
+    samples = Samples(fake[chosen].to(device), chosen)
+    evaluator = RegionEvaluator(
+        args.n_clusters, partition, n_samples=n, patch_size=args.patch_size, seed=args.seed, prefix="cms"
     )
-    metric = RegionMetric(found.partition, found.kernel).to(device)
-    metric.update(roles.compared.read(roles.for_comparison).to(device), real=True)
-    metric.update(fake[chosen].to(device), real=False)
-    measured: Any = metric.compute()
-    check = {name: float(value) for name, value in measured.items()}
-    notes = [note.replace("training images", "real images") for note in roles.notes if "validation data" not in note]
-    page = _write(args, check, found, n, fake[chosen[:64]], notes)
+    reference = ReferenceImages(given=real, name="the set of real images")
+    report = evaluator.fit(reference, samples.images[:PROBE], SingleProcess(), terminal_progress)
+    _, evaluation = run_evaluation(evaluator, lambda: samples, SingleProcess(), args.seed)
+    notes = [*report.notes, *evaluation.notes]
+    page = _write(args, evaluator, evaluation, samples, notes)
+    regions = evaluator.fitted.regions
     return {
-        "values": check,
-        "yardstick": found.yardstick,
+        "values": evaluation.values,
+        "baseline": regions.baseline,
         "n_samples": n,
-        "gamma": found.kernel.gamma,
+        "gamma": regions.kernel.gamma,
         "report": str(page),
         "notes": notes,
-        "table": report.table([check], found.partition, found.yardstick),
+        "table": table([evaluation.values], regions.partition, regions.baseline, of=f"{n} images"),
     }
 
 
-def _partition(path: Path, images: Tensor) -> PixelPartition:
+def said(result: dict[str, Any]) -> str:
+    """Say the result in words."""
+    return "\n".join([result["table"], *(f"Note: {note}." for note in result["notes"]), f"Report: {result['report']}"])
+
+
+def _read_partition(path: Path, images: Tensor) -> PixelPartition:
     try:
         partition = PixelPartition.load(path)
     except Exception as error:
@@ -102,55 +92,42 @@ def _partition(path: Path, images: Tensor) -> PixelPartition:
     return partition
 
 
-def _check_shapes(real: Tensor, fake: Tensor) -> None:
+def _check_images(real: Tensor, fake: Tensor, patch_size: int) -> None:
+    check_at_least("--patch-size", patch_size, 1)
     if real.shape[1:] != fake.shape[1:]:
         raise ValueError(
             f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
             f"{list(fake.shape[1:])}. Convert one of them; --size resizes folders."
         )
-    if len(real) < 4 or len(fake) < 2:
-        raise ValueError(f"Expected at least 4 real and 2 generated images, but got {len(real)} and {len(fake)}.")
+    if len(real) < MIN_REAL or len(fake) < MIN_FAKE:
+        raise ValueError(
+            f"Expected at least {MIN_REAL} real and {MIN_FAKE} generated images, but got {len(real)} and {len(fake)}."
+        )
+    check_patches("images", real, patch_size)
 
 
 def _write(
-    args: argparse.Namespace, check: dict[str, float], found: Found, n: int, samples: Tensor, notes: list[str]
+    args: argparse.Namespace, evaluator: RegionEvaluator, evaluation: Evaluation, samples: Samples, notes: list[str]
 ) -> Path:
-    folder: Path = args.out / "genmonitor"
-    folder.mkdir(parents=True, exist_ok=True)
-    regions, labels = found.partition.regions(), found.partition.pixel_labels()
-    worst, share = report.most_to_blame(check, found.partition)
-    drawn = {
-        "cms/samples": figures.sample_grid(
-            samples, labels, regions[worst] if share else None, found.value_range, share or None
-        ),
-        "cms/clusters": figures.cluster_map(labels),
-        "cms/clusters_over_average": figures.cluster_overlay(labels, found.average),
-    }
-    if found.cka is not None:
-        drawn["cms/cka"] = figures.cka_matrix(found.cka, found.partition.labels)
-    log_figures([], drawn, 0, folder)
-    found.partition.save(folder / "partition.npz")
-    write_about(folder / "cms_about.json", report.charts(list(regions)), report.ABOUT)
-    manifest = {
-        "monitor": "compare",
-        "check": check,
-        "real": args.real,
-        "fake": args.fake,
-        "seed": args.seed,
-        "n_samples": n,
-        "kernel": type(found.kernel).__name__,
-        **asdict(found.kernel),
-        "range": list(found.value_range),
-        "partition": "partition.npz",
-        "yardstick": found.yardstick,
-    }
-    write_json(folder / "cms_notes.json", [{**WHOLE_RUN, "text": f"{note[0].upper()}{note[1:]}."} for note in notes])
-    write_manifest(folder / "cms_check_00001.json", manifest)
-    return write_report(folder)
-
-
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words."""
-    notes = [f"Note: {note}." for note in result["notes"]]
-    table = result["table"].replace(" (worst first)", f", {result['n_samples']} images (worst first)")
-    return "\n".join([table, *notes, f"Report: {result['report']}"])
+    folder, prefix = RunFolder(args.out / "genmonitor"), evaluator.prefix
+    folder.start(prefix)
+    record = {"epoch": 0, "step": 0, **evaluation.values}
+    figures = {**evaluator.fit_figures(), "samples": evaluator.figures(evaluation, [record], samples)["samples"]}
+    folder.write_figures(prefix, figures, step=0)
+    evaluator.write_artifacts(folder.path)
+    folder.write_about(prefix, evaluator.charts(), evaluator.about)
+    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": f"{x[0].upper()}{x[1:]}."} for x in notes])
+    folder.write_manifest(
+        prefix,
+        1,
+        {
+            "monitor": "compare",
+            "evaluation": evaluation.values,
+            "real_images": args.real,
+            "generated_images": args.fake,
+            "seed": args.seed,
+            "n_samples": evaluator.n_samples,
+            **evaluator.manifest(),
+        },
+    )
+    return folder.write_report()

@@ -19,7 +19,7 @@ EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
-  genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_check_00012.json \\
+  genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_evaluation_00012.json \\
       --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
 
 exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong

@@ -17,7 +17,7 @@ from typing import Any
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "manifest", metavar="MANIFEST", type=Path, help="…_check_00012.json in a run's genmonitor folder"
+        "manifest", metavar="MANIFEST", type=Path, help="…_evaluation_00012.json in a run's genmonitor folder"
     )
     parser.add_argument("--checkpoint", metavar="CKPT", type=Path, required=True, help="the checkpoint of that epoch")
     parser.add_argument(
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")  # advice on training
         replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
-    logged = measured(manifest["check"])
+    logged = measured(manifest["evaluation"])
     then = manifest["versions"]
     return {
         "values": {name: {"logged": logged.get(name), "replayed": value} for name, value in replayed.items()},

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GenerativeMonitor: runs an evaluator inside a Trainer."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities import rank_zero_warn
+
+from genmonitor._validation import NotFiniteError, check_callable, check_one_of
+from genmonitor.callbacks.configuration import check_configuration, rare_evaluation_notes
+from genmonitor.callbacks.failures import MAX_FAILURES, FailurePolicy, OnError, fill_missing_keys
+from genmonitor.callbacks.integration.collective import TrainerCollective
+from genmonitor.callbacks.integration.compat import batches_seen, logged_step
+from genmonitor.callbacks.integration.data import batch_size, reference_images
+from genmonitor.callbacks.integration.progress import trainer_progress
+from genmonitor.callbacks.integration.weights import Weights, chosen_weights
+from genmonitor.callbacks.loggers.publisher import PublishedEvaluation, Publisher
+from genmonitor.callbacks.manifest import manifest
+from genmonitor.callbacks.sampling import cache
+from genmonitor.callbacks.sampling.sampler import Sampler
+from genmonitor.callbacks.schedule import Schedule
+from genmonitor.evaluation.collective import FailedElsewhereError
+from genmonitor.evaluation.data.images import ImageKey
+from genmonitor.evaluation.evaluator import Evaluator, SettingsChangedError, check_same_settings, run_evaluation
+from genmonitor.evaluation.isolation import preserve_training_state
+from genmonitor.evaluation.results import Alert, History
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+PROBE = 16
+"""Samples that tell shape, value range and whether encoders and metrics take them."""
+
+
+class GenerativeMonitor(Callback):
+    """Evaluates a generator while it trains, and leaves the training as it would have been.
+
+    Monitors of one Trainer that ask for the same samples draw them once per evaluation: the same `sample_fn`,
+    `prompts`, `seed` and `batch_size`, while the module holds the same weights; one with fewer samples takes the first
+    of the others'.
+
+    Args:
+        evaluator: what is evaluated; log keys and files begin with its prefix.
+        sampler: how samples are drawn, as many as the evaluator wants.
+        schedule: when to evaluate; None for every epoch, at the end of validation if there is any.
+        real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
+            start, validation data to compare with.
+        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
+        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto" for the averaged ones where
+            there are any, "raw" or "averaged".
+        on_alert: called on rank zero with the text of each alert.
+        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
+            stop the run. A wrong configuration always raises, before the first training step.
+
+    Attributes:
+        history: a record of values, with `epoch` and `step`, for each evaluation of the run.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator[Any],
+        sampler: Sampler,
+        schedule: Schedule | None = None,
+        *,
+        real_images: Any = None,
+        image_key: ImageKey = None,
+        weights: Weights = "auto",
+        on_alert: Callable[[str], Any] | None = None,
+        on_error: OnError = "warn",
+    ) -> None:
+        check_callable("on_alert", on_alert, "that takes a line of text")
+        check_one_of("weights", weights, ("auto", "raw", "averaged"))
+        self.evaluator, self.sampler, self.schedule = evaluator, sampler, schedule or Schedule()
+        self.failures = FailurePolicy(on_error)
+        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, self.failures.raises)
+        self.real_images, self.image_key, self.weights = real_images, image_key, weights
+        self.history: History = []
+        self.images_seen = 0
+
+    @property
+    def prefix(self) -> str:
+        """What log keys and files begin with."""
+        return self.evaluator.prefix
+
+    @property
+    def state_key(self) -> str:
+        """What tells this monitor's state from that of another of its kind in a checkpoint."""
+        return f"{type(self).__qualname__}[prefix={self.prefix}]"
+
+    # hooks
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Fit the evaluator, before the first training step."""
+        check_configuration(self, monitors(trainer), trainer, pl_module)
+        self.failures.try_again()
+        if trainer.global_step == 0:
+            self._start_new_run()
+        self.publisher.start(trainer, len(self.history))
+        for note in rare_evaluation_notes(self, trainer):
+            self.publisher.note(note)
+        with preserve_training_state(pl_module):
+            self._fit(trainer, pl_module)
+            if trainer.is_global_zero:
+                step = int(self.history[-1]["step"]) if self.history else 0
+                self.publisher.publish_fit(self.evaluator, step)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count the images, and evaluate where the schedule goes by steps."""
+        self.images_seen += batch_size(batch) * trainer.world_size
+        first = not self.history and not self.failures.count
+        if self.schedule.step_due(batches_seen(trainer)[0], first):
+            self._evaluate(trainer, pl_module)
+        self._release_samples(trainer)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate at the end of a validation run."""
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and self.schedule.epoch_due(trainer.current_epoch):
+            self._evaluate(trainer, pl_module)
+        self._release_samples(trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate at the end of an epoch where nothing is validated."""
+        if not trainer.enable_validation and self.schedule.epoch_due(trainer.current_epoch):
+            self._evaluate(trainer, pl_module)
+        self._release_samples(trainer)
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Free what an evaluation that was cut short left."""
+        cache.clear(trainer)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Print the summary."""
+        self.publisher.set_whole_run()
+        if not self.history and not self.failures.count and not self.failures.not_finite:
+            rank_zero_warn(
+                f"{type(self).__name__}: training ended before the first evaluation. Evaluate more often, or train "
+                "longer."
+            )
+        if trainer.is_global_zero and self.history:
+            self.publisher.attempt(lambda: print(self.evaluator.summary(self.history)))
+            self.publisher.print_report()
+
+    # one evaluation
+
+    def _fit(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
+        real = reference_images(trainer, self.real_images, self.image_key)
+        probe = self.sampler.draw(trainer, pl_module, range(min(PROBE, self.sampler.n_samples)), progress)
+        report = self.evaluator.fit(real, probe, comm, progress)
+        if not report.comparable:
+            self.reset_history()
+        for note in report.notes:
+            self.publisher.note(note)
+        if self.evaluator.needs_first_samples:
+            samples = self.sampler.samples(trainer, pl_module, comm, progress)
+            self.evaluator.take_first_samples(samples, comm)
+
+    def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        if self.failures.switched_off:
+            return
+        epoch, step = self._epoch(trainer), logged_step(trainer, pl_module)
+        self.publisher.set_moment(epoch, step)
+        comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
+        # the other way round, what a sampler does to the averaged model's buffers would stay
+        with chosen_weights(self.weights, trainer, pl_module, self) as used, preserve_training_state(pl_module):
+            try:
+                samples, evaluation = run_evaluation(
+                    self.evaluator,
+                    lambda: self.sampler.samples(trainer, pl_module, comm, progress, len(monitors(trainer)) > 1),
+                    comm,
+                    self.sampler.seed,
+                )
+            except Exception as error:  # on every process
+                if self.failures.raises:
+                    raise
+                self._on_failure(trainer, error, step)
+                return
+        self.failures.succeeded()
+        evaluation.values["images_seen"] = self.images_seen
+        self._log(trainer, pl_module, evaluation.values, step)
+        self.history.append({"epoch": epoch, "step": step, **evaluation.values})
+        alerts = self.evaluator.commit(evaluation, self.history)
+        if trainer.is_global_zero:
+            with preserve_training_state(pl_module):
+                found = PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts)
+                self.publisher.publish(found, lambda: manifest(self, trainer, pl_module, used))
+
+    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, values: dict[str, float], step: int) -> None:
+        named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
+        by_steps = self.schedule.by_steps
+        # not to the loggers: there one that refuses a value would end the run, and values that do not fall on a
+        # multiple of log_every_n_steps would be lost
+        pl_module.log_dict(named, on_step=by_steps, on_epoch=not by_steps, logger=False, batch_size=1, sync_dist=True)
+        if trainer.is_global_zero:
+            self.publisher.publish_values(values, self.evaluator.about, trainer.current_epoch, step)
+
+    def _on_failure(self, trainer: pl.Trainer, error: Exception, step: int) -> None:
+        """Skip an evaluation that failed; every process calls it."""
+        not_finite = TrainerCollective(trainer).any_true(isinstance(error, NotFiniteError))
+        elsewhere = isinstance(error, FailedElsewhereError)
+        if not elsewhere:
+            where = f" on process {trainer.global_rank}" if trainer.world_size > 1 else ""
+            trace = "".join(traceback.format_exception(error))
+            # not `rank_zero_warn`, which only process zero says
+            warnings.warn(
+                f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}", stacklevel=2
+            )
+        if not_finite:
+            if self.failures.found_not_finite() and trainer.is_global_zero:
+                self.publisher.publish_alert(_not_finite_alert(self.prefix, trainer.current_epoch))
+        else:
+            switched_off = self.failures.failed()
+            why = "" if elsewhere else f": {type(error).__name__}: {error}"
+            self.publisher.record_note(f"The evaluation of epoch {self._epoch(trainer):g} failed and was skipped{why}.")
+            if switched_off:
+                self.publisher.note(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
+        fill_missing_keys(trainer, self.prefix)
+        if trainer.is_global_zero:
+            self.publisher.write_report(len(self.history))
+
+    # when
+
+    def _epoch(self, trainer: pl.Trainer) -> float:
+        """Return the epoch, with its part that is over where an epoch has several evaluations."""
+        done, n = batches_seen(trainer)[1], trainer.num_training_batches
+        between = self.schedule.by_steps or trainer.val_check_batch < n
+        return float(trainer.current_epoch + (round(done / n, 3) if between and isinstance(n, int) else 0))
+
+    def _release_samples(self, trainer: pl.Trainer) -> None:
+        if monitors(trainer)[-1] is self:
+            cache.clear(trainer)
+
+    # state
+
+    def reset_history(self) -> None:
+        """Forget the curves and what was said of their evaluations."""
+        self.history = []
+        self.publisher.forget_evaluations()
+
+    def _start_new_run(self) -> None:
+        """Let nothing of an earlier run with this monitor stay."""
+        if self.history:
+            self.reset_history()
+            self.evaluator.forget()
+        self.images_seen = 0
+        self.failures.reset()
+        self.schedule.reset()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python and tensors only."""
+        return {
+            "history": [dict(record) for record in self.history],
+            "images_seen": self.images_seen,
+            "sampler": self.sampler.settings(),
+            "evaluator": self.evaluator.state_dict(),
+            **self.schedule.state_dict(),
+            **self.failures.state_dict(),
+            **self.publisher.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        self.history = [dict(record) for record in state_dict["history"]]
+        self.images_seen = state_dict["images_seen"]
+        for part in (self.schedule, self.failures, self.publisher):
+            part.load_state_dict(state_dict)
+        try:
+            check_same_settings(self.sampler.settings(), state_dict["sampler"])
+            self.evaluator.load_state_dict(state_dict["evaluator"])
+        except SettingsChangedError as error:
+            self.publisher.note(
+                f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
+                "anew: values before and after cannot be compared."
+            )
+            self.evaluator.forget()
+            self.reset_history()
+
+
+def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:
+    """Return the monitors of a Trainer, in its order."""
+    return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]  # type: ignore[attr-defined]
+
+
+def _not_finite_alert(prefix: str, epoch: int) -> Alert:
+    text = f"the generator gives NaN or infinite values at epoch {epoch}: they have no score."
+    return Alert(f"{prefix}: NaN or infinite values", text)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can be wrong about a monitor and its Trainer, said before the first training step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from genmonitor.callbacks.integration.weights import check_weights, check_whole_model
+from genmonitor.evaluation.encoders import check_not_shared
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+    from genmonitor.callbacks.base import GenerativeMonitor
+
+
+def check_configuration(
+    monitor: GenerativeMonitor, others: list[GenerativeMonitor], trainer: pl.Trainer, pl_module: pl.LightningModule
+) -> None:
+    """Refuse what cannot work.
+
+    Args:
+        monitor: the monitor.
+        others: all monitors of the Trainer.
+        trainer: runs the monitor.
+        pl_module: is evaluated.
+
+    Raises:
+        ValueError: if there is no way to draw samples, the weights to evaluate are not there, the model is split over
+            processes, an encoder shares parameters with it, or two monitors log under the same names.
+    """
+    monitor.sampler.resolve(pl_module)
+    check_weights(monitor.weights, trainer)
+    check_whole_model(trainer)
+    for name, network in monitor.evaluator.networks().items():
+        check_not_shared(name, network, pl_module)
+    if [other.prefix for other in others].count(monitor.prefix) > 1:
+        raise ValueError(
+            f"Expected monitors that log under names of their own, but several have `prefix`={monitor.prefix!r}. "
+            f"Give one of them another, for example prefix={monitor.prefix + '_2'!r}."
+        )
+
+
+def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
+    """Say where EarlyStopping waits for a key that is not evaluated in every epoch."""
+    if monitor.schedule.every_epoch:
+        return []
+    return [
+        f"EarlyStopping monitors {callback.monitor!r}, which is not evaluated in every epoch. It counts the old value "
+        "as no improvement: raise its `patience` or set every_n_epochs=1."
+        for callback in trainer.early_stopping_callbacks
+        if str(callback.monitor).startswith(f"{monitor.prefix}/")
+    ]

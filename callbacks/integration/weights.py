@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which weights are evaluated where Lightning's WeightAveraging keeps a second set of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+Weights = Literal["auto", "raw", "averaged"]
+
+
+def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
+    """Refuse averaged weights where nothing averages them."""
+    if weights == "averaged" and find_weight_averaging(trainer) is None:
+        raise ValueError(
+            "Expected a WeightAveraging callback for `weights`='averaged', but the Trainer has none. "
+            "Add one, or use weights='auto'."
+        )
+
+
+def check_whole_model(trainer: pl.Trainer) -> None:
+    """Refuse a strategy under which no process holds the whole model.
+
+    Drawing samples is then work that all processes must do in step, and each draws samples of its own here: one that
+    has fewer batches, or none, would leave the others waiting.
+    """
+    name = type(trainer.strategy).__name__
+    if name in ("FSDPStrategy", "ModelParallelStrategy") or getattr(trainer.strategy, "zero_stage_3", False):
+        raise ValueError(
+            "Expected a strategy that keeps the whole model on every process, but got "
+            f"{name}, which splits its parameters. Train with strategy='ddp' (or DeepSpeed up to stage 2), or leave "
+            "the monitor out and run it over the consolidated checkpoints."
+        )
+
+
+@contextmanager
+def chosen_weights(
+    weights: Weights, trainer: pl.Trainer, pl_module: pl.LightningModule, monitor: Any
+) -> Iterator[Literal["raw", "averaged"]]:
+    """Have the chosen weights in the module inside the block.
+
+    WeightAveraging swaps the averaged weights in when validation starts and out in its own `on_validation_epoch_end`,
+    so a monitor behind it in the list of callbacks finds the raw ones again.
+
+    Yields:
+        Which weights they are.
+    """
+    averaging = find_weight_averaging(trainer)
+    average = averaged_model(averaging)
+    if average is None:
+        yield "raw"
+        return
+    order: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
+    present = "averaged" if trainer.validating and order.index(averaging) > order.index(monitor) else "raw"
+    wanted: Literal["raw", "averaged"] = "raw" if weights == "raw" else "averaged"
+    if present == wanted:
+        yield wanted
+        return
+    _swap(average.module, pl_module)
+    try:
+        yield wanted
+    finally:
+        _swap(average.module, pl_module)
+
+
+def _swap(a: torch.nn.Module, b: torch.nn.Module) -> None:
+    pairs = zip(itertools.chain(a.parameters(), a.buffers()), itertools.chain(b.parameters(), b.buffers()), strict=True)
+    with torch.no_grad():
+        for x, y in pairs:
+            kept = x.detach().clone()
+            x.data.copy_(y.data)
+            y.data.copy_(kept)

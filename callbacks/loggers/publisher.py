@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a monitor's findings go: the loggers, the files of the run, the report and the terminal."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+
+from genmonitor.callbacks.integration.provenance import run_folder
+from genmonitor.callbacks.loggers.facade import Loggers
+from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.results import Alert, Evaluation, History, LineSeries, Samples, Table
+from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.folder import RunFolder
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+    from matplotlib.figure import Figure
+
+WHOLE_RUN: Mapping[str, float | None] = {"epoch": None, "step": None}
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedEvaluation:
+    """An evaluation and what belongs to it, whose record is the last of the history."""
+
+    evaluator: Evaluator[Any]
+    evaluation: Evaluation
+    history: History
+    samples: Samples
+    alerts: list[Alert]
+
+    def figures(self) -> Mapping[str, Figure]:
+        """Draw it."""
+        return self.evaluator.figures(self.evaluation, self.history, self.samples)
+
+
+class Publisher:
+    """Shows and writes what an evaluator finds. A failure here never stops training.
+
+    Only rank zero may call what writes: all but `start`, `note` and `record_note`.
+
+    Args:
+        name: of the monitor, for messages.
+        prefix: of log keys and files.
+        on_alert: called with the text of each alert.
+        raise_errors: let failures stop training after all, for tests.
+    """
+
+    def __init__(
+        self, name: str, prefix: str, on_alert: Callable[[str], Any] | None = None, raise_errors: bool = False
+    ) -> None:
+        self._name, self._prefix, self._on_alert, self._raise_errors = name, prefix, on_alert, raise_errors
+        self.notes: list[dict[str, Any]] = []
+        self.folder = RunFolder(Path())
+        self._loggers = Loggers([])
+        self._moment: Mapping[str, float | None] = WHOLE_RUN
+        self._described = self._writes = False
+        self._warned: set[str] = set()
+        self._page: Path | None = None
+
+    def start(self, trainer: pl.Trainer, evaluations: int) -> None:
+        """Begin a fit; every process calls it.
+
+        Args:
+            trainer: whose loggers and folder are used; a trial run (`fast_dev_run`) writes nothing.
+            evaluations: how many the run has so far; what an earlier run left in the folder goes.
+        """
+        self.folder = RunFolder(run_folder(trainer) / "genmonitor")
+        self._loggers = Loggers(trainer.loggers)
+        self._moment, self._described, self._warned, self._page = WHOLE_RUN, False, set(), None
+        self._writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
+        if trainer.is_global_zero and self._writes:
+            self.attempt(lambda: self.folder.start(self._prefix, keep=evaluations))
+
+    def set_moment(self, epoch: float, step: int) -> None:
+        """Say of which evaluation notes are from now on."""
+        self._moment = {"epoch": epoch, "step": step}
+
+    def set_whole_run(self) -> None:
+        """Say that notes are of the whole run from now on."""
+        self._moment = WHOLE_RUN
+
+    def note(self, text: str) -> None:
+        """Warn, and say it in the report too."""
+        sentence = text if text.endswith(".") else f"{text}."
+        rank_zero_warn(f"{self._name}: {sentence}")
+        self.record_note(f"{sentence[0].upper()}{sentence[1:]}")
+
+    def record_note(self, text: str) -> None:
+        """Say it in the report, at the evaluation at which it is said."""
+        note = {**self._moment, "text": text}
+        if note not in self.notes:  # a second fit says the same of its run
+            self.notes.append(note)
+
+    def forget_evaluations(self) -> None:
+        """Drop the notes that are of an evaluation."""
+        self.notes = [note for note in self.notes if note["epoch"] is None]
+
+    def publish_fit(self, evaluator: Evaluator[Any], step: int) -> None:
+        """Show and write what is fixed for the run."""
+        prefix = self._prefix
+        self.attempt(lambda: self._publish_figures(evaluator.fit_figures(), step, None))
+        self.attempt(lambda: self._write_artifacts(evaluator))
+        self.attempt(lambda: self._loggers.log_layout(prefix, evaluator.charts()))
+        self.attempt(lambda: self._loggers.log_about(prefix, evaluator.about))
+        self.attempt(lambda: self._write_about(evaluator))
+        for name in self._loggers.without_figures() if self._writes else []:
+            where = self.folder.path
+            rank_zero_info(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
+
+    def publish_values(self, values: Mapping[str, float], about: Mapping[str, str], epoch: int, step: int) -> None:
+        """Log the values of an evaluation, describing them the first time."""
+        if not self._described:
+            self._described = True
+            self.attempt(lambda: self._loggers.log_descriptions(self._prefix, about, list(values)))
+        named = {f"{self._prefix}/{name}": value for name, value in values.items()}
+        self._loggers.log_scalars(named | {"epoch": epoch}, step)
+
+    def publish(self, found: PublishedEvaluation, manifest: Callable[[], dict[str, Any]]) -> None:
+        """Show and write an evaluation, and the report with it."""
+        evaluator, evaluation, history = found.evaluator, found.evaluation, found.history
+        step, epoch = int(history[-1]["step"]), int(history[-1]["epoch"])
+        for note in evaluation.notes:
+            self.note(note)
+        for alert in found.alerts:
+            self.publish_alert(alert)
+        self.attempt(lambda: self._write_manifest(len(history), manifest))
+        self.attempt(lambda: rank_zero_info(evaluator.message(evaluation, history)))
+        self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
+        self.attempt(lambda: self._publish_line_series(evaluator.line_series(history), step))
+        self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))
+        self.write_report(len(history))
+
+    def publish_alert(self, alert: Alert) -> None:
+        """Warn, and send an alert to the loggers and to the user's function."""
+        self.note(alert.text)
+        self.attempt(lambda: self._loggers.log_alert(alert, int(self._moment["step"] or 0)))
+        if (on_alert := self._on_alert) is not None:
+            self.attempt(lambda: on_alert(alert.text))
+
+    def write_report(self, evaluations: int) -> None:
+        """Write the notes, and the page once there is an evaluation."""
+        if self._writes:
+            self.attempt(lambda: self.folder.write_notes(self._prefix, self.notes))
+            if evaluations:
+                self.attempt(self._write_page)
+
+    def print_report(self) -> None:
+        """Say where the page is, if there is one."""
+        if self._page is not None:
+            print(f"Report: {self._page}")
+
+    def attempt(self, part: Callable[[], Any]) -> None:
+        """Do something that must not stop training; say what went wrong, once for each kind of failure."""
+        try:
+            part()
+        except Exception as error:
+            if self._raise_errors:
+                raise
+            said = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else traceback.format_exc()
+            kind = f"{type(error).__name__} {getattr(error, 'errno', said)}"
+            if kind not in self._warned:
+                self._warned.add(kind)
+                rank_zero_warn(f"{self._name}: part of an evaluation could not be shown or written. {said}")
+
+    def _publish_figures(
+        self, figures: Mapping[str, Figure], step: int, epoch: int | None, kept: tuple[str, ...] = ()
+    ) -> None:
+        for name, figure in figures.items():
+            rendered, when = RenderedFigure.of(figure), epoch if name in kept else None
+            self._loggers.log_figures({f"{self._prefix}/{name}": rendered}, step, when)
+            if self._writes:
+                self.folder.write_figures(self._prefix, {name: rendered}, step, when)
+
+    def _publish_tables(self, tables: Mapping[str, Table], step: int, epoch: int) -> None:
+        for name, table in tables.items():
+            self._loggers.log_table(f"{self._prefix}/{name}_table", table, step)
+            if self._writes:
+                self.folder.write_table(self._prefix, name, table, step, epoch)
+
+    def _publish_line_series(self, series: Mapping[str, LineSeries], step: int) -> None:
+        for name, curves in series.items():
+            self._loggers.log_line_series(f"{self._prefix}/{name}", curves, step)
+
+    def _write_page(self) -> None:
+        self._page = self.folder.write_report()
+
+    def _write_artifacts(self, evaluator: Evaluator[Any]) -> None:
+        if self._writes:
+            self.folder.path.mkdir(parents=True, exist_ok=True)
+            evaluator.write_artifacts(self.folder.path)
+
+    def _write_about(self, evaluator: Evaluator[Any]) -> None:
+        if self._writes:
+            self.folder.write_about(self._prefix, evaluator.charts(), evaluator.about)
+
+    def _write_manifest(self, number: int, manifest: Callable[[], dict[str, Any]]) -> None:
+        if self._writes:
+            self.folder.write_manifest(self._prefix, number, manifest())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the notes that are of an evaluation: those of the whole run are made anew."""
+        return {"notes": [dict(note) for note in self.notes if note["epoch"] is not None]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        self.notes = [dict(note) for note in state["notes"]]

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One set of samples for all monitors of a Trainer that ask for the same at the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass
+class _Drawn:
+    """Images by index, and the ranges of indices that were drawn at once."""
+
+    images: dict[int, Tensor] = field(default_factory=dict)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+
+# of each Trainer, by what was asked for
+_kept: WeakKeyDictionary[Any, dict[Hashable, _Drawn]] = WeakKeyDictionary()
+
+
+def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callable[[list[int]], Tensor]) -> Tensor:
+    """Return the samples of these indices, drawing those that nobody drew for the same request yet.
+
+    Args:
+        trainer: whose monitors share.
+        request: all that a sample depends on but its index.
+        indices: which samples; at least one.
+        draw: makes the samples of some indices [len(indices), C, H, W].
+
+    Returns:
+        Images [len(indices), C, H, W], nobody else's memory.
+    """
+    kept = _kept.setdefault(trainer, {}).setdefault(request, _Drawn())
+    missing = [i for i in indices if i not in kept.images]
+    if missing:
+        kept.images.update(zip(missing, draw(missing), strict=True))
+        kept.ranges.append((missing[0], missing[-1] + 1))
+    return torch.stack([kept.images[i] for i in indices])
+
+
+def drawn_ranges(trainer: Any, request: Hashable) -> list[tuple[int, int]]:
+    """Return which samples were drawn at once: another batch may give other last digits."""
+    return list(_kept[trainer][request].ranges)
+
+
+def clear(trainer: Any) -> None:
+    """Free a Trainer's samples."""
+    _kept.pop(trainer, None)
+
+
+def weights_fingerprint(module: nn.Module) -> tuple[float, ...]:
+    """Return the sum of each parameter and buffer: other weights, averaged ones for example, have other sums."""
+    tensors = [x for x in chain(module.parameters(), module.buffers()) if not x.is_complex()]
+    return tuple(float(x.detach().sum(dtype=torch.float64)) for x in tensors)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drawing samples from a module: the same global set at every evaluation, for any processes and batch size."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_at_least, check_callable, check_images
+from genmonitor.callbacks.integration.compat import garbage_collection_cuda, is_oom_error
+from genmonitor.callbacks.sampling import cache
+from genmonitor.callbacks.sampling.seeding import SeededRows, sample_seed
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.results import Samples
+from genmonitor.evaluation.rng import seed_everything
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+SampleFn = Callable[[Any, int], Tensor]
+PromptedSampleFn = Callable[[Any, Any], Tensor]
+
+
+class Sampler:
+    """Draws a monitor's samples.
+
+    Args:
+        n_samples: size of the global set.
+        prompts: sample i has prompt i modulo their number; None for samples without prompts.
+        sample_fn: from (module, n) to n images, or with prompts from (module, prompts) to an image for each; None for
+            the module's method `sample(n)` or `sample_prompts(prompts)`.
+        batch_size: samples per call of it.
+        seed: of the whole set.
+
+    Attributes:
+        drawn: which samples were last drawn at once, for the manifest: another batch may give other last digits.
+    """
+
+    def __init__(
+        self,
+        n_samples: int,
+        prompts: Prompts | Sequence[str] | Sequence[int] | Tensor | None = None,
+        sample_fn: SampleFn | PromptedSampleFn | None = None,
+        batch_size: int = 100,
+        seed: int = 0,
+    ) -> None:
+        self.n_samples = check_at_least("n_samples", n_samples, 2)
+        self.prompts = None if prompts is None else Prompts.from_any(prompts)
+        check_callable("sample_fn", sample_fn, "of (module, n) or (module, prompts)")
+        self.sample_fn = sample_fn
+        self.batch_size = check_at_least("sample_batch_size", batch_size, 1)
+        self.seed = check_at_least("seed", seed, 0)
+        self.drawn: list[tuple[int, int]] = []
+        self._shape: tuple[int, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """Return what samples depend on beside the weights, as plain Python."""
+        prompts = None if self.prompts is None else list(self.prompts.values)
+        return {"n_samples": self.n_samples, "seed": self.seed, "prompts": prompts}
+
+    def resolve(self, pl_module: pl.LightningModule) -> Callable[[list[int]], Tensor]:
+        """Return the function from indices of the global set to images; raise ValueError where there is no way."""
+        prompts = self.prompts
+        if prompts is None:
+            sample = _find_method(self.sample_fn, pl_module, "sample", "n", "n")
+            return lambda indices: sample(len(indices))
+        wanted = "prompts, a list of strings or labels as an int64 tensor [n],"
+        of_prompts = _find_method(self.sample_fn, pl_module, "sample_prompts", "prompts", wanted)
+        return lambda indices: of_prompts(prompts.of(indices, pl_module.device))
+
+    def draw(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        indices: Iterable[int],
+        progress: Progress = no_progress,
+    ) -> Tensor:
+        """Generate the samples of these indices of the global set, [len(indices), C, H, W]."""
+        indices = list(indices)
+        sample = self.resolve(pl_module)
+        batches = [indices[i : i + self.batch_size] for i in range(0, len(indices), self.batch_size)]
+        if not batches:
+            return torch.empty(0, *self._shape, device=pl_module.device)
+        with trainer.precision_plugin.forward_context():
+            images = torch.cat([_draw_what_fits(sample, batch, self.seed) for batch in progress(batches, "sampling")])
+        images = images.to(pl_module.device)  # where the processes talk to each other
+        self._shape = tuple(images.shape[1:])
+        return images
+
+    def samples(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        comm: Collective,
+        progress: Progress = no_progress,
+        shared: bool = False,
+    ) -> Samples:
+        """Return this process's samples.
+
+        Args:
+            trainer: whose precision is used.
+            pl_module: draws them.
+            comm: the processes that they are spread over.
+            progress: wraps the batches.
+            shared: whether another monitor may have drawn them in this evaluation, or may want them.
+        """
+        indices = list(comm.rank_indices(self.n_samples))
+        draw = partial(self.draw, trainer, pl_module, progress=progress)
+        if shared and indices:
+            request = (*self._request(), cache.weights_fingerprint(pl_module))
+            images = cache.draw_once(trainer, request, indices, draw)
+            self.drawn = cache.drawn_ranges(trainer, request)
+            self._shape = tuple(images.shape[1:])
+        else:
+            images, self.drawn = draw(indices), [(0, len(indices))]
+        return Samples(images, torch.tensor(indices, dtype=torch.long, device=images.device))
+
+    def _request(self) -> tuple[Hashable, ...]:
+        """Return what a sample depends on beside its index and the weights."""
+        way = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
+        prompts = None if self.prompts is None else tuple(self.prompts.values)
+        return type(self), way, prompts, self.seed, self.batch_size
+
+
+def _find_method(
+    sample_fn: Callable[[Any, Any], Tensor] | None, pl_module: Any, method: str, argument: str, wanted: str
+) -> Callable[[Any], Tensor]:
+    if sample_fn is not None:
+        return lambda given: sample_fn(pl_module, given)
+    found: Callable[[Any], Tensor] | None = getattr(pl_module, method, None)
+    if not callable(found):
+        raise ValueError(
+            f"Expected a way to draw images, but {type(pl_module).__name__} has no method `{method}({argument})`. Add "
+            f"one, or give `sample_fn=` a function of (pl_module, {argument}) that takes {wanted} and returns images "
+            "[n, C, H, W]."
+        )
+    return found
+
+
+def _draw_what_fits(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
+    """Draw a batch, in two halves where the memory does not suffice for the whole, and so on."""
+    try:
+        return _draw_batch(sample, batch, seed)
+    except RuntimeError as error:
+        if len(batch) == 1 or not is_oom_error(error):
+            raise
+    # not in the handler, whose traceback still holds what the failed attempt had allocated
+    garbage_collection_cuda()
+    half = len(batch) // 2
+    warnings.warn(
+        f"There is no memory for {len(batch)} samples at once, so they are drawn by {half}. "
+        f"Give sample_batch_size={half} to save the attempts.",
+        stacklevel=2,
+    )
+    return torch.cat([_draw_what_fits(sample, part, seed) for part in (batch[:half], batch[half:])])
+
+
+def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
+    seeds = [sample_seed(seed, i) for i in batch]
+    seed_everything(seeds[0])
+    with SeededRows(seeds):
+        out = sample(batch)
+    images = check_images("generated images", out)
+    if len(images) != len(batch):
+        raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")
+    return images

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a monitor evaluates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from genmonitor._validation import check_at_least
+
+
+class Schedule:
+    """Every n-th epoch, or every n-th training batch.
+
+    Args:
+        every_n_epochs: evaluate in every n-th epoch.
+        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
+
+    Example:
+        >>> schedule = Schedule(every_n_epochs=2)
+        >>> [schedule.epoch_due(epoch) for epoch in range(4)]
+        [True, False, True, False]
+    """
+
+    def __init__(self, every_n_epochs: int = 1, every_n_train_steps: int | None = None) -> None:
+        self.every_n_epochs = check_at_least("every_n_epochs", every_n_epochs, 1)
+        if every_n_train_steps is not None:
+            check_at_least("every_n_train_steps", every_n_train_steps, 1)
+        self.every_n_train_steps = every_n_train_steps
+        self._last_epoch: int | None = None
+
+    @property
+    def by_steps(self) -> bool:
+        """Whether it goes by training batches."""
+        return self.every_n_train_steps is not None
+
+    @property
+    def every_epoch(self) -> bool:
+        """Whether every epoch has an evaluation at its end."""
+        return self.every_n_epochs == 1 and not self.by_steps
+
+    def step_due(self, batches: int, first: bool) -> bool:
+        """Say whether to evaluate after so many training batches; `first` if nothing was evaluated yet."""
+        n = self.every_n_train_steps
+        return n is not None and (first or batches % n == 0)
+
+    def epoch_due(self, epoch: int) -> bool:
+        """Say whether to evaluate in this epoch, and take note of it."""
+        last = self._last_epoch
+        too_soon = last is not None and 0 < epoch - last < self.every_n_epochs
+        if self.by_steps or too_soon:
+            return False
+        self._last_epoch = epoch
+        return True
+
+    def reset(self) -> None:
+        """Begin a new run."""
+        self._last_epoch = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python only."""
+        return {"last_epoch": self._last_epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        self._last_epoch = state["last_epoch"]

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One evaluation of a generator, without a Trainer: every monitor, command and loop runs it through these.
+
+Example:
+    >>> import torch
+    >>> from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, SingleProcess, run_evaluation
+    >>> images = torch.rand(80, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    >>> evaluator = RegionEvaluator(n_clusters=2, n_samples=20, n_cluster_images=40)
+    >>> generated = Samples(images[:20], torch.arange(20))
+    >>> _ = evaluator.fit(ReferenceImages(given=images[20:]), generated.images[:16], SingleProcess())
+    >>> _, evaluation = run_evaluation(evaluator, lambda: generated, SingleProcess(), seed=0)
+    >>> 0 < evaluation.values["image"] <= 1
+    True
+"""
+
+from genmonitor.evaluation.collective import Collective, SingleProcess
+from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.disagreement import DisagreementEvaluator
+from genmonitor.evaluation.diversity import DiversityEvaluator
+from genmonitor.evaluation.evaluator import Evaluator, run_evaluation
+from genmonitor.evaluation.pixel_clusters import RegionEvaluator
+from genmonitor.evaluation.results import Evaluation, Samples
+
+__all__ = [
+    "Collective",
+    "DisagreementEvaluator",
+    "DiversityEvaluator",
+    "Evaluation",
+    "Evaluator",
+    "ReferenceImages",
+    "RegionEvaluator",
+    "Samples",
+    "SingleProcess",
+    "run_evaluation",
+]

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes that evaluate together: one, those of a Trainer, or any others that can agree and broadcast."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities.distributed import gather_all_tensors
+
+_T = TypeVar("_T")
+
+
+class FailedElsewhereError(RuntimeError):
+    """Another process failed in the same step; it is the one that says why."""
+
+
+class Collective(ABC):
+    """A group of processes. Every process must make the same calls in the same order.
+
+    Attributes:
+        rank: index of this process, from 0.
+        world_size: number of processes.
+    """
+
+    rank: int
+    world_size: int
+
+    @abstractmethod
+    def all_true(self, flag: bool) -> bool:
+        """Return whether the flag is true on every process."""
+
+    @abstractmethod
+    def broadcast(self, value: Any) -> Any:
+        """Return rank zero's value on every process."""
+
+    def any_true(self, flag: bool) -> bool:
+        """Return whether the flag is true on some process."""
+        return not self.all_true(not flag)
+
+    @contextmanager
+    def all_ranks_or_none(self) -> Iterator[None]:
+        """Run the block on every process, or raise on every process: where one fails, none waits for it.
+
+        The block may talk to the other processes only before anything that can fail on one of them alone.
+
+        Raises:
+            FailedElsewhereError: if only other processes failed.
+        """
+        try:
+            yield
+        except Exception:
+            self.all_true(False)
+            raise
+        if not self.all_true(True):
+            raise FailedElsewhereError("Another process failed, so this one stops here too.")
+
+    def from_rank_zero(self, make: Callable[[], _T]) -> _T:
+        """Make something on rank zero alone and return it, or raise its error, on every process."""
+        outcome: Any = None
+        if self.rank == 0:
+            try:
+                outcome = make()
+            except Exception as error:
+                outcome = error
+        outcome = self.broadcast(outcome)
+        if isinstance(outcome, Exception):
+            raise outcome
+        result: _T = outcome
+        return result
+
+    def gather_rows(self, rows: Tensor) -> Tensor:
+        """Return the rows of all processes [N, ...], in the order of the ranks; they may have different numbers."""
+        if self.world_size == 1:
+            return rows
+        return torch.cat(gather_all_tensors(rows.contiguous()))
+
+    def rank_indices(self, n: int) -> range:
+        """Return which of n things this process handles: consecutive ones, in the order of the ranks.
+
+        Example:
+            >>> SingleProcess().rank_indices(3)
+            range(0, 3)
+        """
+        return range(n * self.rank // self.world_size, n * (self.rank + 1) // self.world_size)
+
+
+class SingleProcess(Collective):
+    """One process by itself."""
+
+    rank = 0
+    world_size = 1
+
+    def all_true(self, flag: bool) -> bool:
+        """Return the flag."""
+        return flag
+
+    def broadcast(self, value: Any) -> Any:
+        """Return the value."""
+        return value

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading images of a dataset without touching loaders or random states that somebody else uses."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
+
+from genmonitor._validation import check_images
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.rng import find_generators, preserve_generators, preserve_rng, seed_generators
+
+ImageKey = str | int | Callable[[Any], Tensor] | None
+NAMES = ("image", "images", "pixel_values")
+READ_BATCH = 128
+
+
+class ImageSource:
+    """Images of a dataset by index, read through a loader of its own.
+
+    Args:
+        data: a Dataset with a length, a DataLoader over one (its collate function and workers are used) or a tensor.
+        image_key: where the images are in a batch, see `find_images`.
+        name: what to call it in errors.
+
+    Raises:
+        ValueError: if the data has no length or no access by index.
+    """
+
+    def __init__(self, data: Any, image_key: ImageKey, name: str) -> None:
+        if isinstance(data, Tensor):
+            data = TensorDataset(data)
+        self._loader = data if hasattr(data, "dataset") and not isinstance(data, Dataset) else None
+        dataset = data.dataset if self._loader is not None else data
+        if isinstance(dataset, IterableDataset) or not (
+            hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+        ):
+            raise ValueError(
+                f"Expected {name} to be a Dataset with a length and access by index, a DataLoader over one, or a tensor"
+                f", but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
+            )
+        indices = getattr(getattr(data, "sampler", None), "indices", None)  # those of a SubsetRandomSampler
+        self.dataset: Dataset[Any] = dataset if indices is None else Subset(dataset, list(indices))
+        self.image_key = image_key
+        self.name = name
+
+    def __len__(self) -> int:
+        return len(self.dataset)  # type: ignore[arg-type]
+
+    def origin(self) -> tuple[Dataset[Any], Sequence[int]]:
+        """Return the dataset that all Subsets were taken from, and where each image is in it."""
+        dataset, indices = self.dataset, list(range(len(self)))
+        while isinstance(dataset, Subset):
+            inner = dataset.indices
+            dataset, indices = dataset.dataset, [inner[i] for i in indices]
+        return dataset, indices
+
+    @contextmanager
+    def preserve_rng(self) -> Iterator[None]:
+        """Restore the random states that reading may move, on exit: the global ones and those of the dataset."""
+        with preserve_rng(), preserve_generators(find_generators(self.dataset)):
+            yield
+
+    def read(self, indices: Sequence[int], progress: Progress = no_progress) -> Tensor:
+        """Read images [len(indices), C, H, W] as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
+
+        Image i is the same whenever it is read, also where the dataset augments at random, unless it draws from a
+        random generator that none of its attributes leads to. No generator is moved.
+        """
+        out: list[Tensor] = []
+        with self.preserve_rng():
+            for batch in progress(self.loader(indices), f"reading {self.name}"):
+                images = find_images(batch, self.image_key)
+                shape = tuple(out[0].shape[1:]) if out else None
+                out.append(check_images(f"images of {self.name}", images, shape).float())
+        read = sum(map(len, out))
+        if read != len(indices):
+            raise ValueError(
+                f"Expected one image from each of {len(indices)} items of {self.name}, but got {read}. "
+                "Let `image_key=` lead to all images of a batch [N, C, H, W]."
+            )
+        return torch.cat(out)
+
+    def loader(self, indices: Sequence[int]) -> DataLoader[Any]:
+        """Return a loader of these items in their order; iterate it inside `preserve_rng`."""
+        options: dict[str, Any] = {"collate_fn": default_collate}
+        if self._loader is not None:
+            names = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
+            options = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
+        if len(indices) <= READ_BATCH:  # starting workers would take longer than the batch
+            options |= {"num_workers": 0, "multiprocessing_context": None}
+        return DataLoader(_FixedItems(self.dataset, indices, self.name), batch_size=READ_BATCH, **options)
+
+
+class _FixedItems(Dataset[Any]):
+    """Items of a dataset, each from random states of its own: what a transform draws is part of the image."""
+
+    def __init__(self, dataset: Dataset[Any], indices: Sequence[int], name: str) -> None:
+        self.dataset, self.indices, self.name = dataset, indices, name
+        self._generators = find_generators(dataset)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, position: int) -> Any:
+        index = self.indices[position]
+        torch.default_generator.manual_seed(index)
+        np.random.seed(index % 2**32)  # noqa: NPY002
+        random.seed(index)
+        seed_generators(self._generators, index)
+        try:
+            return self.dataset[index]
+        except IndexError as error:
+            raise ValueError(
+                f"Expected {self.name} to hold {len(self.dataset)} images, as its length says, but there is none at "  # type: ignore[arg-type]
+                f"{index}. Let its length be the number of its items."
+            ) from error
+
+
+def find_images(batch: Any, key: ImageKey) -> Tensor:
+    """Find the images of a batch.
+
+    Args:
+        batch: what a loader yields.
+        key: None for the batch itself if it is a tensor, the first tensor of 4 or else of 3 dimensions of a tuple, or
+            the entry "image", "images" or "pixel_values" of a dictionary; else a key, an index or a callable.
+
+    Returns:
+        Images [N, C, H, W]; gray ones [N, H, W] get a channel.
+
+    Raises:
+        ValueError: if there are none.
+
+    Example:
+        >>> find_images((torch.tensor([7]), torch.zeros(1, 8, 8)), None).shape
+        torch.Size([1, 1, 8, 8])
+    """
+    found: Any = None
+    if key is not None:
+        found = look_up(batch, key, "image_key", "images")
+    elif isinstance(batch, Tensor):
+        found = batch
+    elif isinstance(batch, Mapping):
+        found = next((batch[name] for name in NAMES if name in batch), None)
+    elif isinstance(batch, Sequence):
+        # four dimensions first: three are those of gray images, but also of a text's embedding
+        tensors = [x for x in batch if isinstance(x, Tensor)]
+        found = next((x for ndim in (4, 3) for x in tensors if x.ndim == ndim), None)
+    if not isinstance(found, Tensor) or found.ndim not in (3, 4):
+        raise ValueError(
+            f"Expected images [N, C, H, W] in a batch, but got {describe_batch(batch if found is None else found)}. "
+            "Give `image_key=` a key, an index or a callable from the batch to its images, or `real_images=`."
+        )
+    return found[:, None] if found.ndim == 3 else found
+
+
+def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:
+    """Return what a key, an index or a callable leads to in a batch; raise ValueError where it leads nowhere."""
+    if callable(key):
+        return key(batch)
+    try:
+        return batch[key]
+    except (KeyError, IndexError, TypeError) as error:
+        raise ValueError(
+            f"Expected `{argument}`={key!r} to lead to the {wanted} of a batch, but got {describe_batch(batch)}."
+        ) from error
+
+
+def describe_batch(batch: Any) -> str:
+    """Say what kind of batch it is, for errors."""
+    if isinstance(batch, Tensor):
+        return f"a tensor of shape {list(batch.shape)}"
+    if isinstance(batch, Mapping):
+        return f"a dictionary with the keys {list(batch)}"
+    if isinstance(batch, Sequence) and not isinstance(batch, str):
+        parts = [*map(describe_batch, batch[:5]), *(["…"] if len(batch) > 5 else [])]
+        return f"a {type(batch).__name__} of {', '.join(parts)}"
+    return type(batch).__name__
+
+
+def fingerprint(images: Tensor) -> str:
+    """Return a hash of images, to tell whether two sets are the same."""
+    return hashlib.sha256(images.detach().cpu().contiguous().numpy().tobytes()).hexdigest()

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The real images of an evaluation: where they come from, and which of them serve for what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genmonitor.evaluation.data.images import ImageKey, ImageSource
+from genmonitor.evaluation.data.value_range import check_value_range
+
+PROBE_IMAGES = 100
+"""Images that tell shape and value range."""
+
+
+@dataclass(frozen=True)
+class ReferenceImages:
+    """Where real images come from: each a Dataset, a DataLoader over one, or a tensor.
+
+    Attributes:
+        given: a set to take all of them from; the two others are then not looked at.
+        training: what the generator is trained on.
+        validation: what it is not trained on.
+        image_key: where the images are in a batch, see `find_images`.
+        name: what errors and notes call the set that was given.
+    """
+
+    given: Any = None
+    training: Any = None
+    validation: Any = None
+    image_key: ImageKey = None
+    name: str = "`real_images`"
+
+    def source(self) -> ImageSource:
+        """Return the images for what is fixed at the start: those given, else the training data.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        if self.given is not None:
+            return ImageSource(self.given, self.image_key, self.name)
+        if self.training is None:
+            raise ValueError("Expected real images, but the Trainer has no training data. Give `real_images=`.")
+        return ImageSource(self.training, self.image_key, "the training data")
+
+    def held_out(self) -> ImageSource | None:
+        """Return the images that the generator is not trained on, None where they are not a set of their own."""
+        if self.given is not None or self.validation is None:
+            return None
+        return ImageSource(self.validation, self.image_key, "the validation data")
+
+    def compared(self) -> ImageSource:
+        """Return the images to compare generated ones with: the validation data if there are any."""
+        return self.held_out() or self.source()
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user should know of where they come from."""
+        if self.given is not None or self.validation is not None:
+            return ()
+        return (
+            "there is no validation data, or it is switched off: generated images are compared with training images",
+        )
+
+
+@dataclass(frozen=True)
+class RealSplit:
+    """Which real images serve for what; none is on both sides of a comparison.
+
+    Attributes:
+        source: the set that the clusters and the baseline come from.
+        for_clusters: indices into it.
+        for_baseline: indices into it.
+        compared: the set that generated images are compared with.
+        for_comparison: indices into it.
+        notes: what the user should know.
+    """
+
+    source: ImageSource
+    for_clusters: list[int]
+    for_baseline: Tensor
+    compared: ImageSource
+    for_comparison: list[int]
+    notes: tuple[str, ...]
+
+    def signature(self) -> list[float]:
+        """Return numbers that are others for other images."""
+        first = self.compared.read(self.for_comparison[:16])
+        return [float(len(self.source)), float(len(self.compared)), float(first.double().sum())]
+
+
+def split_reference(
+    real: ReferenceImages, n_clusters: int, n_samples: int, block_size: int | None, seed: int
+) -> RealSplit:
+    """Choose real images at random, from a generator of their own.
+
+    Args:
+        real: where they come from.
+        n_clusters: images for the kernel's width and the clusters.
+        n_samples: images to compare with.
+        block_size: their number is cut to a multiple of it.
+        seed: of the choice.
+
+    Raises:
+        ValueError: if there are no images, fewer than 4 (2 for clusters, 2 to compare with), or of several shapes.
+    """
+    source, held_out = real.source(), real.held_out()
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(len(source), generator=generator)
+    notes = list(real.notes())
+    if held_out is None:
+        compared, half = source, min(n_samples, len(order) // 2)
+        chosen, rest = order[:half], order[half:]
+    else:
+        compared = held_out
+        chosen = torch.randperm(len(compared), generator=generator)[:n_samples]
+        rest = _without(source, order, compared, chosen)
+        if len(rest) < len(order):
+            notes.append(
+                f"{len(order) - len(rest)} of the {len(chosen)} validation images compared with are training images "
+                "too; clusters and baseline are taken from the others"
+            )
+    if block_size is not None:
+        chosen = chosen[: len(chosen) - len(chosen) % block_size]
+    _check_enough(source, compared, len(rest), len(chosen), block_size)
+    _check_one_shape(source, rest, compared, chosen)
+    notes += _size_notes(source, len(rest), len(chosen), n_samples) + _random_note(source, rest[:1].tolist())
+    return RealSplit(source, rest[:n_clusters].tolist(), rest, compared, chosen.tolist(), tuple(notes))
+
+
+class RealSubset:
+    """Some real images of a set, fixed for the run.
+
+    Args:
+        source: the set.
+        chosen: their indices in it.
+        shape: (C, H, W) of generated images.
+
+    Raises:
+        ValueError: if there are fewer than 2, or they are not of this shape.
+    """
+
+    def __init__(self, source: ImageSource, chosen: Sequence[int], shape: tuple[int, ...]) -> None:
+        self._source, self._chosen = source, list(chosen)
+        if len(self) < 2:
+            raise ValueError(f"Expected at least 2 real images, but {source.name} holds {len(self)}. Give more.")
+        self._probe = self.read(range(min(PROBE_IMAGES, len(self))))
+        if self._probe.shape[1:] != shape:
+            raise ValueError(
+                f"Expected real images of shape {list(shape)} like the generated ones, but got "
+                f"{list(self._probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's "
+                "transform."
+            )
+
+    @classmethod
+    def at_random(cls, real: ReferenceImages, n: int, seed: int, shape: tuple[int, ...]) -> RealSubset:
+        """Choose n images at random, or all where there are fewer, to compare generated ones with."""
+        source = real.compared()
+        order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
+        return cls(source, order[:n].tolist(), shape)
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def read(self, positions: range) -> Tensor:
+        """Read some of them, on the CPU; of none, an empty tensor of their shape."""
+        if not len(positions):
+            return self._probe[:0]
+        return self._source.read([self._chosen[i] for i in positions])
+
+    def value_range(self, generated: Tensor) -> tuple[float, float]:
+        """Return the lowest and highest value; raise ValueError where generated images are scaled otherwise."""
+        check_value_range(self._probe, generated)
+        return float(self._probe.min()), float(self._probe.max())
+
+    def size_note(self, n: int) -> tuple[str, ...]:
+        """Return what to say where they are fewer than n."""
+        if len(self) >= n:
+            return ()
+        return (f"only {len(self)} real images are there to compare {n} generated ones with",)
+
+
+def _without(source: ImageSource, order: Tensor, compared: ImageSource, chosen: Tensor) -> Tensor:
+    """Return those of the training images that are not among the validation images compared with."""
+    (dataset, place), (other, other_place) = source.origin(), compared.origin()
+    if dataset is not other:
+        return order
+    taken = {other_place[i] for i in chosen.tolist()}
+    return order[torch.tensor([place[i] not in taken for i in order.tolist()], dtype=torch.bool)]
+
+
+def _check_enough(source: ImageSource, compared: ImageSource, rest: int, chosen: int, block_size: int | None) -> None:
+    if chosen < (block_size or 2):
+        wanted = f"one block needs {block_size}" if block_size else "a comparison needs 2"
+        raise ValueError(
+            f"Too few real images: {compared.name} holds {len(compared)}, which leaves {chosen} to compare with, but "
+            f"{wanted}. Give more images with `real_images=`."
+        )
+    if rest < 2:
+        raise ValueError(
+            f"Too few real images: {source.name} holds {len(source)}, which leaves {rest} for clusters and baseline, "
+            "but they need 2. Give more images with `real_images=`."
+        )
+
+
+def _check_one_shape(source: ImageSource, rest: Tensor, compared: ImageSource, chosen: Tensor) -> None:
+    shapes = [list(x.read(i[:1].tolist()).shape[1:]) for x, i in ((source, rest), (compared, chosen))]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"Expected real images of one shape, but {source.name} holds {shapes[0]} and {compared.name} {shapes[1]}. "
+            "Resize or convert them in the dataset's transform, or give other images with `real_images=`."
+        )
+
+
+def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> list[str]:
+    notes = []
+    if chosen < n_samples:
+        notes.append(f"only {chosen} real images are there to compare {n_samples} generated ones with")
+    if rest < 2 * n_samples:
+        notes.append(
+            f"the baseline's draws of {n_samples} overlap much, so its band is too narrow: only {rest} images of "
+            f"{source.name} are there to draw from"
+        )
+    return notes
+
+
+def _random_note(source: ImageSource, first: list[int]) -> list[str]:
+    if torch.equal(source.read(first), source.read(first)):
+        return []
+    return [
+        f"an image of {source.name} is another each time it is read, since the dataset draws from a generator that "
+        "is out of sight, which reading moves. Give `real_images=` the images without augmentation"
+    ]

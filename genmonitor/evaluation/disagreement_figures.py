@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a disagreement: the prompts of each mode, and those that differ most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.disagreement_modes import Disagreement, Ranked, SampleSet
+from genmonitor.evaluation.results import Evaluation, History, Table
+from genmonitor.evaluation.text.disagreement import mode_names
+from genmonitor.plotting.disagreement import (
+    ModePrompts,
+    PromptSides,
+    changed_prompts,
+    disagreement_curves,
+    mode_prompts,
+    strip,
+)
+
+DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
+"""Modes of either sign in the figure, prompts of each, samples of each prompt and side."""
+LEAST = 0.1
+"""A prompt is drawn for a mode if its mean score is at least this part of the highest."""
+LISTED = 10
+"""Prompts in the table."""
+
+
+@dataclass(frozen=True, eq=False)
+class DisagreementEvaluation(Evaluation):
+    """What one evaluation found.
+
+    Attributes:
+        found: the modes and their prompts.
+        current: the model's samples.
+        reference: those that they were compared with.
+    """
+
+    found: Disagreement
+    current: SampleSet
+    reference: SampleSet
+
+
+@dataclass(frozen=True, eq=False)
+class DisagreementFigures:
+    """Figures of an evaluation.
+
+    Attributes:
+        found: what was found.
+        current: the model's samples.
+        reference: those that they are compared with.
+        prompts: of both.
+        value_range: what to show as black and as white.
+        against: what the reference is called.
+    """
+
+    found: Disagreement
+    current: SampleSet
+    reference: SampleSet
+    prompts: Prompts
+    value_range: tuple[float, float]
+    against: str
+
+    def curves(self, history: History, num_modes: int) -> Figure:
+        """Draw the total and the eigenvalues of either sign over the evaluations."""
+        signs = mode_names(num_modes)
+        total, top, bottom = (
+            [[record[name] for record in history] for name in names] for names in (["total"], *signs.values())
+        )
+        return disagreement_curves([record["epoch"] for record in history], total[0], top, bottom, self.against)
+
+    def modes(self) -> Figure:
+        """Draw the prompts of the largest modes of either sign, and of one that both sides have."""
+        signs = {"top": self.found.top, "bottom": self.found.bottom}
+        named = [
+            (f"{sign} {rank}", mode)
+            for sign, modes in signs.items()
+            for rank, mode in enumerate(modes[:DRAWN_MODES], start=1)
+        ]
+        rows = [
+            ModePrompts(name, mode.eigenvalue, self._sides(_most(mode.prompts), SAMPLES_OF_MODE))
+            for name, mode in [*named, ("similar", self.found.similar)]
+        ]
+        return mode_prompts(rows, self.value_range, self.against)
+
+    def changed(self) -> Figure:
+        """Draw the table of the prompts that differ most."""
+        return changed_prompts(self._sides(self.found.changed[:LISTED]), self.value_range, self.against)
+
+    def table(self) -> Table:
+        """Return the same table as columns and rows, each prompt's samples being one picture of each side."""
+        rows = [
+            [x.prompt, x.value, strip(x.current, self.value_range), strip(x.reference, self.value_range)]
+            for x in self._sides(self.found.changed[:LISTED])
+        ]
+        return Table(["prompt", "part", "model", self.against], rows)
+
+    def _sides(self, ranked: Ranked, count: int | None = None) -> list[PromptSides]:
+        out = []
+        for prompt, value in ranked:
+            pictures = [
+                side.shown[[i for i, name in enumerate(self.prompts.names(len(side.shown))) if name == prompt][:count]]
+                for side in (self.current, self.reference)
+            ]
+            out.append(PromptSides(str(prompt), value, *pictures))
+        return out
+
+
+def _most(ranked: Ranked) -> Ranked:
+    """Leave out prompts that hardly have the mode."""
+    return [pair for pair in ranked[:PROMPTS_OF_MODE] if pair[1] >= LEAST * ranked[0][1]] or ranked[:1]

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DiversityEvaluator: how varied a conditional generator is, and how much of that its prompts explain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.data.reference import RealSubset, ReferenceImages
+from genmonitor.evaluation.diversity_figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.encoders import Encoder
+from genmonitor.evaluation.evaluator import Evaluator, require_fitted
+from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
+from genmonitor.evaluation.modes import DiversityMetric, ScoredSamples
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.prompt_diversity import LeastVaried, PromptDiversity
+from genmonitor.evaluation.prompted import PromptedFeatures
+from genmonitor.evaluation.results import Alert, FitReport, History, Samples
+from genmonitor.evaluation.text import diversity as text
+from genmonitor.functional import W1KPCalibration
+from genmonitor.functional.w1kp import PromptVariability
+from genmonitor.kernels import CosineKernel, Kernel
+
+MAX_FEATURES = 3072
+"""With more features than these, an evaluation would spend minutes on eigenvalues."""
+MODES, ENDS = 5, 5
+"""Modes that are drawn, and samples at either end of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class FittedDiversity:
+    """What a fitted DiversityEvaluator evaluates with.
+
+    Attributes:
+        metric: Scendi, Vendi and RKE.
+        fidelity: against real images, None without them.
+        value_range: lowest and highest value of a real image, None without them.
+    """
+
+    metric: DiversityMetric
+    fidelity: FidelityMetrics | None
+    value_range: tuple[float, float] | None
+
+
+class DiversityEvaluator(Evaluator[DiversityEvaluation]):
+    """Evaluates how varied generated images are and how much of that their prompts explain.
+
+    Its arguments are those of `genmonitor.callbacks.DiversityMonitor`, which says what the values are.
+
+    Args:
+        prompts: strings, or class labels as integers.
+        n_samples: generated images per evaluation; None for 1000, or for one per prompt where there are more.
+        output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
+        kernel: of outputs, None for the cosine.
+        prompt_kernel: of prompts, None for the cosine.
+        num_features: random Fourier features of each Gaussian kernel.
+        rcond: see `ScendiScore`.
+        calibration: of the output encoder's features, for W1KP.
+        seed: of the choice of real images.
+        batch_size: samples per call of an encoder.
+        prefix: what its log keys and files begin with.
+
+    References:
+        The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645).
+    """
+
+    about = text.ABOUT
+    figures_to_keep = ("modes", "least_varied")
+
+    def __init__(
+        self,
+        prompts: Sequence[str] | Sequence[int] | Tensor | Prompts,
+        n_samples: int | None = None,
+        *,
+        output_encoder: Encoder | None = None,
+        prompt_encoder: Encoder | None = None,
+        kernel: Kernel | None = None,
+        prompt_kernel: Kernel | None = None,
+        num_features: int | None = None,
+        rcond: float | None = None,
+        calibration: W1KPCalibration | None = None,
+        seed: int = 0,
+        batch_size: int = 100,
+        prefix: str = "diversity",
+    ) -> None:
+        self.prompts = Prompts.from_any(prompts)
+        if n_samples is None:
+            n_samples = max(1000, len(self.prompts) * (1 if calibration is None else 2))
+        super().__init__(n_samples, prefix)
+        kernels = kernel or CosineKernel(), prompt_kernel or CosineKernel()
+        self._features = PromptedFeatures(
+            self.prompts, n_samples, output_encoder, prompt_encoder, *kernels, num_features, batch_size, seed
+        )
+        self.rcond, self.seed = rcond, seed
+        if not self._new_metric().streams:
+            raise ValueError(
+                f"Expected `num_features` for {kernels[0]} and {kernels[1]}, but got None. "
+                "Give for example num_features=500, or use the cosine kernel."
+            )
+        self.calibration = calibration
+        self._prompt_diversity = None if calibration is None else PromptDiversity(calibration, self.prompts, n_samples)
+        self._fitted: FittedDiversity | None = None
+        self._least: list[PromptVariability] = []
+        self._outputs = torch.empty(0, 0)
+        self._samples = Samples(torch.empty(0), torch.empty(0, dtype=torch.long))
+
+    @property
+    def fitted(self) -> FittedDiversity:
+        """What `fit` found."""
+        return require_fitted(self._fitted, type(self).__name__)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of outputs, with its gamma once it is known."""
+        return self._features.kernel
+
+    @property
+    def prompt_kernel(self) -> Kernel:
+        """The kernel of prompts, with its gamma once it is known."""
+        return self._features.prompt_kernel
+
+    def fit(
+        self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
+    ) -> FitReport:
+        """Encode the prompts, fix the kernels' widths, and encode real images where there are any."""
+        self._features.fit(probe)
+        subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
+        value_range = None if subset is None else subset.value_range(probe)
+        self._features.fit_widths(subset, comm)
+        self._check_size()
+        if self.calibration is not None:
+            self.calibration.check("features of the output encoder", self._features.encode(probe[:0]))
+        fidelity = None
+        if subset is not None:
+            features = self._features.encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
+            fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
+        self._fitted = FittedDiversity(self._new_metric().to(probe.device), fidelity, value_range)
+        return FitReport(notes)
+
+    def update(self, samples: Samples) -> None:
+        """Encode this process's samples, each once, and add them to every metric."""
+        metric, fidelity = self.fitted.metric, self.fitted.fidelity
+        self._samples, self._outputs = samples, self._features.encode(samples.images)
+        metric.reset()
+        metric.update(self._outputs, self._features.of_prompts(samples.indices))
+        if fidelity is not None:
+            fidelity.update(self._outputs)
+
+    def compute(self, comm: Collective) -> DiversityEvaluation:
+        """Return the scores, the spectra, and the samples that show the model's own modes."""
+        with comm.all_ranks_or_none():
+            computed = self.fitted.metric.compute()
+        values = {name: float(value) for name, value in computed.items() if value.ndim == 0}
+        if self.fitted.fidelity is not None:
+            with comm.all_ranks_or_none():
+                values |= self.fitted.fidelity.compute()
+        least: list[LeastVaried] = []
+        if self._prompt_diversity is not None:
+            values["w1kp"], least = self._prompt_diversity.measure(self._outputs, self._samples, comm)
+        with comm.all_ranks_or_none():
+            near = self._scored(len(computed["outputs"])).near_ends(ENDS)
+        ends = near.gathered(comm).ends(ENDS)
+        parts = computed["outputs"], computed["explained"], computed["outputs"] - computed["explained"]
+        total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
+        return DiversityEvaluation(values, (total, explained, own), ends, least)
+
+    def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Alert]:
+        """Keep the least varied prompts for the summary."""
+        self._least = [row.found for row in evaluation.least_varied]
+        return []
+
+    def networks(self) -> dict[str, nn.Module]:
+        """Return the encoders that are Modules."""
+        return self._features.networks()
+
+    def charts(self) -> dict[str, list[str]]:
+        """Return which values share a chart, by its title."""
+        return text.charts(self.n_samples, self.calibration is not None)
+
+    def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
+        """Draw the curves, the spectrum, and the samples at both ends of the model's own modes."""
+        images, known = samples.images, self.fitted.value_range
+        value_range = known or (float(images.min()), float(images.max()))
+        return evaluation_figures(evaluation, history, self.prompts, self.n_samples, value_range)
+
+    def message(self, evaluation: DiversityEvaluation, history: History) -> str:
+        """Return one line about the last evaluation."""
+        return text.message(history[-1], self.n_samples)
+
+    def summary(self, history: History) -> str:
+        """Return a table of the last evaluation."""
+        return text.table(history, self.n_samples, self._least)
+
+    def write_artifacts(self, folder: Path) -> None:
+        """Write the prompts and the calibration."""
+        self._features.write_artifacts(folder, self.prefix)
+        if self.calibration is not None:
+            self.calibration.save(folder / self._calibration_file())
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what is needed to evaluate the same again."""
+        calibration = None if self.calibration is None else self._calibration_file()
+        return self._features.manifest(self.prefix) | {"rcond": self.rcond, "calibration": calibration}
+
+    def settings(self) -> dict[str, Any]:
+        """Return what values depend on, as plain Python."""
+        f = self.calibration
+        calibration = None if f is None else [f.dim, f.distances.tolist(), f.heights.tolist()]
+        return super().settings() | self._features.settings() | {"rcond": self.rcond, "calibration": calibration}
+
+    def fit_state(self) -> dict[str, Any]:
+        """Return the kernels' widths."""
+        return self._features.state_dict()
+
+    def load_fit_state(self, state: Mapping[str, Any]) -> None:
+        """Take over the kernels' widths."""
+        self._features.load_state_dict(state)
+
+    def _new_metric(self) -> DiversityMetric:
+        return DiversityMetric(self.kernel, self.prompt_kernel, self._features.num_features, self.rcond)
+
+    def _calibration_file(self) -> str:
+        return f"{self.prefix}_w1kp_calibration.pt"
+
+    def _choose_real(self, real: ReferenceImages, shape: tuple[int, ...]) -> tuple[RealSubset | None, tuple[str, ...]]:
+        """Choose real images; those that were not given only where they would do."""
+        try:
+            subset = RealSubset.at_random(real, self.n_samples, self.seed, shape)
+            check_neighbors(len(subset), self.n_samples)
+        except ValueError as error:
+            if real.given is not None:
+                raise
+            return None, (f"precision, recall, density and coverage are not measured. {error}".removesuffix("."),)
+        return subset, real.notes() + subset.size_note(self.n_samples)
+
+    def _check_size(self) -> None:
+        """Refuse features whose covariance would take minutes to decompose."""
+        for name, kernel, dim in zip(
+            ("output", "prompt"), (self.kernel, self.prompt_kernel), self._features.dims, strict=True
+        ):
+            size = 2 * (self._features.num_features or 0) if kernel.takes_width else dim
+            if size > MAX_FEATURES:
+                raise ValueError(
+                    f"Expected at most {MAX_FEATURES} features of each {name}, but got {size}, which would take minutes"
+                    f" at each evaluation. Give `{name}_encoder=` one with fewer, such as CLIP or, for pixels, an "
+                    "average over patches; or a GaussianKernel with `num_features`."
+                )
+
+    def _scored(self, size: int) -> ScoredSamples:
+        metric = self.fitted.metric
+        modes = metric.modes(min(MODES, size))
+        scores = metric.mode_scores(self._outputs, self._features.of_prompts(self._samples.indices), modes)
+        return ScoredSamples(scores, self._samples.images, self._samples.indices)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one evaluation of the diversity found, and the figures of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.modes import ModeEnds
+from genmonitor.evaluation.prompt_diversity import LeastVaried
+from genmonitor.evaluation.results import Evaluation, History
+from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
+from genmonitor.plotting import diversity as plots
+
+
+@dataclass(frozen=True, eq=False)
+class DiversityEvaluation(Evaluation):
+    """What one evaluation found.
+
+    Attributes:
+        spectra: eigenvalues, falling, of the outputs' covariance, of its part that prompts explain, and of the rest.
+        ends: samples at both ends of the model's own modes.
+        least_varied: the least varied prompts, without a calibration none.
+    """
+
+    spectra: tuple[Tensor, Tensor, Tensor]
+    ends: ModeEnds
+    least_varied: list[LeastVaried]
+
+
+def evaluation_figures(
+    evaluation: DiversityEvaluation, history: History, prompts: Prompts, n: int, value_range: tuple[float, float]
+) -> dict[str, Figure]:
+    """Draw the curves, the spectrum, the samples at both ends of the model's own modes, and the least varied prompts.
+
+    Args:
+        evaluation: the last one.
+        history: the records so far.
+        prompts: sample i has prompt i modulo their number.
+        n: samples per evaluation.
+        value_range: what to show as black and as white.
+    """
+    last = history[-1]
+    curves = {name: [record[name] for record in history] for name in SCORES if name in last}
+    real = {name.removeprefix("real_"): last[name] for name in OF_REAL if name in last}
+    total, explained, own = evaluation.spectra
+    shares = (own / own.sum().clamp_min(1e-12)).tolist()
+    captions = [[prompts.text(i) for i in row] for row in evaluation.ends.indices.tolist()]
+    out = {
+        "curves": plots.diversity_curves([record["epoch"] for record in history], curves, real, n),
+        "spectrum": plots.spectrum(total, explained, own, n),
+        "modes": plots.mode_samples(shares, evaluation.ends.images, captions, value_range),
+    }
+    if evaluation.least_varied:
+        rows = [(str(x.found.prompt), x.found.w1kp, x.caption(), x.images) for x in evaluation.least_varied]
+        out["least_varied"] = plots.least_varied(rows, value_range)
+    return out

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other people's metrics, fed from the same samples."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from torchmetrics import Metric
+
+from genmonitor.evaluation.collective import Collective
+
+BATCH = 100
+"""Images per update: a feature network for all of them at once would not fit."""
+OURS = {"image", "product", "mmd", "violations", "constant", "sampling_seconds", "metric_seconds", "images_seen"}
+
+
+class ExtraMetrics:
+    """Metrics that an evaluation adds to its own; one that fails is left out of the evaluation and stops nothing.
+
+    A metric whose `update` takes `real` gets both sides, the real one only once if it keeps it across resets; another,
+    such as the Inception score, gets the generated side. torchmetrics' own Inception network expects three channels,
+    in 0..255 or with `normalize=True` in [0, 1]: images are given so. Any other metric gets them as they are.
+
+    Args:
+        metrics: a MetricCollection, or a dictionary of metrics.
+
+    Attributes:
+        names: the values of the last `compute`.
+
+    Raises:
+        TypeError: if they are something else.
+        ValueError: if a name is one of the monitor's own.
+    """
+
+    def __init__(self, metrics: Mapping[str, Any] | Any) -> None:
+        values = list(metrics.values()) if hasattr(metrics, "values") else [metrics]
+        if not hasattr(metrics, "items") or not all(isinstance(x, Metric) for x in values):
+            kinds = ", ".join(type(x).__name__ for x in values)
+            raise TypeError(
+                "Expected `extra_metrics` to be a MetricCollection or a dictionary of metrics, but got "
+                f"{type(metrics).__name__} of {kinds}. Wrap them: MetricCollection({{'kid': kid}})."
+            )
+        for name in metrics:
+            if name.lower() in OURS or name.lower().startswith(("cluster_", "share_", "baseline_")):
+                raise ValueError(
+                    f"Expected names in `extra_metrics` that are not the monitor's own, but got {name!r}. Rename it."
+                )
+        self._metrics = metrics
+        self.names: list[str] = []
+        self._failed: set[str] = set()
+        self._has_real: set[str] = set()
+        self._range = (0.0, 1.0)
+
+    def check(self, probe: Tensor, real: Tensor) -> None:
+        """Try each metric on a few images, and empty it.
+
+        Args:
+            probe: generated images [N, C, H, W].
+            real: real images [M, C, H, W]; their range is that of all images.
+
+        Raises:
+            ValueError: if a metric does not take them.
+        """
+        self._range, self._has_real = (float(real.min()), float(real.max())), set()
+        for name, metric in self._metrics.items():
+            metric.to(probe.device)
+            try:
+                self._feed(name, metric, probe, real)
+            except Exception as error:
+                raise ValueError(
+                    f"Expected every metric of `extra_metrics` to take images {list(probe.shape[1:])} by "
+                    f"`update(images, real=...)` or `update(images)`, but {name} raised {type(error).__name__}: {error}"
+                ) from error
+            kept = getattr(metric, "reset_real_features", True)
+            metric.reset_real_features = True
+            metric.reset()
+            metric.reset_real_features = kept
+        self._has_real = set()
+
+    def update(self, samples: Tensor, real: Tensor) -> None:
+        """Give each metric this process's generated and real images, in place of those of the last evaluation."""
+        self._failed = set()
+        for name, metric in self._metrics.items():
+            try:
+                if metric._is_synced:  # it failed in the last evaluation, and holds what it had gathered
+                    metric.unsync()
+                metric.reset()
+                self._feed(name, metric, samples, real)
+            except Exception:
+                self._fail(name)
+
+    def compute(self, comm: Collective) -> dict[str, float]:
+        """Compute each metric that succeeded on every process.
+
+        Args:
+            comm: the processes that evaluate together.
+
+        Returns:
+            Lower-case name to value; a metric that returns a mean and a deviation gives `name` and `name_std`.
+        """
+        out: dict[str, float] = {}
+        for name, metric in self._metrics.items():
+            if not comm.all_true(name not in self._failed):
+                continue
+            values: dict[str, float] = {}
+            try:
+                values = _named(name.lower(), metric.compute())
+            except Exception:
+                self._fail(name)
+            if comm.all_true(name not in self._failed):
+                out |= values
+        self.names = list(out)
+        return out
+
+    def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor) -> None:
+        if "real" not in inspect.signature(metric.update).parameters:
+            for batch in samples.split(BATCH):
+                metric.update(self._as_expected(metric, batch))
+            return
+        if name not in self._has_real:
+            for batch in real.split(BATCH):
+                metric.update(self._as_expected(metric, batch), real=True)
+        if getattr(metric, "reset_real_features", True) is False:
+            self._has_real.add(name)
+        for batch in samples.split(BATCH):
+            metric.update(self._as_expected(metric, batch), real=False)
+
+    def _as_expected(self, metric: Any, images: Tensor) -> Tensor:
+        if getattr(metric, "used_custom_model", True):
+            return images
+        low, high = self._range
+        scaled = ((images - low) / (high - low)).clamp(0, 1).expand(-1, max(3, images.shape[1]), -1, -1)
+        return scaled if metric.normalize else (255 * scaled).round().byte()
+
+    def _fail(self, name: str) -> None:
+        self._failed.add(name)
+        # on every process that it happens on
+        warnings.warn(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", stacklevel=2)
+
+
+def _named(name: str, value: Any) -> dict[str, float]:
+    if isinstance(value, (tuple, list)):
+        return {name: float(value[0]), f"{name}_std": float(value[1])}
+    if isinstance(value, dict):
+        return {f"{name}_{part}": float(v) for part, v in value.items()}
+    return {name: float(value)}

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RegionEvaluator: which region of the image a generator gets wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torchmetrics import Metric, MetricCollection
+
+from genmonitor._io import write_json
+from genmonitor._validation.arguments import check_patches
+from genmonitor.evaluation import region_figures
+from genmonitor.evaluation.baseline import Band
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
+from genmonitor.evaluation.data.value_range import check_value_range
+from genmonitor.evaluation.encoders import SiteEncoder
+from genmonitor.evaluation.evaluator import Evaluator, require_fitted
+from genmonitor.evaluation.extra_metrics import ExtraMetrics
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.region_figures import curve
+from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples
+from genmonitor.evaluation.text import pixel_clusters as text
+from genmonitor.evaluation.verdicts import DropDetector
+from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.partition import PixelPartition
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRegions:
+    """What a fitted RegionEvaluator evaluates with.
+
+    Attributes:
+        regions: what is fixed for the run.
+        real: this process's real images [m, C, H, W].
+        real_origin: which images those of all processes are, for the manifest.
+        metric: holds the real side.
+    """
+
+    regions: RegionFit
+    real: Tensor
+    real_origin: dict[str, Any]
+    metric: RegionMetric
+
+
+class RegionEvaluator(Evaluator[Evaluation]):
+    """Finds groups of pixels that belong together and evaluates how well each group's distribution is met.
+
+    Its arguments are those of `genmonitor.callbacks.PixelClusterMonitor`, which says what the values are.
+
+    Args:
+        n_clusters: None to choose 2..12 by Dunn's index.
+        partition: your own clusters instead of found ones.
+        n_cluster_images: real images for the kernel's width and the clusters, at least 10 and 2 per cluster.
+        n_samples: generated images per evaluation, and real images compared with.
+        patch_size: side of a site in pixels.
+        kernel: Gaussian or Laplacian; None for a Gaussian.
+        block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
+        extra_metrics: further torchmetrics fed from the same samples.
+        site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
+        seed: of the choice of real images and of the draws of the baseline.
+        batch_size: images per call of `site_encoder`.
+        prefix: what its log keys and files begin with.
+
+    References:
+        Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
+    """
+
+    about = text.ABOUT
+    figures_to_keep = ("samples",)
+
+    def __init__(
+        self,
+        n_clusters: int | None = None,
+        partition: PixelPartition | None = None,
+        n_cluster_images: int = 1000,
+        n_samples: int = 1200,
+        patch_size: int = 1,
+        kernel: Kernel | None = None,
+        block_size: int | None = None,
+        *,
+        extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
+        site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
+        seed: int = 0,
+        batch_size: int = 100,
+        prefix: str = "cms",
+    ) -> None:
+        super().__init__(n_samples, prefix)
+        self.to_sites = SiteEncoder(site_encoder, batch_size)
+        kernel = kernel or GaussianKernel()
+        self._finder = RegionFinder(
+            n_clusters, partition, n_cluster_images, n_samples, patch_size, kernel, block_size, self.to_sites, seed
+        )
+        self.extra_metrics = extra_metrics
+        self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
+        self._drops = DropDetector()
+        self._constant = False
+        self._fitted: FittedRegions | None = None
+        self._known: RegionFit | None = None
+        self._data: list[float] = []
+
+    @property
+    def fitted(self) -> FittedRegions:
+        """What `fit` found."""
+        return require_fitted(self._fitted, type(self).__name__)
+
+    @property
+    def partition(self) -> PixelPartition | None:
+        """The regions: found ones, or those given; None before they are known."""
+        return self._finder.partition if self._known is None else self._known.partition
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, with its gamma once it is known."""
+        return self._finder.kernel if self._known is None else self._known.kernel
+
+    @property
+    def baseline(self) -> dict[str, Band]:
+        """What real images get in place of generated ones, by value; empty before it is known."""
+        return {} if self._known is None else self._known.baseline
+
+    def fit(
+        self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
+    ) -> FitReport:
+        """Find kernel width, regions and baseline, or keep what a saved state fixed for the same images."""
+        finder = self._finder
+        split = split_reference(real, finder.n_cluster_images, finder.n_samples, finder.block_size, finder.seed)
+        self.to_sites.to(probe.device)
+        notes, signature = list(split.notes), split.signature()
+        comparable = not self._data or self._data == signature
+        if not comparable:
+            self.forget()
+            notes.append(
+                "used with other images before: clusters, baseline and curves start anew, since values before and "
+                "after cannot be compared"
+            )
+        first = split.compared.read(split.for_comparison[: len(probe)])
+        notes += self._check_images(probe, first)
+        self._extra.check(probe, first.to(probe.device))
+        if self._known is None:
+            self._known = comm.from_rank_zero(lambda: finder.find(split, probe.device, progress))
+        self._data = signature
+        self._fitted = self._with_real_side(self._known, split, probe, comm)
+        return FitReport(tuple(notes), comparable)
+
+    def update(self, samples: Samples) -> None:
+        """Give this process's samples to the metrics."""
+        fitted = self.fitted
+        fitted.metric.reset()
+        fitted.metric.update(self.to_sites(samples.images), real=False)
+        self._extra.update(samples.images, fitted.real)
+        images = samples.images
+        self._constant = len(images) > 1 and bool((images.amax(0) == images.amin(0)).all())
+
+    def compute(self, comm: Collective) -> Evaluation:
+        """Return CMS of image and regions, shares, violations, MMD, the extra metrics and the baseline's medians."""
+        with comm.all_ranks_or_none():
+            computed: Any = self.fitted.metric.compute()
+        values = {name: float(value) for name, value in computed.items()} | self._extra.compute(comm)
+        values |= {f"baseline_{name}": band[1] for name, band in self.baseline.items()}
+        notes = ("all generated images are the same, so the values say little",) if self._constant else ()
+        return Evaluation(values, notes=notes)
+
+    def commit(self, evaluation: Evaluation, history: History) -> list[Alert]:
+        """Return an alert for each region that regressed."""
+        regions = self.fitted.regions
+        bands = {name: regions.baseline[name] for name in regions.partition.regions()}
+        dropped = self._drops.update(evaluation.values, bands)
+        return [text.regressed(self.prefix, name, history[-1], bands[name]) for name in dropped]
+
+    def charts(self) -> dict[str, list[str]]:
+        """Return which values share a chart, by its title."""
+        return text.charts(list(self.fitted.regions.partition.regions()))
+
+    def fit_figures(self) -> dict[str, Figure]:
+        """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster."""
+        height, width = self.fitted.real.shape[2:]
+        return region_figures.fit_figures(self.fitted.regions, (height, width))
+
+    def figures(self, evaluation: Evaluation, history: History, samples: Samples) -> dict[str, Figure]:
+        """Draw the curves, and samples with the largest contributor outlined."""
+        return region_figures.evaluation_figures(self.fitted.regions, history, samples.images, list(self._extra.names))
+
+    def line_series(self, history: History) -> dict[str, LineSeries]:
+        """Return the curves of all regions in one chart."""
+        names = self.fitted.regions.partition.regions()
+        epochs = curve(history, "epoch")
+        return {"clusters_chart": LineSeries("CMS per cluster", epochs, {name: curve(history, name) for name in names})}
+
+    def message(self, evaluation: Evaluation, history: History) -> str:
+        """Return one line about the last evaluation."""
+        return text.message(history[-1], self.fitted.regions.partition, self.baseline)
+
+    def summary(self, history: History) -> str:
+        """Return a table of the regions, the largest contributor at the last evaluation first."""
+        return text.table(history, self.fitted.regions.partition, self.baseline)
+
+    def write_artifacts(self, folder: Path) -> None:
+        """Write the partition, and which real images are compared with."""
+        names = self._files()
+        self.fitted.regions.partition.save(folder / names["partition"])
+        write_json(folder / names["real"], self.fitted.real_origin)
+
+    def manifest(self) -> dict[str, Any]:
+        """Return what is needed to evaluate the same again."""
+        return {
+            "kernel": type(self.kernel).__name__,
+            "gamma": self.kernel.gamma,
+            "block_size": self._finder.block_size,
+            "range": list(self.fitted.regions.value_range),
+            "baseline": self.baseline,
+            **self._files(),
+        }
+
+    def unserializable_args(self) -> list[str]:
+        """Name the arguments given that no manifest can hold."""
+        given = {"extra_metrics": self.extra_metrics, "site_encoder": self.to_sites.encoder}
+        return [name for name, value in given.items() if value is not None]
+
+    def settings(self) -> dict[str, Any]:
+        """Return what values depend on, as plain Python."""
+        return self._finder.settings()
+
+    def fit_state(self) -> dict[str, Any]:
+        """Return what is fixed for the run: tensors and plain Python."""
+        if self._known is None:
+            return {}
+        return {"regions": self._known.state_dict(), "data": list(self._data), "drops": self._drops.state_dict()}
+
+    def load_fit_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `fit_state` returned."""
+        if state:
+            self.use_regions(RegionFit.from_state(state["regions"], self._finder.kernel))
+            self._data = list(state["data"])
+            self._drops.load_state_dict(state["drops"])
+
+    def use_regions(self, regions: RegionFit) -> None:
+        """Take regions found before instead of finding them in `fit`."""
+        self._known = regions
+
+    def forget(self) -> None:
+        """Let the next `fit` find everything anew."""
+        self._known, self._data, self._drops = None, [], DropDetector()
+
+    def _with_real_side(self, regions: RegionFit, split: RealSplit, probe: Tensor, comm: Collective) -> FittedRegions:
+        mine = comm.rank_indices(len(split.for_comparison))
+        real = split.compared.read([split.for_comparison[i] for i in mine]) if len(mine) else probe[:0].cpu()
+        origin = {  # of rank zero's images, the first of all
+            "from": split.compared.name,
+            "indices": split.for_comparison,
+            "count": len(real),
+            "sha256": fingerprint(real),
+        }
+        real = real.to(probe.device)
+        metric = RegionMetric(regions.partition, regions.kernel, self._finder.block_size, reset_real_features=False)
+        metric.to(probe.device).update(self.to_sites(real), real=True)
+        return FittedRegions(regions, real, origin, metric)
+
+    def _check_images(self, probe: Tensor, real: Tensor) -> list[str]:
+        """Refuse generated images that cannot be compared with the real ones; return what to say of others."""
+        if probe.shape[1:] != real.shape[1:]:
+            raise ValueError(
+                f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
+                f"{list(probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's transform."
+            )
+        notes = []
+        try:
+            check_value_range(real, probe)
+        except ValueError as error:
+            if self._known is None:
+                raise
+            notes.append(str(error))  # a run that goes on was configured well: the generator has broken
+        sites = self.to_sites(probe)
+        check_patches("images", sites, self._finder.patch_size)
+        if self.partition is not None:
+            self.partition.check_images("images", tuple(sites.shape))
+        return notes
+
+    def _files(self) -> dict[str, str]:
+        return {"partition": f"{self.prefix}_partition.npz", "real": f"{self.prefix}_real_images.json"}

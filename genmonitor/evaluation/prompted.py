@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the evaluators of conditional generators share: features of outputs and prompts, and the kernels on them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from genmonitor._io import atomic_write
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.data.reference import RealSubset
+from genmonitor.evaluation.encoders import Encoder, FrozenEncoder, OneHot, pixels
+from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
+
+
+class PromptedFeatures:
+    """Features of outputs and of their prompts, and the kernels on both, whose widths are fixed for a run.
+
+    Args:
+        prompts: sample i has prompt i modulo their number.
+        n_samples: generated images per evaluation.
+        output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
+        kernel: of outputs.
+        prompt_kernel: of prompts.
+        num_features: random features of the kernels, or None.
+        batch_size: samples per call of an encoder.
+        seed: of what is random about the evaluation.
+
+    Raises:
+        ValueError: if there are fewer samples than prompts, or no encoder for prompts that are strings.
+    """
+
+    def __init__(
+        self,
+        prompts: Prompts,
+        n_samples: int,
+        output_encoder: Encoder | None,
+        prompt_encoder: Encoder | None,
+        kernel: Kernel,
+        prompt_kernel: Kernel,
+        num_features: int | None,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        if n_samples < len(prompts):
+            raise ValueError(
+                f"Expected `n_samples` to be at least the number of prompts, {len(prompts)}, but got {n_samples}. "
+                "Give fewer prompts or more samples."
+            )
+        if prompt_encoder is None and not prompts.are_labels:
+            raise ValueError(
+                "Expected a `prompt_encoder` for prompts that are strings, but got None. Give any callable from a list "
+                "of strings to features [n, e], for example the second of `genmonitor.callbacks.clip_encoders(...)`."
+            )
+        self.prompts, self.num_features, self.seed = prompts, num_features, seed
+        self.output_encoder = FrozenEncoder("output_encoder", output_encoder or pixels, batch_size)
+        self.prompt_encoder = FrozenEncoder("prompt_encoder", prompt_encoder or OneHot(prompts.values), batch_size)
+        self.kernel, self.prompt_kernel = kernel, prompt_kernel
+        self._given_kernels = {"kernel": repr(kernel), "prompt_kernel": repr(prompt_kernel)}
+        self._prompt_rows = self._no_features = torch.empty(0, 0)
+
+    @property
+    def dims(self) -> tuple[int, int]:
+        """The number of features of an output and of a prompt, once fitted."""
+        return self._no_features.shape[1], self._prompt_rows.shape[1]
+
+    def fit(self, probe: Tensor) -> None:
+        """Freeze the encoders on the device of some generated images, and encode the prompts."""
+        for encoder in (self.output_encoder, self.prompt_encoder):
+            encoder.freeze(probe.device)
+        self._no_features = self.encode(probe)[:0]
+        prompts = self.prompts.of(range(len(self.prompts)), probe.device)
+        self._prompt_rows = self.prompt_encoder(prompts).to(probe.device)
+
+    def fit_widths(self, real: RealSubset | None, comm: Collective) -> None:
+        """Fix the widths of the kernels that have none yet, that of outputs from real images."""
+        self.prompt_kernel = self.prompt_kernel.resolved(self._prompt_rows.unique(dim=0))
+        if self.kernel.gamma is not None or not self.kernel.takes_width:
+            return
+        if real is None:
+            raise ValueError(
+                "Expected a `kernel` with its gamma, since there are no real images to take it from and those of an "
+                "untrained generator say little. Give GaussianKernel(gamma=...), or `real_images=`."
+            )
+        first = range(min(MEDIAN_SAMPLES, len(real)))
+        self.kernel = comm.from_rank_zero(lambda: self.kernel.resolved(self.encode(real.read(first).to(self.device))))
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the generated images, once fitted."""
+        return self._no_features.device
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return features of images on their device, [0, d] of none."""
+        return self.output_encoder(images).to(images.device) if len(images) else self._no_features
+
+    def of_prompts(self, indices: Tensor) -> Tensor:
+        """Return the features of the prompts of these samples [n, e]."""
+        return self._prompt_rows[indices % len(self._prompt_rows)]
+
+    def networks(self) -> dict[str, nn.Module]:
+        """Return the encoders that are Modules, by the argument that they came by."""
+        encoders = (self.output_encoder, self.prompt_encoder)
+        return {encoder.name: encoder.encoder for encoder in encoders if isinstance(encoder.encoder, nn.Module)}
+
+    def write_artifacts(self, folder: Path, prefix: str) -> None:
+        """Write the prompts."""
+        atomic_write(folder / self._file(prefix), json.dumps(self.prompts.values).encode())
+
+    def manifest(self, prefix: str) -> dict[str, Any]:
+        """Return what is needed to evaluate the same again."""
+        kernels = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
+        return {"prompts": self._file(prefix), **self.encoders(), **kernels, "num_features": self.num_features}
+
+    def encoders(self) -> dict[str, str]:
+        """Return the names of the encoders, by argument."""
+        return {encoder.name: encoder.description() for encoder in (self.output_encoder, self.prompt_encoder)}
+
+    def settings(self) -> dict[str, Any]:
+        """Return what values depend on, as plain Python."""
+        return {"num_features": self.num_features, "seed": self.seed, **self._given_kernels}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the widths."""
+        return {"gamma": self.kernel.gamma, "prompt_gamma": self.prompt_kernel.gamma}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over the widths."""
+        self.kernel = replace(self.kernel, gamma=state["gamma"])
+        self.prompt_kernel = replace(self.prompt_kernel, gamma=state["prompt_gamma"])
+
+    @staticmethod
+    def _file(prefix: str) -> str:
+        return f"{prefix}_prompts.json"

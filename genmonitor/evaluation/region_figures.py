@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the figures of the regions show, put together from a fit, a history and samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from genmonitor.evaluation.regions import RegionFit
+from genmonitor.evaluation.results import History
+from genmonitor.evaluation.text.pixel_clusters import largest_contributor
+from genmonitor.partition import PixelPartition
+from genmonitor.plotting import extra_metrics
+from genmonitor.plotting import pixel_clusters as plots
+
+SAMPLES = 64
+
+
+def curve(history: History, name: str) -> list[float]:
+    """Return a value over the evaluations, NaN where one lacks it, such as a metric that was added later."""
+    return [record.get(name, math.nan) for record in history]
+
+
+def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
+    """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster.
+
+    Args:
+        regions: what was found.
+        size: height and width of an image, which a site encoder may have made smaller.
+    """
+    labels = _image_labels(regions.partition, size)
+    out = {"clusters": plots.cluster_map(labels)}
+    if regions.average is not None:
+        out["clusters_over_average"] = plots.cluster_overlay(labels, regions.average)
+    if regions.cka is not None:
+        out["cka"] = plots.cka_matrix(regions.cka, regions.partition.labels)
+    return out
+
+
+def evaluation_figures(
+    regions: RegionFit, history: History, images: Tensor, extra_names: Sequence[str] = ()
+) -> dict[str, Figure]:
+    """Draw the curves of the clusters, of image and product, and samples with the largest contributor outlined.
+
+    Args:
+        regions: what was found.
+        history: the records so far.
+        images: generated [n, C, H, W].
+        extra_names: values of other metrics, drawn beside CMS.
+    """
+    names, baseline = regions.partition.regions(), regions.baseline
+    labels = _image_labels(regions.partition, (images.shape[2], images.shape[3]))
+    epochs, image, product = (curve(history, name) for name in ("epoch", "image", "product"))
+    worst, share = largest_contributor(history[-1], regions.partition)
+    outlined = names[worst] if share else None
+    by_region = {name: curve(history, name) for name in names}
+    out = {
+        "curves": plots.cluster_curves(epochs, by_region, baseline, labels),
+        "image_and_product": plots.image_and_product(epochs, image, product, baseline),
+        "samples": plots.sample_grid(images[:SAMPLES], labels, outlined, regions.value_range, share or None),
+    }
+    if extra_names:
+        extra = {name: curve(history, name) for name in extra_names}
+        out["extra_metrics"] = extra_metrics.beside_cms(epochs, image, baseline.get("image"), extra)
+    return out
+
+
+def _image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
+    """Return the labels at the resolution of the images."""
+    labels = partition.pixel_labels()
+    return interpolate(labels[None, None].double(), size=size, mode="nearest-exact")[0, 0].long()

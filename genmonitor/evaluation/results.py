@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes between an evaluator and those who show its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+Record = dict[str, float]
+"""The values of one evaluation, with `epoch` and `step`."""
+History = list[Record]
+"""The records of a run, the oldest first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """This process's part of the generated images.
+
+    Attributes:
+        images: [n, C, H, W].
+        indices: which of the global set they are, int64 [n].
+    """
+
+    images: Tensor
+    indices: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What one evaluation found; an evaluator may add to it what its figures show.
+
+    Attributes:
+        values: by name, without prefix.
+        notes: sentences that the user should read.
+    """
+
+    values: dict[str, float]
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What `fit` has to say.
+
+    Attributes:
+        notes: sentences that the user should read.
+        comparable: whether values are comparable with those of before; if not, the history starts anew.
+    """
+
+    notes: tuple[str, ...] = ()
+    comparable: bool = True
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A finding that somebody should look at: a line for the title, and a text that says what was found."""
+
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3)."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class LineSeries:
+    """Curves that share one chart: a value per epoch for each name, NaN where there is none."""
+
+    title: str
+    epochs: Sequence[float]
+    curves: Mapping[str, Sequence[float]]

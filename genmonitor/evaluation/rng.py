@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random states: the global ones, and those of generators that datasets and modules hold themselves."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
+"""How deep generators are looked for, in containers of how many items, and among how many objects."""
+
+
+def seed_everything(seed: int) -> None:
+    """Set the global random states of torch, numpy and python."""
+    torch.manual_seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    random.seed(seed)
+
+
+@contextmanager
+def preserve_rng() -> Iterator[None]:
+    """Restore the global random states of torch (CPU and every CUDA device), numpy and python on exit."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    cpu, numpy, python = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
+        np.random.set_state(numpy)  # noqa: NPY002
+        random.setstate(python)
+
+
+def find_generators(thing: Any) -> list[Any]:
+    """Find the random generators among the attributes of an object, of their attributes, and so on.
+
+    The nearest ones come first, and every submodule of a Module counts as near: what hangs on a Trainer is looked
+    through last.
+
+    Example:
+        >>> class Noisy:
+        ...     def __init__(self):
+        ...         self.transforms = [random.Random(0)]
+        >>> len(find_generators(Noisy()))
+        1
+    """
+    found: list[Any] = []
+    seen: set[int] = set()
+    roots = thing.modules() if isinstance(thing, nn.Module) else [thing]
+    queue = deque((root, MAX_DEPTH) for root in roots)
+    while queue and len(seen) < MAX_OBJECTS:
+        part, depth = queue.popleft()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if _kind(part) is not None:
+            found.append(part)
+        elif depth:
+            queue.extend((inner, depth - 1) for inner in _parts(part))
+    return found
+
+
+@contextmanager
+def preserve_generators(generators: list[Any]) -> Iterator[None]:
+    """Restore the states of random generators on exit."""
+    states = [(generator, _get(generator)) for generator in generators]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            _set(generator, state)
+
+
+def seed_generators(generators: list[Any], seed: int) -> None:
+    """Set the states of random generators."""
+    for generator in generators:
+        kind = _kind(generator)
+        if kind is torch.Generator:
+            generator.manual_seed(seed)
+        elif kind is np.random.Generator:
+            generator.bit_generator.state = type(generator.bit_generator)(seed).state
+        else:
+            generator.seed(seed % 2**32)
+
+
+def _kind(thing: Any) -> type | None:
+    if isinstance(thing, random.SystemRandom):  # has no state
+        return None
+    kinds = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+    return next((kind for kind in kinds if isinstance(thing, kind)), None)
+
+
+def _parts(thing: Any) -> list[Any]:
+    if isinstance(thing, (list, tuple, Mapping)):
+        return list(thing.values() if isinstance(thing, Mapping) else thing) if len(thing) <= MAX_ITEMS else []
+    if isinstance(thing, (type, ModuleType, FunctionType, Tensor)):
+        return []
+    return list(getattr(thing, "__dict__", {}).values())
+
+
+def _get(generator: Any) -> Any:
+    kind = _kind(generator)
+    if kind is np.random.Generator:
+        return generator.bit_generator.state
+    return generator.getstate() if kind is random.Random else generator.get_state()
+
+
+def _set(generator: Any, state: Any) -> None:
+    kind = _kind(generator)
+    if kind is np.random.Generator:
+        generator.bit_generator.state = state
+    elif kind is random.Random:
+        generator.setstate(state)
+    else:
+        generator.set_state(state)

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an evaluation of the disagreement says in words, and which of its values share a chart."""
+
+from __future__ import annotations
+
+from genmonitor.evaluation.disagreement_modes import Disagreement, Ranked
+from genmonitor.evaluation.results import History, Record
+
+AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
+SAID, LISTED = 3, 10
+"""Prompts that a line names, and the table."""
+LEAST = 0.005
+"""A smaller part is not named."""
+
+ABOUT = {
+    "total": "how much the model has that the reference lacks, over all prompts; it grows with the number of modes",
+    "top_…": "the largest modes of outputs and prompts that the model has and the reference lacks",
+    "bottom_…": "the largest that the reference has and the model lacks, below zero",
+    "sampling_seconds": "seconds spent drawing the samples of an evaluation",
+    "metric_seconds": "seconds spent measuring them",
+    "images_seen": "training images so far",
+}
+
+
+def mode_names(k: int) -> dict[str, list[str]]:
+    """Name the values of the modes of either sign."""
+    return {sign: [f"{sign}_{rank}" for rank in range(1, k + 1)] for sign in ("top", "bottom")}
+
+
+def values(found: Disagreement, k: int) -> dict[str, float]:
+    """Return what is logged, 0 where there are fewer than k modes of a sign."""
+    out = {"total": found.total}
+    for sign, modes in (("top", found.top), ("bottom", found.bottom)):
+        eigenvalues = [mode.eigenvalue for mode in modes] + [0.0] * (k - len(modes))
+        out |= dict(zip(mode_names(k)[sign], eigenvalues, strict=True))
+    return out
+
+
+def charts(k: int, reference: str) -> dict[str, list[str]]:
+    """Return which values belong in one chart, by its title."""
+    against, by_sign = AGAINST[reference], mode_names(k)
+    return {
+        f"Disagreement with {against}": ["total"],
+        f"Modes of it: above zero only the model, below only {against}": [*by_sign["top"], *by_sign["bottom"]],
+        "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
+    }
+
+
+def message(record: Record, changed: Ranked, reference: str) -> str:
+    """Return one line about an evaluation."""
+    most = [f"{_quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
+    where = f"; most of it at {', '.join(most)}" if most else ""
+    return f"epoch {record['epoch']:g}: disagreement with {AGAINST[reference]}: total {record['total']:.3g}{where}"
+
+
+def table(history: History, changed: Ranked, k: int, reference: str) -> str:
+    """Return the last evaluation value by value, when each was furthest from zero, and the prompts that differ most."""
+    last, rows = history[-1], []
+    for name in ("total", *mode_names(k)["top"], *mode_names(k)["bottom"]):
+        furthest = max(history, key=lambda record: abs(record[name]))
+        rows.append(f"{name:<12}{last[name]:>10.4f}{furthest[name]:>14.4f} at epoch {furthest['epoch']:g}")
+    prompts = [f"{100 * part:>4.0f} %  {_quoted(prompt)}" for prompt, part in changed[:LISTED] if part >= LEAST]
+    title = f"Where the model differs from {AGAINST[reference]}, epoch {last['epoch']:g}"
+    head = f"{'':<12}{'last':>10}{'furthest':>14}"
+    return "\n".join(["", title, head, *rows, *(["part  prompt", *prompts] if prompts else []), ""])
+
+
+def _quoted(prompt: object) -> str:
+    # repr, since what a prompt holds must not move a terminal's cursor
+    text = str(prompt)
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an evaluation of the diversity says in words, and which of its values share a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from genmonitor.evaluation.results import History, Record
+from genmonitor.functional.w1kp import PromptVariability
+
+SCORES = (
+    "vendi",
+    "rke",
+    "scendi",
+    "scendi_prompt",
+    "prompt_share",
+    "w1kp",
+    "precision",
+    "recall",
+    "density",
+    "coverage",
+)
+"""Values that have a curve, where they are measured."""
+OF_REAL = ("real_vendi", "real_rke")
+
+NAMES = {
+    "vendi": "modes (Vendi)",
+    "rke": "modes (RKE)",
+    "scendi": "the model's own (Scendi)",
+    "scendi_prompt": "from the prompts (Scendi)",
+    "prompt_share": "share of the prompts",
+    "w1kp": "likeness within a prompt (W1KP)",
+    "precision": "precision",
+    "recall": "recall",
+    "density": "density",
+    "coverage": "coverage",
+}
+
+ABOUT = {
+    "vendi": "effective number of modes among the images; it grows with their number",
+    "rke": "the same with rare modes counting less; it hardly grows with their number",
+    "scendi": "the variety that the model adds by itself, at least 1",
+    "scendi_prompt": "the variety of what the prompts explain, at least 1",
+    "prompt_share": "share of the variety that the prompts explain, in [0, 1]",
+    "w1kp": "how alike the images of one prompt are, in [0, 1]: higher is less varied",
+    "precision": "share of generated images near real ones, in [0, 1]",
+    "recall": "share of real images near generated ones, in [0, 1]",
+    "density": "how densely real images lie around generated ones, around 1 at best",
+    "coverage": "share of real images with a generated one near, in [0, 1]",
+    "real_…": "what as many real images get, constant over the run",
+    "sampling_seconds": "seconds spent drawing the samples of an evaluation",
+    "metric_seconds": "seconds spent measuring them",
+    "images_seen": "training images so far",
+}
+
+
+def charts(n: int, calibrated: bool) -> dict[str, list[str]]:
+    """Return which values belong in one chart, by a title that says of how many samples they are.
+
+    Args:
+        n: samples.
+        calibrated: whether W1KP is measured.
+    """
+    of_prompts = {"Likeness of the images of one prompt (W1KP)": ["w1kp"]} if calibrated else {}
+    return of_prompts | {
+        f"Modes of {n} images (Vendi grows with n)": ["vendi", "real_vendi", "rke", "real_rke"],
+        f"Variety of {n} images by its source": ["scendi", "scendi_prompt"],
+        "Share of the variety that prompts explain": ["prompt_share"],
+        "Likeness to real images": ["precision", "recall", "density", "coverage"],
+        "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
+    }
+
+
+def message(record: Record, n: int) -> str:
+    """Return one line about an evaluation."""
+    real = f" (real images: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
+    return (
+        f"epoch {record['epoch']:g}: {record['vendi']:.3g} modes in {n} images{real}; the prompts explain "
+        f"{100 * record['prompt_share']:.0f} % of the variety; the model's own: Scendi {record['scendi']:.3g}"
+    )
+
+
+def table(history: History, n: int, alike: Sequence[PromptVariability]) -> str:
+    """Return the last evaluation value by value, the highest so far, what real images get, and the alike prompts.
+
+    Args:
+        history: one or more records.
+        n: samples.
+        alike: the least varied prompts, the least first; may be empty.
+    """
+    last, rows = history[-1], []
+    for name, title in NAMES.items():
+        if name in last:
+            most = max(history, key=lambda record: record[name])
+            real = f"{last[f'real_{name}']:.3f}" if f"real_{name}" in last else ""
+            rows.append(f"{title:<32}{last[name]:>9.3f}{most[name]:>12.3f} at epoch {most['epoch']:<6g}{real:>12}")
+    # repr, since what a prompt holds must not move a terminal's cursor
+    least = [f"{row.w1kp:>6.2f} {row.level:<6} {str(row.prompt)[:60]!r}" for row in alike]
+    least = ["The least varied prompts, by W1KP and level of likeness", *least] if least else []
+    head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
+    return "\n".join(["", f"What the generator varies, epoch {last['epoch']:g}, {n} images", head, *rows, *least, ""])
