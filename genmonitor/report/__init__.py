@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run: one HTML page made from what the monitors left in the run's folder."""
+"""A run's folder, and the report: one HTML page made from what is in the folder."""
 
+from genmonitor.report.folder import RunFolder
 from genmonitor.report.page import write_report
 from genmonitor.report.run import find_folder
 
-__all__ = ["find_folder", "write_report"]
+__all__ = ["RunFolder", "find_folder", "write_report"]

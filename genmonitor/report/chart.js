@@ -1,4 +1,4 @@
-// One chart: its scales, its curves or areas, its yardsticks, and the values under the pointer.
+// One chart: its scales, its curves or areas, its baselines, and the values under the pointer.
 const FINEST = 1e-6; // float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 // scales
@@ -90,16 +90,16 @@ class Chart {
   draw() {
     const { spec, canvas } = this;
     const width = Math.max(this.place.clientWidth, 200);
-    const bars = spec.series.filter((c) => c.band && c.region !== null);
-    const height = bars.length ? Math.min(340, 0.5 * width + 120) : 190;
     const alone = !spec.by; // images that were compared, without epochs: the bars are all there is
+    const bars = spec.series.filter((c) => c.region !== null && (c.band || alone));
+    const height = bars.length ? Math.min(340, 0.5 * width + 120) : 190;
     const slot = bars.length ? Math.min(alone ? 90 : 24, ((alone ? 0.75 : 0.3) * width) / bars.length) : 0;
     const left = 58, right = alone ? left : width - 12 - slot * bars.length - (slot ? 8 : 0), top = 8, bottom = height - 22;
     const end = alone ? left + 16 + slot * bars.length : right;
     const series = spec.kind === "stack" ? stacked(spec.series) : spec.series;
     const values = series.flatMap((c) => [...(c.top ?? c.values), ...(c.band ?? [])]).filter((v) => v !== null);
     const scale = spec.kind === "stack" ? { low: 0, high: Math.max(...values, 0.01), place: (v) => v, ticks: [0, 0.25, 0.5, 0.75, 1] }
-      : spec.scale === "cms" ? cosineScale(values) : linearScale(values.length ? values : [0]);
+      : spec.scale === "cms" ? cosineScale(values.length ? values : [0.9]) : linearScale(values.length ? values : [0]);
     const first = spec.x[0], last = spec.x.at(-1);
     this.x = (v) => (last > first ? left + 4 + ((v - first) / (last - first)) * (right - left - 8) : (left + right) / 2);
     this.y = (v) => bottom - ((scale.place(v) - scale.low) / (scale.high - scale.low)) * (bottom - top);
@@ -141,7 +141,7 @@ class Chart {
     return node;
   }
 
-  // of a lit region, or of a chart without regions: what a perfect generator gets, across the chart
+  // of a lit region, or of a chart without regions: its baseline, across the chart
   bands(series, left, right) {
     for (const curve of series.filter((c) => c.band)) {
       const [low, , high] = curve.band, y = this.y(high);
@@ -169,12 +169,15 @@ class Chart {
   }
 
   bar(curve, x, slot) {
-    const [low, median, high] = curve.band, group = this.tag(svg("g", {}, this.canvas), curve);
-    const y = this.y(high), wide = 0.8 * slot, latest = curve.values.findLast((v) => v !== null);
-    svg("rect", { x: x - wide / 2, width: wide, y, height: Math.max(this.y(low) - y, 1.5), class: "bar" }, group);
+    const group = this.tag(svg("g", {}, this.canvas), curve), latest = curve.values.findLast((v) => v !== null);
+    if (curve.band) {
+      const [low, median, high] = curve.band, y = this.y(high), wide = 0.8 * slot;
+      svg("rect", { x: x - wide / 2, width: wide, y, height: Math.max(this.y(low) - y, 1.5), class: "bar" }, group);
+      if (latest !== undefined) {
+        svg("line", { x1: x, x2: x, y1: this.y(latest), y2: this.y(median), class: "curve" }, group);
+      }
+    }
     if (latest === undefined) return;
-    const ends = { x1: x, x2: x, y1: this.y(latest), y2: this.y(median), class: "curve" };
-    svg("line", ends, group);
     svg("circle", { cx: x, cy: this.y(latest), r: Math.min(8, slot / 2), class: "disc" }, group);
     svg("text", { x, y: this.y(latest) + 3.5 }, group).textContent = curve.region || "";
   }
@@ -194,7 +197,7 @@ class Chart {
     this.cursor(Math.min(last, Math.max(0, (this.at ?? last - by) + by)));
   }
 
-  // the values of one check; at a height, also the region whose curve is nearest to it
+  // the values of one evaluation; at a height, also the region whose curve is nearest to it
   cursor(at, height) {
     this.at = at;
     const { spec, box } = this, x = this.x(spec.x[at]);

@@ -1,63 +1,83 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The charts and the map of regions of the report's page, as plain data that its script draws."""
+"""The charts, map of regions and tables of values on the report's page, as plain data."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
 
+from genmonitor.evaluation.results import Record
 from genmonitor.plotting.style import cluster_color, cluster_name, inmost
-from genmonitor.report.run import Monitored
+from genmonitor.report.run import MonitorRun
+from genmonitor.report.sanitize import Note
 
 _NOT_DRAWN = ("epoch", "step", "images_seen")
 _BOUNDED = ("image", "product", "constant")
+_NO_BAND = (None, None, None)
 
 
-def charts_of(monitored: Monitored) -> list[dict[str, Any]]:
-    """Return the charts of a monitor: those it asked for, then one for each value that is left.
+def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
+    """Return the charts of a monitor: those that it asked for, then one for each value that is left.
 
-    Two sets of images that were compared have only the first, of the regions: with one check there is no more to draw.
+    A comparison of two sets of images has only the first, of the regions: its one evaluation gives no more to draw.
     """
-    checks = monitored.checks
-    grouped = {title: [name for name in names if name in checks[-1]] for title, names in monitored.charts.items()}
+    values = _values(run.records)
+    grouped = {title: [name for name in names if name in values] for title, names in run.charts.items()}
     shown = {name for names in grouped.values() for name in names} | set(_NOT_DRAWN)
-    left = [name for name in checks[-1] if name not in shown and not name.startswith("yardstick_")]
-    grouped |= {name: [name] for name in left}
+    grouped |= {name: [name] for name in values if name not in shown and not name.startswith("baseline_")}
     charts = [(title, names) for title, names in grouped.items() if names]
+    alerts = [note for note in run.notes if note.epoch is not None]
     return [
-        _chart(monitored, title, names, monitored.alerts if number == 0 else [])
-        for number, (title, names) in enumerate(charts[:1] if monitored.compared else charts)
+        _chart(run, title, names, alerts if number == 0 else [])
+        for number, (title, names) in enumerate(charts[:1] if run.compared else charts)
     ]
 
 
-def _chart(monitored: Monitored, title: str, names: list[str], alerts: list[dict[str, Any]]) -> dict[str, Any]:
-    checks = monitored.checks
-    epochs = [check.get("epoch") for check in checks]
-    by = "epoch" if len(set(epochs)) == len(epochs) else "step"  # several checks in an epoch would fall on one line
+def _values(records: Sequence[Record]) -> list[str]:
+    """Name the values of all evaluations: one may lack what others have."""
+    return list(dict.fromkeys(name for record in reversed(records) for name in record))
+
+
+def _chart(run: MonitorRun, title: str, names: list[str], alerts: Sequence[Note]) -> dict[str, Any]:
+    by, x = _axis(run.records)
+    marks = [(getattr(alert, by, None), alert.text) for alert in alerts]
     cosines = all(name in _BOUNDED or name.startswith("cluster_") for name in names)
-    yardstick = monitored.manifest.get("yardstick", {})
     return {
         "title": title,
-        "note": monitored.about.get(names[0], "") if len(names) == 1 else "",
+        "note": run.about.get(names[0], "") if len(names) == 1 else "",
         "kind": "stack" if all(name.startswith("share_") for name in names) else "lines",
         "scale": "cms" if cosines else "linear",
-        "by": "" if monitored.compared else by,
-        "x": [check.get(by, 0) for check in checks],
-        "alerts": [{"x": alert[by], "text": alert["text"]} for alert in alerts],
-        "series": [
-            {
-                "name": name,
-                "label": name.replace("_", " "),
-                "region": region_of(name),
-                "color": _color(name, number),
-                "dashed": name == "product",
-                "values": [_number(check.get(name)) for check in checks],
-                "band": yardstick.get(name),
-            }
-            for number, name in enumerate(names, start=1)
-        ],
+        "by": "" if run.compared else by,
+        "x": x,
+        "alerts": [{"x": x, "text": text} for x, text in marks if x is not None],
+        "series": [_series(run, name, number) for number, name in enumerate(names, start=1)],
+    }
+
+
+def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
+    """Return what the x-axis counts, and where on it each evaluation is.
+
+    Several evaluations in an epoch would fall on one vertical line, so they are drawn by step.
+    """
+    for by in ("epoch", "step"):
+        x = [record[by] for record in records if by in record]
+        if len(x) == len(records) and all(before < after for before, after in pairwise(x)):
+            return by, x
+    return "evaluation", [float(number) for number in range(1, len(records) + 1)]
+
+
+def _series(run: MonitorRun, name: str, number: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": name.replace("_", " "),
+        "region": region_of(name),
+        "color": _color(name, number),
+        "dashed": name == "product",
+        "values": [record.get(name) for record in run.records],
+        "band": run.baseline.get(name),
     }
 
 
@@ -69,7 +89,7 @@ def region_of(name: str) -> int | None:
         (2, 0, 3, None)
     """
     for prefix in ("cluster_", "share_"):
-        if name.startswith(prefix) and name.removeprefix(prefix).isdigit():
+        if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
             return int(name.removeprefix(prefix))
     return 0 if name in ("constant", "share_constant") else None
 
@@ -81,11 +101,11 @@ def _color(name: str, number: int) -> str:
     return cluster_color(number if region is None else region)
 
 
-def map_of(monitored: Monitored) -> dict[str, Any] | None:
+def map_of(run: MonitorRun) -> dict[str, Any] | None:
     """Return the map of regions as a path for each and where its number stands, None without a partition."""
-    if monitored.partition is None:
+    if run.partition is None:
         return None
-    labels = monitored.partition.labels
+    labels = run.partition.labels
     h, w = labels.shape
     regions = [
         {
@@ -94,7 +114,7 @@ def map_of(monitored: Monitored) -> dict[str, Any] | None:
             "path": _path(labels == label),
             "at": inmost((labels == label).numpy()),
         }
-        for label in monitored.partition.regions().values()
+        for label in run.partition.regions().values()
     ]
     return {"height": h, "width": w, "regions": regions}
 
@@ -113,46 +133,43 @@ def _path(mask: Tensor) -> str:
     return "".join(parts)
 
 
-def region_rows(monitored: Monitored) -> list[dict[str, Any]]:
-    """Return what the last check says of each region, the most to blame first."""
-    if monitored.partition is None:
+def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
+    """Return what the last evaluation found in each region, the largest contributor to the loss first."""
+    if run.partition is None:
         return []
-    last, sizes = monitored.checks[-1], monitored.partition.sizes()
-    yardstick = monitored.manifest.get("yardstick", {})
-    rows = []
-    for name, label in monitored.partition.regions().items():
-        best = max(monitored.checks, key=lambda check, name=name: check[name])  # type: ignore[misc]
-        low, _, high = yardstick.get(name, (None, None, None))
+    last, sizes, rows = run.records[-1], run.partition.sizes(), []
+    for name, label in run.partition.regions().items():
+        low, _, high = run.baseline.get(name, _NO_BAND)
+        best = _best(run.records, name)
         rows.append(
             {
                 "region": label,
                 "name": cluster_name(label),
                 "color": cluster_color(label),
                 "sites": sizes[label],
-                "value": last[name],
+                "value": last.get(name),
                 "low": low,
                 "high": high,
-                "share": last[f"share_{name.removeprefix('cluster_')}"],
-                "best": best[name],
+                "share": last.get(f"share_{name.removeprefix('cluster_')}"),
+                "best": best.get(name),
                 "best_epoch": best.get("epoch"),
             }
         )
-    return sorted(rows, key=lambda row: -row["share"])
+    return sorted(rows, key=lambda row: -(row["share"] or 0))
 
 
-def value_rows(monitored: Monitored) -> list[dict[str, Any]]:
-    """Return what two sets of images that were compared get as a whole, with its yardstick and what it says."""
-    yardstick = monitored.manifest.get("yardstick", {})
+def _best(records: Sequence[Record], name: str) -> Record:
+    return max((record for record in records if name in record), key=lambda record: record[name], default={})
+
+
+def value_rows(run: MonitorRun) -> list[dict[str, Any]]:
+    """Return what whole images get in a comparison of two sets, each value with its baseline and meaning."""
     rows = []
-    for name, value in monitored.checks[-1].items():
-        if region_of(name) is None:
-            low, _, high = yardstick.get(name, (None, None, None))
-            about = monitored.about.get(name, "")
+    for name, value in run.records[-1].items():
+        if region_of(name) is None and not name.startswith("baseline_") and not name.endswith("_seconds"):
+            low, _, high = run.baseline.get(name, _NO_BAND)
+            about = run.about.get(name, "")
             rows.append(
                 {"name": name, "value": value, "low": low, "high": high, "about": about, "cms": name in _BOUNDED}
             )
     return rows
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,13 @@ from genmonitor.report.files import (
 )
 from genmonitor.report.manifest import versions
 from genmonitor.report.page import write_report
+from genmonitor.report.sanitize import as_record
 from genmonitor.report.tables import without_pictures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from genmonitor.evaluation.evaluator import Table
+    from genmonitor.evaluation.results import Table
 
 _ARTIFACTS = (".npz", ".json", ".pt")
 
@@ -140,11 +142,10 @@ def _later_than(files: Sequence[Path], keep: int) -> set[Path]:
     """Return the manifests, figures and tables of evaluations after the first so many."""
     numbers = {path: int(match[2]) for path in files if (match := MANIFEST.fullmatch(path.name))}
     later = {path for path, number in numbers.items() if number > keep}
-    steps = [_read(path).get("evaluation", {}).get("step") for path, number in numbers.items() if number <= keep]
-    if steps and all(isinstance(step, (int, float)) for step in steps):
-        dated = {path: int(match[3]) for path in files if (match := BY_EPOCH.fullmatch(path.stem))}
-        later |= {path for path, step in dated.items() if step > max(steps)}
-    return later
+    kept = [as_record(_read(path).get("evaluation")) for path in numbers if path not in later]
+    last = max((record["step"] for record in kept if "step" in record), default=math.inf)
+    dated = {path: int(match[3]) for path in files if (match := BY_EPOCH.fullmatch(path.stem))}
+    return later | {path for path, step in dated.items() if step > last}
 
 
 def _named_by(files: Sequence[Path]) -> set[Path]:
@@ -157,6 +158,6 @@ def _named_by(files: Sequence[Path]) -> set[Path]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:  # an earlier run may have left anything
+    except (ValueError, RecursionError):  # an earlier run may have left anything
         return {}
     return content if isinstance(content, dict) else {}

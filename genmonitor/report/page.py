@@ -12,30 +12,33 @@ from typing import Any
 from genmonitor._formatting import format_cms
 from genmonitor._io import atomic_write
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
-from genmonitor.report.run import Monitored, Picture, Table, read_run
+from genmonitor.report.files import REPORT, own_files
+from genmonitor.report.run import MonitorRun, Picture, Run, read_run
+from genmonitor.report.tables import NamedTable
 
-REPORT = "report.html"
 MAX_PICTURES = 24
-"""Checks whose samples a slider shows: the first, the last, and others evenly between."""
+"""Evaluations whose samples a slider shows: the first, the last, and others evenly between."""
 MAX_BYTES = 6_000_000
-"""Of all pictures of a page; where they are more, fewer checks are shown."""
+"""Of all pictures of a page; where they are more, fewer evaluations are shown."""
 MAX_ALERTS = 5
 """That are shown at once, the latest first; the others are folded away."""
 _DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
 
 
 def write_report(folder: Path) -> Path:
-    """Make `report.html` from what the monitors left in a folder, complete or not at all.
+    """Write `report.html` about what is in a folder, complete or not at all.
 
     Args:
-        folder: that with the manifests, `<run>/genmonitor`.
+        folder: the one with the manifests, `<run>/genmonitor`.
 
     Returns:
         The page's path.
+
+    Raises:
+        OSError: if a file cannot be read or the page not written; the page from before is still there.
     """
-    monitored, tables = read_run(folder)
     page = folder / REPORT
-    atomic_write(page, _render(folder, monitored, tables).encode())
+    atomic_write(page, _render(folder, read_run(folder)).encode())
     return page
 
 
@@ -45,59 +48,68 @@ def _environment() -> Any:
 
     loader = PackageLoader("genmonitor", "report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"shown": _shown, "cms": format_cms}
+    environment.filters |= {"shown": _shown, "cms": _shown_cms, "percent": _shown_percent}
     return environment
 
 
-def _render(folder: Path, monitored: list[Monitored], tables: list[Table]) -> str:
-    budget = MAX_BYTES // max(1, sum(len(m.pictures) for m in monitored))
-    sections = [_section(m, budget) for m in monitored]
+def _render(folder: Path, run: Run) -> str:
+    budget = MAX_BYTES // max(1, sum(len(monitor.pictures) for monitor in run.monitors))
+    sections = [_section(monitor, budget) for monitor in run.monitors]
     parts = folder.resolve().parts
-    run = parts[:-1] if parts[-1] == "genmonitor" else parts
+    parts = parts[:-1] if parts[-1] == "genmonitor" else parts
     return (
         _environment()
         .get_template("page.html")
         .render(
-            title="/".join(run[-2:]),
+            title="/".join(parts[-2:]),
             folder=str(folder.resolve()),
+            unreadable=run.unreadable,
             sections=sections,
             drawn=[{name: section[name] for name in ("charts", "map", "sliders")} for section in sections],
             max_alerts=MAX_ALERTS,
-            tables=[_with_pictures(table, folder) for table in tables],
+            tables=[_with_pictures(table, folder) for table in run.tables],
         )
     )
 
 
-def _section(monitored: Monitored, budget: int) -> dict[str, Any]:
-    figures, sliders = [], []
-    for name, pictures in sorted(monitored.pictures.items(), key=lambda found: found[0] != "samples"):
-        if name in _DRAWN_BY_THE_PAGE and monitored.partition is not None:
-            continue
-        if pictures[0].epoch is None:
-            figures.append({"name": name.replace("_", " "), "source": embedded(pictures[0].path)})
-        else:
-            sliders.append({"name": name.replace("_", " "), "pictures": _chosen(pictures, budget), "of": len(pictures)})
+def _section(run: MonitorRun, budget: int) -> dict[str, Any]:
+    figures, sliders = _pictures(run, budget)
+    given = ("monitor", "message", "real", "fake", "n_samples")
     return {
-        "prefix": monitored.prefix,
-        "given": monitored.manifest,
-        "notes": monitored.notes,
-        "alerts": [alert["text"] for alert in reversed(monitored.alerts)],
-        "last": monitored.checks[-1],
-        "count": len(monitored.checks),
-        "compared": monitored.compared,
-        "whole": value_rows(monitored) if monitored.compared else [],
-        "rows": region_rows(monitored),
-        "charts": charts_of(monitored),
-        "map": map_of(monitored),
+        "prefix": run.prefix,
+        "given": {name: _shown(run.manifest.get(name)) for name in given},
+        "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
+        "notes": [note.text for note in run.notes if note.epoch is None],
+        "alerts": [note.text for note in reversed(run.notes) if note.epoch is not None],
+        "count": len(run.records),
+        "compared": run.compared,
+        "whole": value_rows(run) if run.compared else [],
+        "rows": region_rows(run),
+        "charts": charts_of(run),
+        "map": map_of(run),
         "figures": figures,
         "sliders": sliders,
-        "about": monitored.about,
-        "manifest": json.dumps(monitored.manifest, indent=1, ensure_ascii=False),
+        "about": run.about,
+        "manifest": json.dumps(run.manifest, indent=1, ensure_ascii=False),
     }
 
 
+def _pictures(run: MonitorRun, budget: int) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
+    """Return the latest figures, and sliders over those that each evaluation has; samples come first."""
+    figures, sliders = [], []
+    for kind, pictures in sorted(run.pictures.items(), key=lambda found: found[0] != "samples"):
+        name = kind.replace("_", " ")
+        if kind in _DRAWN_BY_THE_PAGE and run.partition is not None:
+            continue
+        if pictures[-1].epoch is None:
+            figures.append({"name": name, "source": embedded(pictures[-1].path)})
+        else:
+            sliders.append({"name": name, "pictures": _chosen(pictures, budget), "of": len(pictures)})
+    return figures, sliders
+
+
 def _chosen(pictures: list[Picture], budget: int) -> list[dict[str, Any]]:
-    """Embed pictures spread evenly over the checks, the first and the last among them, as many as fit."""
+    """Embed pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
     size = max(picture.path.stat().st_size for picture in pictures)
     count = max(2, min(MAX_PICTURES, len(pictures), budget // max(size, 1)))
     last = len(pictures) - 1
@@ -112,14 +124,15 @@ def embedded(path: Path) -> str:
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def _with_pictures(table: Table, folder: Path) -> dict[str, Any]:
+def _with_pictures(table: NamedTable, folder: Path) -> dict[str, Any]:
     """Return a table with each cell that names a PNG file of the folder embedded, as far as they fit."""
+    pictures = {path.name: path for path in own_files(folder) if path.suffix == ".png"}
     left = MAX_BYTES
 
     def cell(value: Any) -> dict[str, str]:
         nonlocal left
-        path = folder / value if isinstance(value, str) and value.endswith(".png") and "/" not in value else None
-        if path is not None and path.is_file() and path.stat().st_size <= left:
+        path = pictures.get(value) if isinstance(value, str) else None
+        if path is not None and path.stat().st_size <= left:
             left -= path.stat().st_size
             return {"picture": embedded(path), "text": value}
         return {"picture": "", "text": _shown(value)}
@@ -131,3 +144,11 @@ def _shown(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _shown_cms(value: float | None) -> str:
+    return "" if value is None else format_cms(value)
+
+
+def _shown_percent(share: float | None) -> str:
+    return "" if share is None else f"{round(100 * share)} %"

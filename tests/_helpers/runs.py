@@ -8,18 +8,25 @@ import torch
 from matplotlib.figure import Figure
 
 from genmonitor import PixelPartition
-from genmonitor.callbacks import diversity_report, report
-from genmonitor.callbacks.manifest import write_about
+from genmonitor.report import RunFolder
 
 LABELS = torch.tensor([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 0, 0]])
 PARTITION = PixelPartition(LABELS)
+CHARTS = {
+    "CMS per cluster": ["cluster_1", "cluster_2", "constant"],
+    "CMS of image and product": ["image", "product"],
+    "Share of the loss": ["share_1", "share_2", "share_constant"],
+    "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
+}
+ABOUT = {"cluster_…": "higher is better", "mmd": "around 0 at best, lower is better", "share_…": "all sum to 1"}
+BASELINE = {"cluster_1": [0.95, 0.97, 0.99], "cluster_2": [0.96, 0.97, 0.98], "image": [0.98, 0.99, 0.995]}
 
 
-def check(number, **values):
-    """Return the values of a check: cluster 2 gets better with time, cluster 1 stays."""
+def record(number, **values):
+    """Return the values of an evaluation: cluster 2 gets better with time, cluster 1 stays."""
     one, two = 0.9, 1 - 0.5 / number
-    blame = {"share_1": math.log(one), "share_2": math.log(two), "share_constant": 0.0}
-    total = sum(blame.values())
+    losses = {"share_1": math.log(one), "share_2": math.log(two), "share_constant": 0.0}
+    total = sum(losses.values())
     return {
         "epoch": number - 1,
         "step": 10 * number - 1,
@@ -28,10 +35,10 @@ def check(number, **values):
         "cluster_1": one,
         "cluster_2": two,
         "constant": 1.0,
-        **{name: value / total for name, value in blame.items()},
+        **{name: value / total for name, value in losses.items()},
         "violations": 0.0,
         "mmd": 0.1 / number,
-        "yardstick_image": 0.99,
+        "baseline_image": 0.99,
         "sampling_seconds": 0.5,
         "metric_seconds": 0.25,
         "images_seen": 1000 * number,
@@ -39,12 +46,16 @@ def check(number, **values):
     }
 
 
-def write_check(folder, number, prefix="cms", **manifest):
-    """Write the manifest of a check."""
-    given = {"monitor": "PixelClusterMonitor", "check": check(number), "partition": "partition.npz"}
-    bands = {"cluster_1": [0.95, 0.97, 0.99], "cluster_2": [0.96, 0.97, 0.98], "image": [0.98, 0.99, 0.995]}
-    content = given | {"yardstick": bands} | manifest
-    (folder / f"{prefix}_check_{number:05d}.json").write_text(json.dumps(content))
+def write_evaluation(folder, number, prefix="cms", **manifest):
+    """Write the manifest of an evaluation."""
+    given = {
+        "monitor": "PixelClusterMonitor",
+        "message": f"largest contributor at epoch {number - 1}: cluster_2",
+        "evaluation": record(number),
+        "partition": "cms_partition.npz",
+        "baseline": BASELINE,
+    }
+    RunFolder(folder).write_manifest(prefix, number, given | manifest)
 
 
 def write_picture(path, shade=0.5):
@@ -53,31 +64,33 @@ def write_picture(path, shade=0.5):
 
 
 def write_notes(folder, notes, prefix="cms"):
-    """Write what was said of the whole run, number None, and of checks."""
+    """Write notes about the whole run, number None, and about evaluations."""
     said = [{"epoch": n and n - 1, "step": n and 10 * n - 1, "text": text} for n, text in notes]
-    (folder / f"{prefix}_notes.json").write_text(json.dumps(said))
+    RunFolder(folder).write_notes(prefix, said)
 
 
-def make_run(run, checks=3, pictures=None):
+def make_run(run, evaluations=3, pictures=None):
     """Fill <run>/genmonitor as PixelClusterMonitor would; return that folder."""
     folder = run / "genmonitor"
     folder.mkdir(parents=True)
-    for number in range(1, checks + 1):
-        write_check(folder, number)
-    for number in range(1, (checks if pictures is None else pictures) + 1):
-        write_picture(folder / f"cms_samples_epoch_{number - 1:04d}_step_{10 * number - 1}.png", number / (checks + 1))
+    for number in range(1, evaluations + 1):
+        write_evaluation(folder, number)
+    for number in range(1, (evaluations if pictures is None else pictures) + 1):
+        path = folder / f"cms_samples_epoch_{number - 1:04d}_step_{10 * number - 1}.png"
+        write_picture(path, number / (evaluations + 1))
     write_picture(folder / "cms_cka.png")
-    write_about(folder / "cms_about.json", report.charts(list(PARTITION.regions())), report.ABOUT)
-    PARTITION.save(folder / "partition.npz")
+    RunFolder(folder).write_about("cms", CHARTS, ABOUT)
+    PARTITION.save(folder / "cms_partition.npz")
     return folder
 
 
-def add_diversity(folder, prompts, checks=2):
+def add_diversity(folder, prompts, evaluations=2):
     """Add what DiversityMonitor would leave beside."""
-    for number in range(1, checks + 1):
+    for number in range(1, evaluations + 1):
         values = {"vendi": 5.0 + number, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
         values |= {"epoch": number - 1, "step": 10 * number - 1, "sampling_seconds": 1.0, "metric_seconds": 1.0}
-        manifest = {"monitor": "DiversityMonitor", "check": values, "prompts": "prompts.json"}
-        (folder / f"diversity_check_{number:05d}.json").write_text(json.dumps(manifest))
-    write_about(folder / "diversity_about.json", diversity_report.charts(100, calibrated=False), diversity_report.ABOUT)
-    (folder / "prompts.json").write_text(json.dumps(prompts))
+        manifest = {"monitor": "DiversityMonitor", "evaluation": values, "prompts": "diversity_prompts.json"}
+        RunFolder(folder).write_manifest("diversity", number, manifest)
+    charts = {"Modes of 100 images": ["vendi", "rke"], "Seconds per evaluation": ["sampling_seconds", "metric_seconds"]}
+    RunFolder(folder).write_about("diversity", charts, {"vendi": "effective number of modes"})
+    (folder / "diversity_prompts.json").write_text(json.dumps(prompts))

@@ -3,25 +3,30 @@ import re
 
 import pytest
 import torch
-from _helpers.runs import LABELS, check, make_run, write_check
+from _helpers.runs import LABELS, make_run, record, write_evaluation, write_notes
 
-from genmonitor.report.charts import charts_of, map_of, region_rows
+from genmonitor import PixelPartition
+from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import read_run
 
 
+def read(folder):
+    (monitor,) = read_run(folder).monitors
+    return monitor
+
+
 @pytest.fixture
-def monitored(tmp_path):
-    ((found,), _) = read_run(make_run(tmp_path, checks=3))
-    return found
+def monitor(tmp_path):
+    return read(make_run(tmp_path, evaluations=3))
 
 
-def test_charts_are_those_the_monitor_asked_for_then_one_for_each_other_value(monitored):
-    charts = {chart["title"]: chart for chart in charts_of(monitored)}
+def test_charts_asked_for_come_before_single_values(monitor):
+    charts = {chart["title"]: chart for chart in charts_of(monitor)}
     assert {title: [s["name"] for s in chart["series"]] for title, chart in charts.items()} == {
         "CMS per cluster": ["cluster_1", "cluster_2", "constant"],
         "CMS of image and product": ["image", "product"],
         "Share of the loss": ["share_1", "share_2", "share_constant"],
-        "Seconds per check": ["sampling_seconds", "metric_seconds"],
+        "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
         "violations": ["violations"],
         "mmd": ["mmd"],
     }
@@ -32,35 +37,42 @@ def test_charts_are_those_the_monitor_asked_for_then_one_for_each_other_value(mo
     assert charts["mmd"]["note"].endswith("lower is better")
 
 
-def test_a_curve_carries_its_values_its_region_and_its_yardstick(monitored):
-    one, two, constant = charts_of(monitored)[0]["series"]
-    assert two["values"] == [check(n)["cluster_2"] for n in (1, 2, 3)]
+def test_series_have_values_region_and_baseline(monitor):
+    one, two, constant = charts_of(monitor)[0]["series"]
+    assert two["values"] == [record(n)["cluster_2"] for n in (1, 2, 3)]
     assert [s["region"] for s in (one, two, constant)] == [1, 2, 0]
-    assert [s["band"] for s in (one, two, constant)] == [[0.95, 0.97, 0.99], [0.96, 0.97, 0.98], None]
+    assert [s["band"] for s in (one, two, constant)] == [(0.95, 0.97, 0.99), (0.96, 0.97, 0.98), None]
 
 
-def test_a_value_that_is_missing_or_not_finite_is_a_gap(tmp_path):
-    folder = make_run(tmp_path, checks=2)
-    write_check(folder, 1, check=check(1, cluster_1=float("nan")))
-    without = {name: value for name, value in check(2).items() if name != "mmd"}
-    write_check(folder, 2, check=without)
-    write_check(folder, 3, check=check(3, fid=12.0))
-    ((monitored,), _) = read_run(folder)
-    charts = {chart["title"]: chart["series"][0]["values"] for chart in charts_of(monitored)}
+def test_missing_and_nan_values_are_gaps(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    write_evaluation(folder, 1, evaluation=record(1, cluster_1=float("nan")))
+    write_evaluation(folder, 2, evaluation={name: value for name, value in record(2).items() if name != "mmd"})
+    write_evaluation(folder, 3, evaluation=record(3, fid=12.0, image=float("inf")))
+    charts = {chart["title"]: chart["series"][0]["values"] for chart in charts_of(read(folder))}
     assert charts["CMS per cluster"] == [None, 0.9, 0.9]
+    assert charts["CMS of image and product"][1:] == [record(2)["image"], None]
     assert charts["mmd"][1] is None
     assert charts["fid"] == [None, None, 12.0]
 
 
-def test_several_checks_in_an_epoch_are_drawn_by_step(tmp_path):
-    folder = make_run(tmp_path, checks=2)
-    write_check(folder, 3, check=check(3, epoch=1))
-    ((monitored,), _) = read_run(folder)
-    assert {(chart["by"], *chart["x"]) for chart in charts_of(monitored)} == {("step", 9, 19, 29)}
+def test_several_evaluations_in_an_epoch_are_drawn_by_step(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    write_evaluation(folder, 3, evaluation=record(3, epoch=1))
+    assert {(chart["by"], *chart["x"]) for chart in charts_of(read(folder))} == {("step", 9, 19, 29)}
 
 
-def test_the_map_covers_each_regions_sites_and_no_other(monitored):
-    drawn = map_of(monitored)
+def test_evaluations_without_step_are_counted(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    write_evaluation(folder, 3, evaluation=record(3, epoch="third", step=None))
+    write_notes(folder, [(2, "cluster_2 regressed")])
+    charts = charts_of(read(folder))
+    assert {(chart["by"], *chart["x"]) for chart in charts} == {("evaluation", 1, 2, 3)}
+    assert charts[0]["alerts"] == []  # nothing says which of them
+
+
+def test_map_covers_each_regions_sites_and_no_other(monitor):
+    drawn = map_of(monitor)
     assert (drawn["height"], drawn["width"]) == (3, 4)
     for region in drawn["regions"]:
         mask = torch.zeros(3, 4, dtype=torch.bool)
@@ -71,10 +83,30 @@ def test_the_map_covers_each_regions_sites_and_no_other(monitored):
         assert LABELS[y, x] == region["region"]
 
 
-def test_the_table_puts_the_most_to_blame_first(monitored):
-    rows = region_rows(monitored)
+def test_region_rows_begin_with_the_largest_contributor(monitor):
+    rows = region_rows(monitor)
     shares = [row["share"] for row in rows]
     assert shares == sorted(shares, reverse=True)
     assert {row["name"]: row["sites"] for row in rows} == {"cluster 1": 6, "cluster 2": 4, "constant": 2}
     (two,) = (row for row in rows if row["region"] == 2)
-    assert (two["best"], two["best_epoch"]) == (check(3)["cluster_2"], 2)
+    assert (two["best"], two["best_epoch"]) == (record(3)["cluster_2"], 2)
+
+
+def test_region_rows_of_changed_regions_have_gaps(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    PixelPartition(torch.tensor([[1, 2, 3, 3]])).save(folder / "cms_partition.npz")
+    rows = {row["region"]: row for row in region_rows(read(folder))}
+    assert set(rows) == {1, 2, 3}
+    assert [rows[3][name] for name in ("value", "share", "low", "best", "best_epoch")] == [None] * 5
+    assert rows[2]["value"] == record(2)["cluster_2"]
+
+
+def test_value_rows_are_those_of_whole_images(tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    values = {name: value for name, value in record(1).items() if name not in ("epoch", "step", "images_seen")}
+    write_evaluation(folder, 1, evaluation=values, real="real.npy", fake="fake.npy")
+    monitor = read(folder)
+    assert monitor.compared
+    rows = {row["name"]: row for row in value_rows(monitor)}
+    assert set(rows) == {"image", "product", "violations", "mmd"}
+    assert (rows["image"]["low"], rows["image"]["high"], rows["mmd"]["low"]) == (0.98, 0.995, None)

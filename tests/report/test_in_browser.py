@@ -5,7 +5,7 @@ import io
 
 import pytest
 from _helpers.browser import browser, complaints, requested
-from _helpers.runs import add_diversity, check, make_run, write_notes
+from _helpers.runs import add_diversity, make_run, record, write_evaluation, write_notes
 from PIL import Image
 
 from genmonitor._formatting import format_cms
@@ -14,9 +14,9 @@ from genmonitor.report import write_report
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """A page of 200 checks whose prompts would run a script."""
+    """A page of 200 evaluations whose prompts would run a script."""
     run = tmp_path_factory.mktemp("run")
-    folder = make_run(run, checks=200)
+    folder = make_run(run, evaluations=200)
     write_notes(folder, [(199, "cluster 2 fell")])
     add_diversity(folder, ["<script>document.title = 'run'</script>", "<img src=x onerror=\"document.title='run'\">"])
     return write_report(folder).as_uri()
@@ -45,7 +45,7 @@ def lit(opened, place):
     return {node.get_attribute("data-region") for node in find(opened, f"{place} [data-region].lit")}
 
 
-def test_it_opens_without_a_complaint_and_without_the_network(opened, page):
+def test_page_opens_without_complaint_and_network(opened, page):
     opened.get(page)
     assert complaints(opened) == []
     assert {address for address in requested(opened) if not address.startswith("data:")} == {page}
@@ -53,7 +53,7 @@ def test_it_opens_without_a_complaint_and_without_the_network(opened, page):
     assert len(find(opened, ".chart path.curve")) > 10
 
 
-def test_the_value_under_the_pointer_is_shown(opened):
+def test_chart_shows_the_values_under_the_pointer(opened):
     chart = find(opened, ".chart")[0]
     point_at(opened, chart.find_element("css selector", "svg"), right=0.3)
     (tip,) = find(opened, '.chart[data-chart="0"] .tip:not([hidden])')[:1]
@@ -63,11 +63,11 @@ def test_the_value_under_the_pointer_is_shown(opened):
     assert dict(rows) == {
         "constant": "1",
         "cluster 1": "0.9000",
-        "cluster 2": format_cms(check(number)["cluster_2"]),  # the page and the command line write alike
+        "cluster 2": format_cms(record(number)["cluster_2"]),  # the page and the command line write alike
     }
 
 
-def test_arrow_keys_walk_over_the_checks(opened):
+def test_chart_takes_arrow_keys(opened):
     from selenium.webdriver.common.keys import Keys
 
     point_at(opened, find(opened, "h1")[0])
@@ -81,12 +81,12 @@ def test_arrow_keys_walk_over_the_checks(opened):
     assert not find(opened, ".tip:not([hidden])")
 
 
-def test_a_region_of_the_map_lights_up_its_curve_and_the_other_way_round(opened):
+def test_map_and_curves_light_up_each_other(opened):
     (region,) = find(opened, '.map path[data-region="2"]')
     point_at(opened, region)
     for place in (".map", ".regions", '.chart[data-chart="0"]', '.chart[data-chart="2"]'):
         assert lit(opened, place) == {"2"}, place
-    assert find(opened, '.chart[data-chart="0"] rect.band.lit')[0].is_displayed()  # what a perfect generator gets
+    assert find(opened, '.chart[data-chart="0"] rect.band.lit')[0].is_displayed()  # its baseline
     point_at(opened, find(opened, "h1")[0])
     assert lit(opened, "section") == set()
     assert not find(opened, ".off")
@@ -97,7 +97,7 @@ def test_a_region_of_the_map_lights_up_its_curve_and_the_other_way_round(opened)
     assert lit(opened, ".map") == {"1"}
 
 
-def test_a_row_of_the_table_lights_up_its_region_and_a_click_keeps_it(opened):
+def test_table_row_lights_up_its_region_until_clicked(opened):
     point_at(opened, find(opened, "h1")[0])
     row = find(opened, '.regions tr[data-region="1"]')[0]
     row.click()
@@ -108,7 +108,7 @@ def test_a_row_of_the_table_lights_up_its_region_and_a_click_keeps_it(opened):
     assert lit(opened, ".map") == set()
 
 
-def test_the_slider_shows_the_samples_of_another_epoch(opened):
+def test_slider_shows_the_samples_of_another_epoch(opened):
     from selenium.webdriver.common.keys import Keys
 
     slider = find(opened, ".slider")[0]
@@ -121,13 +121,13 @@ def test_the_slider_shows_the_samples_of_another_epoch(opened):
     assert opened.execute_script("return arguments[0].naturalWidth", picture) == 40
 
 
-def test_prompts_are_shown_and_not_run(opened):
+def test_page_shows_prompts_and_runs_none(opened):
     texts = [cell.text for cell in find(opened, "section td")]
     assert "<script>document.title = 'run'</script>" in texts
     assert opened.title.endswith("genmonitor")
 
 
-def test_two_hundred_checks_stay_a_small_page(opened, page):
+def test_page_of_two_hundred_evaluations_stays_small(opened, page):
     opened.get(page)
     assert len(find(opened, ".chart *")) < 3000
     assert opened.execute_script("return document.documentElement.outerHTML.length") < 1_000_000
@@ -138,7 +138,7 @@ def shade(opened):
         return picture.convert("L").getpixel((3, 3))
 
 
-def test_it_is_dark_where_the_system_is(opened, page, tmp_path):
+def test_page_is_dark_where_the_system_is(opened, page, tmp_path):
     assert shade(opened) > 240
     with browser(tmp_path, dark=True) as dark:
         dark.get(page)
@@ -147,7 +147,7 @@ def test_it_is_dark_where_the_system_is(opened, page, tmp_path):
         assert min(int(part) for part in ink.strip("rgba()").split(",")[:3]) > 200
 
 
-def test_a_phone_needs_no_sideways_scrolling(page, tmp_path):
+def test_page_fits_a_phone(page, tmp_path):
     with browser(tmp_path, width=390, height=844) as phone:
         phone.get(page)
         assert phone.execute_script("return document.documentElement.scrollWidth") <= 390
@@ -155,3 +155,30 @@ def test_a_phone_needs_no_sideways_scrolling(page, tmp_path):
         assert chart["width"] > 340
         assert where["y"] > chart["y"] + chart["height"]  # below, not beside
         assert complaints(phone) == []
+
+
+def test_page_of_a_damaged_folder_draws_what_is_left(opened, tmp_path):
+    folder = make_run(tmp_path, evaluations=3)
+    (folder / "cms_evaluation_00002.json").write_text("{half")
+    lacking = {name: value for name, value in record(4).items() if name not in ("constant", "share_1")}
+    band = [0.9, float("nan"), 0.99]
+    write_evaluation(folder, 4, evaluation=lacking, baseline={"cluster_1": band, "cluster_2": [0.96, 0.97, 0.98]})
+    (folder / "x_evaluation_00001.json").write_text('{"evaluation": {}}')
+    opened.get(write_report(folder).as_uri())
+    assert complaints(opened) == []
+    assert len(find(opened, '.chart[data-chart="0"] path.curve')) == 3
+    assert all(chart.find_elements("css selector", "svg > *") for chart in find(opened, ".chart"))
+    assert (
+        find(opened, ".alert")[0].text
+        == "cms_evaluation_00002.json could not be read, so what it holds is missing here."
+    )
+
+
+def test_page_of_a_comparison_draws_regions_without_baseline(opened, tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    values = {name: value for name, value in record(2).items() if name not in ("epoch", "step", "images_seen")}
+    write_evaluation(folder, 1, evaluation=values, real="real", fake="fake", baseline={"cluster_2": [0.96, 0.97, 0.98]})
+    opened.get(write_report(folder).as_uri())
+    assert complaints(opened) == []
+    assert len(find(opened, ".chart .disc")) == 3
+    assert len(find(opened, ".chart g > rect.bar")) == 1

@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from _helpers.runs import add_diversity, make_run, write_check, write_notes, write_picture
+from _helpers.runs import add_diversity, make_run, record, write_evaluation, write_notes, write_picture
 
 from genmonitor.report import page, write_report
 
@@ -36,7 +36,7 @@ def drawn(folder):
     return json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])
 
 
-def test_the_page_is_made_of_the_folder_alone_and_again_the_same(tmp_path):
+def test_write_report_gives_the_same_page_again(tmp_path):
     folder = make_run(tmp_path)
     before = {path.name for path in folder.iterdir()}
     path = write_report(folder)
@@ -46,7 +46,7 @@ def test_the_page_is_made_of_the_folder_alone_and_again_the_same(tmp_path):
     assert {path.name for path in folder.iterdir()} == before | {"report.html"}
 
 
-def test_nothing_comes_from_elsewhere(tmp_path):
+def test_page_loads_nothing_from_elsewhere(tmp_path):
     page = parsed(make_run(tmp_path))
     links = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
     assert links
@@ -55,10 +55,10 @@ def test_nothing_comes_from_elsewhere(tmp_path):
     assert "default-src 'none'" in policy
 
 
-def test_text_of_the_users_is_text(tmp_path):
+def test_page_shows_text_of_the_users_as_text(tmp_path):
     folder = make_run(tmp_path / "<script>alert(2)<" / "script>")  # a logger's name is a folder's
     add_diversity(folder, [EVIL, "a dog"])
-    write_check(folder, 4, monitor=EVIL)
+    write_evaluation(folder, 4, monitor=EVIL)
     (folder / "other.csv").write_text(f'{EVIL.replace(",", ";")}\n"&lt;b&gt;"\n')
     page = parsed(folder)
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
@@ -70,7 +70,7 @@ def test_text_of_the_users_is_text(tmp_path):
     assert "&lt;b&gt;" in texts
 
 
-def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path, monkeypatch):
+def test_write_report_that_fails_leaves_the_old_page(tmp_path, monkeypatch):
     folder = make_run(tmp_path)
     before = write_report(folder).read_text()
 
@@ -85,8 +85,8 @@ def test_a_page_that_cannot_be_made_leaves_the_old_one(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1, 2, 24, 25, 200])
-def test_a_slider_shows_the_first_and_last_check_and_not_too_many(tmp_path, count):
-    folder = make_run(tmp_path, checks=count)
+def test_slider_shows_first_and_last_and_not_too_many(tmp_path, count):
+    folder = make_run(tmp_path, evaluations=count)
     ((slider,),) = (section["sliders"] for section in drawn(folder))
     epochs = [picture["epoch"] for picture in slider["pictures"]]
     assert len(epochs) == min(count, 24)
@@ -96,20 +96,22 @@ def test_a_slider_shows_the_first_and_last_check_and_not_too_many(tmp_path, coun
     assert png == (folder / f"cms_samples_epoch_{count - 1:04d}_step_{10 * count - 1}.png").read_bytes()
 
 
-def test_large_pictures_are_fewer(tmp_path, monkeypatch):
-    folder = make_run(tmp_path, checks=20)
+def test_slider_shows_fewer_large_pictures(tmp_path, monkeypatch):
+    folder = make_run(tmp_path, evaluations=20)
     size = max(path.stat().st_size for path in folder.glob("cms_samples*.png"))
     monkeypatch.setattr(page, "MAX_BYTES", 2 * 5 * size)  # for two kinds: samples and CKA
     (section,) = drawn(folder)
     assert [p["epoch"] for p in section["sliders"][0]["pictures"]] == [0, 5, 10, 14, 19]
-    assert "5 of 20 checks" in re.sub(r"\s+", " ", (folder / "report.html").read_text())
+    assert "5 of 20 evaluations" in re.sub(r"\s+", " ", (folder / "report.html").read_text())
 
 
-def test_a_cell_that_names_a_picture_of_the_folder_shows_it(tmp_path):
+def test_table_cell_that_names_a_picture_shows_it(tmp_path):
     folder = make_run(tmp_path)
     write_picture(folder / "before.png", 0.1)
     (tmp_path / "secret.png").write_bytes(b"secret")
     rows = [{"prompt": "a cat", "picture": "before.png"}, {"prompt": "x", "picture": "../secret.png"}]
+    rows.append({"prompt": "y", "picture": "link.png"})
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
     (folder / "changed.json").write_text(json.dumps(rows))
     page = parsed(folder)
     encoded = base64.b64encode((folder / "before.png").read_bytes()).decode()
@@ -117,21 +119,23 @@ def test_a_cell_that_names_a_picture_of_the_folder_shows_it(tmp_path):
         a for tag, a in page.tags if tag == "img"
     ]
     assert any("../secret.png" in text for text in page.texts)
+    assert any("link.png" in text for text in page.texts)
+    assert base64.b64encode(b"secret").decode() not in (folder / "report.html").read_text()
 
 
-def test_without_a_partition_there_is_no_map(tmp_path):
+def test_page_without_partition_has_no_map(tmp_path):
     folder = tmp_path / "genmonitor"
     folder.mkdir()
     add_diversity(folder, ["a cat"])
     (section,) = drawn(folder)
     assert section["map"] is None
     titles = [chart["title"] for chart in section["charts"]]
-    assert titles[0] == "Modes of 100 images (Vendi grows with n)"
-    assert "Seconds per check" in titles
+    assert titles[0] == "Modes of 100 images"
+    assert "Seconds per evaluation" in titles
 
 
-def test_notes_and_alerts_stand_on_top_the_latest_first_and_are_text(tmp_path):
-    folder = make_run(tmp_path / "run", checks=9)
+def test_page_begins_with_notes_and_the_latest_alerts(tmp_path):
+    folder = make_run(tmp_path / "run", evaluations=9)
     alerts = [(number, f"alert {number} <b>") for number in range(1, 9)]
     write_notes(folder, [(None, "the band is too narrow <script>"), *alerts])
     page = write_report(folder).read_text()
@@ -144,3 +148,66 @@ def test_notes_and_alerts_stand_on_top_the_latest_first_and_are_text(tmp_path):
     assert not any(chart["alerts"] for chart in drawn["charts"][1:])
     assert "alert 1 <b>" not in page
     assert "notes" not in re.findall(r"<h2>(.*?)</h2>", page)  # no table of them beside
+
+
+def test_page_begins_with_the_finding_of_each_monitor(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    write_evaluation(folder, 3, message="cluster_2 is <wrong>")
+    add_diversity(folder, ["a cat"])  # without a message
+    text = write_report(folder).read_text()
+    assert re.findall(r'<p class="finding">(.*?)</p>', text) == ["cluster_2 is &lt;wrong&gt;"]
+    assert "3 evaluations, the last at epoch\n    2 after\n    3,000 training images." in text
+
+
+def test_page_draws_what_a_broken_band_leaves(tmp_path):
+    folder = make_run(tmp_path)
+    write_evaluation(folder, 3, baseline={"cluster_1": [0.9, float("nan"), 0.99], "cluster_2": [0.96, 0.97, 0.98]})
+    (section,) = drawn(folder)
+    assert [series["band"] for series in section["charts"][0]["series"]] == [None, [0.96, 0.97, 0.98], None]
+    data = re.search(r'id="drawn">(.*?)</script>', (folder / "report.html").read_text(), re.DOTALL)[1]
+    assert not re.search(r"\b(NaN|Infinity)\b", data)  # which no browser reads
+
+
+def test_page_shows_no_negative_zero(tmp_path):
+    folder = make_run(tmp_path)
+    write_evaluation(folder, 3, evaluation=record(3, share_constant=-0.001))
+    text = write_report(folder).read_text()
+    assert "<td>0 %</td>" in text
+    assert "-0 %" not in text
+
+
+def test_page_names_manifests_that_it_could_not_read(tmp_path):
+    folder = make_run(tmp_path)
+    (folder / "cms_evaluation_00002.json").write_text("{half")
+    text = write_report(folder).read_text()
+    assert "cms_evaluation_00002.json could not be read" in text
+    assert len(drawn(folder)[0]["charts"][0]["x"]) == 2
+
+
+def test_page_of_regions_that_changed_is_written(tmp_path):
+    folder = make_run(tmp_path)
+    lacking = {name: value for name, value in record(3).items() if "constant" not in name and name != "cluster_1"}
+    write_evaluation(folder, 3, evaluation=lacking)
+    (section,) = drawn(folder)
+    values = {series["name"]: series["values"] for series in section["charts"][0]["series"]}
+    assert values["constant"] == [1.0, 1.0, None]
+
+
+def test_page_of_a_manifest_with_little_in_it_is_written(tmp_path):
+    folder = tmp_path / "genmonitor"
+    folder.mkdir()
+    (folder / "x_evaluation_00001.json").write_text('{"evaluation": {}}')
+    (section,) = drawn(folder)
+    assert section["charts"] == []
+    assert not any(attributes.get("class") == "chart" for _, attributes in parsed(folder).tags)  # nothing to draw there
+
+
+def test_page_of_a_comparison_names_both_sets(tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    values = {name: value for name, value in record(1).items() if name not in ("epoch", "step", "images_seen")}
+    write_evaluation(folder, 1, evaluation=values, real="real.npy", fake="fake.npy", n_samples=500)
+    text = " ".join(write_report(folder).read_text().split())
+    assert "<h2>fake.npy compared with real.npy</h2>" in text
+    assert "500 images of each. A bar is the baseline: what real images get" in text
+    (section,) = drawn(folder)
+    assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS per cluster", "")]
