@@ -104,7 +104,7 @@ def case(
             )
             trainer.fit(make(), data(folder))
         checks = monitor.history[FIRST:]
-        epoch, check = (statistics.median(times[FIRST:]) for times in (epochs.seconds, monitor.parts["check"]))
+        epoch, check = (statistics.median(times[FIRST:]) for times in (epochs.seconds, monitor.parts["evaluation"]))
         sampling, measuring = (
             statistics.median(values[f"{part}_seconds"] for values in checks) for part in ("sampling", "metric")
         )

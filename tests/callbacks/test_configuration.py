@@ -169,7 +169,7 @@ WRONG = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Plain. (only|the yardstick)", "ignore:Your `IterableDataset`")
+@pytest.mark.filterwarnings("ignore:Plain. (only|the baseline)", "ignore:Your `IterableDataset`")
 @pytest.mark.parametrize("name", WRONG)
 def test_what_only_the_run_shows_is_refused_before_its_first_step(tmp_path, name):
     settings, said, remedy = WRONG[name]
@@ -189,7 +189,7 @@ def test_an_untrained_generator_that_gives_one_image_only_is_measured_with_a_war
         with pytest.warns(UserWarning, match="Plain: all generated images are the same, so the values say little"):
             fit(tmp_path, monitor, module=Counting(lambda images, x=level: torch.full_like(images, x)))
         assert all(torch.tensor(list(check.values())).isfinite().all() for check in monitor.history)
-        assert monitor.history[0]["image"] < monitor.yardstick["image"][0]
+        assert monitor.history[0]["image"] < monitor.baseline["image"][0]
 
 
 @pytest.mark.parametrize("level", [(0.85, 0.95), (-30, 30), (0.2, 0.9)])
@@ -197,7 +197,7 @@ def test_a_generator_that_leaves_the_range_once_it_trains_is_measured(tmp_path, 
     module = Counting(lambda images: scaled(*level)(images) if module.steps else images)
     monitor = plain(on_error="raise")
     fit(tmp_path, monitor, module=module)
-    assert [0 <= check["image"] < monitor.yardstick["image"][0] for check in monitor.history] == [True, True]
+    assert [0 <= check["image"] < monitor.baseline["image"][0] for check in monitor.history] == [True, True]
 
 
 @pytest.mark.parametrize("settings", [{"n_cluster_images": 9}, {"n_cluster_images": 39, "n_clusters": 20}])

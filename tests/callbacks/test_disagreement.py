@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
 from genmonitor.callbacks import DisagreementMonitor
-from genmonitor.callbacks.sampling import draw
+from genmonitor.callbacks.sampling.seeding import draw
 from genmonitor.functional import prompt_split
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
@@ -261,7 +261,7 @@ def test_a_module_without_a_way_to_draw_prompts_is_refused_before_training(tmp_p
 
 
 @pytest.mark.parametrize("reference", ["data", "start", "previous"])
-def test_training_is_left_alone(tmp_path, reference):
+def test_training_is_preserve_training_state(tmp_path, reference):
     def run(*monitors):
         torch.manual_seed(5)
         train = labelled(0, 300, shuffle=True)

@@ -102,15 +102,15 @@ def test_any_other_logger_leaves_pictures_and_a_file_in_the_runs_folder(tmp_path
         "disagreement_curves.png",
         *(f"disagreement_{name}_{when}.png" for name in ("modes", "prompts") for when in each),
         *(f"disagreement_prompts_{when}.json" for when in each),
-        "disagreement_check_00001.json",
-        "disagreement_check_00002.json",
+        "disagreement_evaluation_00001.json",
+        "disagreement_evaluation_00002.json",
         "disagreement_prompts.json",
         "report.html",
     }
     rows = json.loads((folder / f"disagreement_prompts_{each[1]}.json").read_text())
     assert rows[0] == {"prompt": PROMPTS[CHANGED], "share": pytest.approx(1, abs=0.01)}
-    manifest = json.loads((folder / "disagreement_check_00002.json").read_text())
-    assert manifest["check"] == monitor.history[1]
+    manifest = json.loads((folder / "disagreement_evaluation_00002.json").read_text())
+    assert manifest["evaluation"] == monitor.history[1]
     assert (manifest["reference"], manifest["reference_samples"]) == ("previous", 30)
     assert manifest["kernel"] == repr(monitor.kernel)
     assert not {path.name for path in tmp_path.rglob("*cat*")}

@@ -133,7 +133,7 @@ class Noisy(nn.Module):
         return self.net(images)
 
 
-def test_training_is_left_alone_and_the_encoder_stays_out_of_the_module(tmp_path):
+def test_training_is_preserve_training_state_and_the_encoder_stays_out_of_the_module(tmp_path):
     def run(*monitors):
         module = Prompted(lr=1e-2)
         train = loader(digits(0, 300), shuffle=True)
@@ -299,12 +299,12 @@ def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
         "diversity_curves.png",
         "diversity_spectrum.png",
         "diversity_prompts.json",
-        "diversity_check_00002.json",
+        "diversity_evaluation_00002.json",
     } < names
     assert len([name for name in names if name.startswith("diversity_modes_epoch_000")]) == 2
     assert json.loads((folder / "diversity_prompts.json").read_text()) == monitor.prompts.values
-    manifest = json.loads((folder / "diversity_check_00002.json").read_text())
-    assert manifest["check"] == monitor.history[1]
+    manifest = json.loads((folder / "diversity_evaluation_00002.json").read_text())
+    assert manifest["evaluation"] == monitor.history[1]
     assert manifest["kernel"] == "CosineKernel(gamma=None)"
     assert "lambda" in manifest["prompt_encoder"]
     events = read_tensorboard(folder.parent)

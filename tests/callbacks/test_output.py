@@ -18,8 +18,8 @@ from planted import planted_images
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.callbacks.roles import assign_roles
-from genmonitor.callbacks.sampling import draw
+from genmonitor.evaluation.data.reference import assign_roles
+from genmonitor.callbacks.sampling.seeding import draw
 from genmonitor.functional import cosine_mean_similarity
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:cluster_2 fell out")]
@@ -30,7 +30,7 @@ SCALARS = [
     *(f"share_{name.removeprefix('cluster_')}" for name in PLANTED_REGIONS),
     "violations",
     "mmd",
-    *(f"yardstick_{name}" for name in ["image", "product", *PLANTED_REGIONS, "mmd"]),
+    *(f"baseline_{name}" for name in ["image", "product", *PLANTED_REGIONS, "mmd"]),
     "sampling_seconds",
     "metric_seconds",
     "images_seen",
@@ -74,7 +74,7 @@ def test_tensorboard_holds_every_scalar_figure_chart_and_alert(ran):
     assert "custom_scalars__config__" in tags["tensors"]
     (alert,) = events.Tensors("alerts/text_summary")
     assert alert.step == STEPS[-1]
-    assert "cluster_2 fell out of its yardstick" in alert.tensor_proto.string_val[0].decode()
+    assert "cluster_2 fell out of its baseline" in alert.tensor_proto.string_val[0].decode()
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def test_an_offline_wandb_run_holds_the_same(tmp_path, monkeypatch):
     assert axes["cms/*"] == "trainer/global_step"
     (alert,) = wandb_records(tmp_path, "alert")
     assert alert.title == "cms: cluster_2 dropped"
-    assert "fell out of its yardstick" in alert.text
+    assert "fell out of its baseline" in alert.text
 
 
 def steps_of_a_gan(folder, epochs, **settings):
@@ -172,7 +172,7 @@ def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
     folder = tmp_path / "genmonitor"
     assert ">Only 100 real images are there to compare 120" in (folder / "report.html").read_text()
     names = {path.name for path in folder.iterdir()}
-    assert {"report.html", "cms_about.json", "cms_check_00001.json", "partition.npz"} <= names
+    assert {"report.html", "cms_about.json", "cms_evaluation_00001.json", "partition.npz"} <= names
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out
 
 
@@ -193,7 +193,7 @@ def test_the_report_says_what_the_monitor_warned_of(ran):
     notes = json.loads((folder / "cms_notes.json").read_text())
     (alert,) = notes
     assert (alert["epoch"], alert["step"]) == (2, STEPS[2])
-    assert alert["text"].startswith("cluster_2 fell out of its yardstick")
+    assert alert["text"].startswith("cluster_2 fell out of its baseline")
     page = (folder / "report.html").read_text()
     assert f'<p class="note alert">{alert["text"]}</p>' in page
 
@@ -215,14 +215,14 @@ def test_a_folder_holds_the_figures_and_the_grid_of_samples_of_every_check(ran):
 
 def test_a_manifest_says_what_is_needed_to_get_the_same_number_again(ran):
     folder, monitor, trainer, module = ran
-    manifests = [json.loads(path.read_text()) for path in sorted((folder / "genmonitor").glob("cms_check_*.json"))]
-    assert [manifest["check"] for manifest in manifests] == monitor.history
+    manifests = [json.loads(path.read_text()) for path in sorted((folder / "genmonitor").glob("cms_evaluation_*.json"))]
+    assert [manifest["evaluation"] for manifest in manifests] == monitor.history
     said = manifests[-1]
     assert said["versions"].items() >= {"torch": version("torch"), "genmonitor": version("genmonitor")}.items()
     assert {"lightning", "torchmetrics", "numpy"} <= said["versions"].keys()
     assert (said["monitor"], said["weights"], said["kernel"]) == ("PixelClusterMonitor", "raw", "GaussianKernel")
     assert said["range"] == [-1, pytest.approx(float(planted_images(2000, 1).max()), abs=0.03)]
-    assert said["yardstick"] == {name: list(band) for name, band in monitor.yardstick.items()}
+    assert said["baseline"] == {name: list(band) for name, band in monitor.baseline.items()}
 
     partition = PixelPartition.load(folder / "genmonitor" / said["partition"])
     assert partition == monitor.partition
@@ -238,5 +238,5 @@ def test_a_manifest_says_what_is_needed_to_get_the_same_number_again(ran):
         block_size=block,
     )
     assert {k: float(v) for k, v in values.items()} == pytest.approx(
-        {k: v for k, v in said["check"].items() if k in values}, rel=1e-9
+        {k: v for k, v in said["evaluation"].items() if k in values}, rel=1e-9
     )

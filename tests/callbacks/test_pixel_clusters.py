@@ -27,7 +27,7 @@ from torch.utils.data import DataLoader
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.callbacks.roles import assign_roles
+from genmonitor.evaluation.data.reference import assign_roles
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 
@@ -41,9 +41,9 @@ def planted_monitor(**settings):
 @pytest.mark.parametrize("spoiled", [1, 2, 3, 4])
 def test_the_planted_regions_are_found_and_the_spoiled_one_is_named_and_no_other(tmp_path, spoiled, caplog):
     said = []
-    monitor = planted_monitor(on_drop=said.append)
+    monitor = planted_monitor(on_alert=said.append)
     with (
-        pytest.warns(UserWarning, match=f"cluster_{spoiled} fell out of its yardstick") as warned,
+        pytest.warns(UserWarning, match=f"cluster_{spoiled} fell out of its baseline") as warned,
         caplog.at_level(logging.INFO),
     ):
         fit_planted(tmp_path, monitor, spoiled, SPOILED_FROM)
@@ -51,7 +51,7 @@ def test_the_planted_regions_are_found_and_the_spoiled_one_is_named_and_no_other
     assert adjusted_rand_score(planted_labels().flatten(), monitor.partition.labels.flatten()) == 1
     assert torch.equal(monitor.partition.labels, planted_labels())  # numbered by falling size
 
-    low = {name: monitor.yardstick[name][0] for name in PLANTED_REGIONS}
+    low = {name: monitor.baseline[name][0] for name in PLANTED_REGIONS}
     below = [[name for name in PLANTED_REGIONS if check[name] < low[name]] for check in monitor.history]
     assert below == [[]] * SPOILED_FROM + [[f"cluster_{spoiled}"]] * 3
     assert all(check[f"share_{spoiled}"] >= 0.9 for check in monitor.history[SPOILED_FROM:])
@@ -67,10 +67,10 @@ def test_the_planted_regions_are_found_and_the_spoiled_one_is_named_and_no_other
 
 @pytest.mark.parametrize("spoiled", [2, 4])
 def test_image_and_product_agree_to_what_the_yardstick_leaves_open(tmp_path, spoiled):
-    monitor = planted_monitor(on_drop=None)
+    monitor = planted_monitor(on_alert=None)
     with pytest.warns(UserWarning, match="fell out"):
         fit_planted(tmp_path, monitor, spoiled, SPOILED_FROM)
-    low, _, high = monitor.yardstick["image"]
+    low, _, high = monitor.baseline["image"]
     assert all(abs(check["image"] - check["product"]) < high - low for check in monitor.history)
     assert monitor.history[-1]["image"] < low - 5 * (high - low)
     assert [check["violations"] for check in monitor.history] == [0] * 5
@@ -78,11 +78,11 @@ def test_image_and_product_agree_to_what_the_yardstick_leaves_open(tmp_path, spo
 
 def test_without_a_spoiled_region_nothing_is_below_and_nothing_is_said(tmp_path):
     said = []
-    monitor = planted_monitor(on_drop=said.append)
+    monitor = planted_monitor(on_alert=said.append)
     fit_planted(tmp_path, monitor, None, SPOILED_FROM, epochs=3)
     assert said == []
     assert all(
-        check[name] >= monitor.yardstick[name][0] for check in monitor.history for name in ["image", *PLANTED_REGIONS]
+        check[name] >= monitor.baseline[name][0] for check in monitor.history for name in ["image", *PLANTED_REGIONS]
     )
 
 
@@ -151,13 +151,13 @@ def test_logged_values_are_those_of_the_formula(tmp_path):
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore:Plain. the yardstick")
+@pytest.mark.filterwarnings("ignore:Plain. the baseline")
 def test_every_setting_gives_finite_values_below_a_perfect_generators(tmp_path, settings):
     monitor = plain(**settings)
     fit(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=1)
     (check,) = monitor.history
     assert all(np.isfinite(value) for value in check.values())
-    assert 0 < check["image"] < monitor.yardstick["image"][0]
+    assert 0 < check["image"] < monitor.baseline["image"][0]
     if monitor.n_clusters is not None:
         assert monitor.partition.num_clusters == monitor.n_clusters
     assert monitor.partition.patch_size == settings.get("patch_size", 1)

@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
 from genmonitor import PixelPartition
 from genmonitor.callbacks.replay import measured, replay
-from genmonitor.callbacks.scripts import find_script, imported
+from genmonitor.callbacks.integration.scripts import find_script, imported
 from genmonitor.cli import main
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
@@ -29,12 +29,12 @@ def run(folder, monitor, module, data, *callbacks, epochs=2, **settings):
     keep = ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1, save_on_train_epoch_end=None)
     runner = trainer(folder, monitor, *callbacks, keep, max_epochs=epochs, **settings)
     runner.fit(module, datamodule=data)
-    manifests = sorted((folder / "genmonitor").glob(f"{monitor.prefix}_check_*.json"))
+    manifests = sorted((folder / "genmonitor").glob(f"{monitor.prefix}_evaluation_*.json"))
     return manifests, [folder / f"epoch={epoch}.ckpt" for epoch in range(epochs)]
 
 
 def logged(manifest):
-    return measured(json.loads(manifest.read_text())["check"])
+    return measured(json.loads(manifest.read_text())["evaluation"])
 
 
 def test_a_dcgan_gives_the_same_bits(tmp_path):
@@ -71,7 +71,7 @@ def test_samples_that_two_monitors_share_come_again_in_their_batches(tmp_path):
     module = DCGAN(latent_dim=8, generator_features=8)
     manifests, checkpoints = run(tmp_path, first, module, ImageData("digits"), second)
     assert json.loads(manifests[1].read_text())["drawn"] == [[0, 60]]
-    (other,) = (tmp_path / "genmonitor").glob("another_check_00002.json")
+    (other,) = (tmp_path / "genmonitor").glob("another_evaluation_00002.json")
     assert json.loads(other.read_text())["drawn"] == [[0, 60]]  # more than its own
     assert replay(manifests[1], checkpoints[1]) == logged(manifests[1])
     assert replay(other, checkpoints[1]) == logged(other)
@@ -122,14 +122,14 @@ def setup(tmp_path):
     sys.modules.pop("setup_of_a_run", None)
 
 
-def test_what_is_only_in_code_comes_from_a_function(tmp_path, setup):
+def test_what_is_unserializable_args_comes_from_a_function(tmp_path, setup):
     torch.manual_seed(0)
     module, (train, val), monitor = imported(setup("build"))()
     keep = ModelCheckpoint(tmp_path, filename="{epoch}")
     fit(tmp_path, monitor, keep, module=module, train=train, val=val, max_epochs=1)
-    manifest, checkpoint = tmp_path / "genmonitor" / "cms_check_00001.json", tmp_path / "epoch=0.ckpt"
+    manifest, checkpoint = tmp_path / "genmonitor" / "cms_evaluation_00001.json", tmp_path / "epoch=0.ckpt"
     said = json.loads(manifest.read_text())
-    assert (said["data"], said["only_in_code"]) == (None, ["sample_fn", "extra_metrics"])
+    assert (said["data"], said["unserializable_args"]) == (None, ["sample_fn", "extra_metrics"])
     assert replay(manifest, checkpoint, setup("build")) == logged(manifest)
     assert "gap" in logged(manifest)
     with pytest.raises(ValueError, match=r"save_hyperparameters\(\) in its __init__.* Give --setup"):
@@ -159,8 +159,8 @@ def ran(tmp_path_factory):
 
 def test_the_checkpoint_of_another_moment_is_refused(ran):
     manifests, checkpoints = ran
-    said = r"of step 3 in epoch 0, the moment of cms_check_00001.json, but .* is of step 6 in epoch 1"
-    with pytest.raises(ValueError, match=rf"{said}\. The manifest of this checkpoint is cms_check_00002.json\."):
+    said = r"of step 3 in epoch 0, the moment of cms_evaluation_00001.json, but .* is of step 6 in epoch 1"
+    with pytest.raises(ValueError, match=rf"{said}\. The manifest of this checkpoint is cms_evaluation_00002.json\."):
         replay(manifests[0], checkpoints[1])
 
 
@@ -231,7 +231,7 @@ def test_the_command_says_which_value_differs(ran, tmp_path, capsys):
     for path in manifests[0].parent.glob("*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     altered = json.loads(manifests[0].read_text())
-    altered["check"]["image"] += 1e-12
+    altered["evaluation"]["image"] += 1e-12
     altered["versions"]["torch"] = "1.0"
     (tmp_path / manifests[0].name).write_text(json.dumps(altered))
     assert main(["replay", str(tmp_path / manifests[0].name), "--checkpoint", str(checkpoints[0])]) == 1

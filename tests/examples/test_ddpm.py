@@ -9,7 +9,7 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.callbacks.sampling import SeededRows
+from genmonitor.callbacks.sampling.seeding import SeededRows
 
 FIT = ["ignore:.*LeafSpec", "ignore:.*does not have many workers"]
 
@@ -144,7 +144,7 @@ def test_it_learns_to_tell_noise_from_digits(tmp_path):
     assert runner.callback_metrics["loss"] < 0.25  # predicting 0 gives 1
 
 
-@pytest.mark.filterwarnings(*FIT, "ignore:PixelClusterMonitor.*(yardstick|there is no|only)")
+@pytest.mark.filterwarnings(*FIT, "ignore:PixelClusterMonitor.*(baseline|there is no|only)")
 def test_the_monitor_measures_the_averaged_weights_in_both_orders(tmp_path):
     histories = {}
     for run, (weights, monitor_first) in zip(

@@ -20,7 +20,7 @@ pytestmark = [
     for line in (
         "ignore:.*LeafSpec",
         "ignore:.*does not have many workers",
-        "ignore:PixelClusterMonitor.*(yardstick|only)",
+        "ignore:PixelClusterMonitor.*(baseline|only)",
         "ignore:The number of training batches",
         "ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning",  # Lightning's
         "ignore:LightningCLI's args parameter is intended to run from within Python",
@@ -168,7 +168,7 @@ ARGUMENTS = {
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
-        "on_drop": ("builtins.print", print),
+        "on_alert": ("builtins.print", print),
     },
     "DiversityMonitor": BASE
     | PROMPTED

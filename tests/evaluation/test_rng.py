@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.utils.data import Dataset, Subset
 
-from genmonitor.callbacks.data import ImageSource
-from genmonitor.callbacks.generators import generators_in, generators_kept
-from genmonitor.callbacks.guard import left_alone
+from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.rng import find_generators, preserve_generators
+from genmonitor.evaluation.isolation import preserve_training_state
 
 KINDS = {
     "torch": (lambda: torch.Generator().manual_seed(0), lambda g: float(torch.rand((), generator=g))),
@@ -59,7 +59,7 @@ def test_a_modules_own_generator_is_put_back_also_after_an_error(kind):
     module[0].noise = Noise(kind)
 
     def stopped():
-        with left_alone(module):
+        with preserve_training_state(module):
             module[0].noise(0)
             raise KeyboardInterrupt
 
@@ -76,7 +76,7 @@ def test_each_is_found_once_and_what_has_no_state_is_left():
             self.many = [random.Random(0) for _ in range(1000)]  # a dataset's items, not its generators
 
     holder = Holder()
-    assert generators_in(holder) == [holder.both["a"]]
-    with generators_kept(generators_in(holder)):
+    assert find_generators(holder) == [holder.both["a"]]
+    with preserve_generators(find_generators(holder)):
         holder.both["a"].random()
     assert holder.both["a"].random() == random.Random(0).random()

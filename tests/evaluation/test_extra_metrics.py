@@ -10,7 +10,7 @@ from torchmetrics.image.kid import KernelInceptionDistance
 from torchmetrics.image.mifid import MemorizationInformedFrechetInceptionDistance
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.callbacks.extra import ExtraMetrics
+from genmonitor.evaluation.extra_metrics import ExtraMetrics
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")]
 

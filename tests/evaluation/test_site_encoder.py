@@ -75,7 +75,7 @@ def test_regions_of_latents_are_found_or_given_and_drawn_on_256_pixel_images(tmp
     train, val = loader(halves(60, 1), 30), loader(halves(12, 2), 12)
     fit(tmp_path, monitor, module=Halves(), train=train, val=val, max_epochs=1)
     (check,) = measured(monitor)
-    assert check["image"] < monitor.yardstick["image"][0]
+    assert check["image"] < monitor.baseline["image"][0]
     if not found:
         assert check["share_2"] > 0.5  # the right half; the encoder mixes the two
     labels, shown = monitor.partition.labels, monitor._image_labels()

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.callbacks.yardstick import DRAWS, measure_yardstick
+from genmonitor.evaluation.baseline import DRAWS, measure_baseline
 
 
 def draws_of(candidates, n, seed=0):
@@ -14,7 +14,7 @@ def draws_of(candidates, n, seed=0):
         read.append(indices)
         return torch.tensor(indices, dtype=torch.float32)
 
-    bands = measure_yardstick(lambda x: {"mean": float(x.mean())}, reader, torch.as_tensor(candidates), n, seed)
+    bands = measure_baseline(lambda x: {"mean": float(x.mean())}, reader, torch.as_tensor(candidates), n, seed)
     return read, bands
 
 

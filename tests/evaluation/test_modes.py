@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from genmonitor.callbacks.modes import DiversityMetric, Scored
+from genmonitor.evaluation.modes import DiversityMetric, Scored
 from genmonitor.functional import rke_score, scendi_score, vendi_score
 
 SCORES = torch.tensor([[0.0, 5.0], [3.0, -1.0], [1.0, 2.0], [-2.0, 2.5], [-5.0, 0.0], [2.0, 7.0]])

@@ -8,7 +8,7 @@ from _helpers.modules import LIGHTNING_SAYS, digits, loader
 from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from genmonitor.callbacks.data import ImageSource, find_images, first_loader
+from genmonitor.evaluation.data.images import ImageSource, find_images, first_loader
 
 pytestmark = LIGHTNING_SAYS
 IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))

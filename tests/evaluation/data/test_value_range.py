@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from genmonitor.callbacks.ranges import check_ranges
+from genmonitor.evaluation.data.value_range import check_value_range
 
 
 def between(low, high, n=20):
@@ -27,7 +27,7 @@ REFUSED = {
 def test_another_scale_is_refused_naming_both_sides_and_the_remedies(name):
     real, fake, problem = REFUSED[name]
     with pytest.raises(ValueError, match=problem) as error:
-        check_ranges(real, fake)
+        check_value_range(real, fake)
     for remedy in ("`sample_fn`", "the dataset's transform", "`image_key`"):
         assert remedy in str(error.value)
 
@@ -50,4 +50,4 @@ def test_another_scale_is_refused_naming_both_sides_and_the_remedies(name):
     ],
 )
 def test_a_bad_generator_in_the_right_range_is_let_through(real, fake):
-    check_ranges(real, fake)
+    check_value_range(real, fake)

@@ -18,7 +18,7 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain. (this check failed|the yardstick|The generator gives NaN)"),
+    pytest.mark.filterwarnings("ignore:Plain. (this check failed|the baseline|The generator gives NaN)"),
 ]
 
 SCRIPT = Path(__file__).with_name("several_processes.py")

@@ -213,7 +213,7 @@ def test_a_bar_that_names_itself_follows_the_trainers_and_stays_out_of_files(
     fit(tmp_path, plain(), val=validation(), max_epochs=1, enable_progress_bar=enabled)
     said = capsys.readouterr().err
     assert ("Plain: sampling" in said) == (enabled and terminal)
-    assert ("Plain: yardstick" in said) == (enabled and terminal)
+    assert ("Plain: baseline" in said) == (enabled and terminal)
 
 
 # errors
@@ -313,8 +313,8 @@ def test_figures_that_fail_cost_the_figures_and_nothing_else(tmp_path, monkeypat
     with pytest.warns(UserWarning, match="(?s)Plain: could not show.*no ink"):
         fit(tmp_path, monitor, val=validation())
     assert epochs(monitor) == [0, 1]
-    manifests = sorted((tmp_path / "genmonitor").glob("*_check_*.json"))
-    assert [json.loads(path.read_text())["check"]["epoch"] for path in manifests] == [0, 1]
+    manifests = sorted((tmp_path / "genmonitor").glob("*_evaluation_*.json"))
+    assert [json.loads(path.read_text())["evaluation"]["epoch"] for path in manifests] == [0, 1]
 
 
 @pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])

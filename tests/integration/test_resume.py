@@ -54,7 +54,7 @@ def state_in(checkpoint):
 
 
 def fixed(monitor):
-    return monitor.partition, monitor.kernel, monitor.yardstick, monitor._range
+    return monitor.partition, monitor.kernel, monitor.baseline, monitor._range
 
 
 @pytest.mark.parametrize("validate", [True, False], ids=["validation", "no validation"])
@@ -102,7 +102,7 @@ def leaves(value):
 def test_the_state_is_tensors_and_plain_python(tmp_path):
     state = state_in(run(tmp_path, plain(), epochs=1))
     assert {type(leaf) for leaf in leaves(state)} <= {torch.Tensor, str, int, float, bool, type(None)}
-    assert {"labels", "gamma", "yardstick", "history", "images_seen"} <= state.keys()
+    assert {"labels", "gamma", "baseline", "history", "images_seen"} <= state.keys()
 
 
 OTHER = {
@@ -142,8 +142,8 @@ def test_a_state_from_before_training_is_taken_as_it_is():
 def test_an_alert_half_way_survives_a_resume():
     one, other = plain(), plain()
     one.partition, one.kernel = PixelPartition.grid((8, 8), 1, 2), GaussianKernel(1.0)
-    one.yardstick = dict.fromkeys(("cluster_1", "cluster_2"), (0.9, 0.95, 1.0))
+    one.baseline = dict.fromkeys(("cluster_1", "cluster_2"), (0.9, 0.95, 1.0))
     for value in (0.95, 0.8):
-        assert one._drops.update({"cluster_1": value, "cluster_2": 1.0}, one.yardstick) == []
+        assert one._drops.update({"cluster_1": value, "cluster_2": 1.0}, one.baseline) == []
     other.load_state_dict(one.state_dict())
-    assert other._drops.update({"cluster_1": 0.8, "cluster_2": 1.0}, other.yardstick) == ["cluster_1"]
+    assert other._drops.update({"cluster_1": 0.8, "cluster_2": 1.0}, other.baseline) == ["cluster_1"]

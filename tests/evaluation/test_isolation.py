@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from genmonitor.callbacks.guard import left_alone
+from genmonitor.evaluation.isolation import preserve_training_state
 
 
 class Part(nn.Module):
@@ -64,7 +64,7 @@ def test_whatever_a_check_changes_is_put_back_also_when_it_raises(error):
         module = Part()
         buffer = module.inner[1].running_var
         if disturbing:
-            with pytest.raises(error) if error else nullcontext(), left_alone(module):
+            with pytest.raises(error) if error else nullcontext(), preserve_training_state(module):
                 disturb(module)
                 if error:
                     raise error
@@ -88,7 +88,7 @@ def test_the_comparison_above_sees_each_kind_of_change():
 
 def test_inside_there_is_eval_mode_and_no_gradient_and_afterwards_gradients_are_on():
     module = Part()
-    with left_alone(module):
+    with preserve_training_state(module):
         assert not any(part.training for part in module.modules())
         assert not torch.is_grad_enabled()
     assert torch.is_grad_enabled()
@@ -99,7 +99,7 @@ def test_inside_there_is_eval_mode_and_no_gradient_and_afterwards_gradients_are_
 def test_accumulated_gradients_survive_a_sampler_that_goes_backward():
     module = Part()
     before = [None if p.grad is None else (p.grad, p.grad.clone()) for p in module.parameters()]
-    with left_alone(module), torch.enable_grad():
+    with preserve_training_state(module), torch.enable_grad():
         module.inner(torch.randn(4, 2)).sum().backward()
     for parameter, kept in zip(module.parameters(), before, strict=True):
         assert parameter.grad is (kept and kept[0])
@@ -109,7 +109,7 @@ def test_accumulated_gradients_survive_a_sampler_that_goes_backward():
 def test_a_sampler_that_follows_gradients_works_inside_lightnings_inference_mode():
     module = Part()
     with torch.inference_mode():
-        with left_alone(module), torch.enable_grad():
+        with preserve_training_state(module), torch.enable_grad():
             x = torch.ones(4, 2, requires_grad=True)
             (gradient,) = torch.autograd.grad(module.inner[0](x).sum(), x)
             assert torch.equal(gradient, module.inner[0].weight.sum(0).expand(4, 2))
@@ -122,7 +122,7 @@ def test_the_random_states_of_every_gpu_are_put_back():
     torch.cuda.manual_seed_all(3)
     expected = [torch.rand(4, device=device) for device in devices]
     torch.cuda.manual_seed_all(3)
-    with left_alone(nn.Linear(1, 1)):
+    with preserve_training_state(nn.Linear(1, 1)):
         for device in devices:
             torch.rand(100, device=device)
     assert all(torch.equal(torch.rand(4, device=d), e) for d, e in zip(devices, expected, strict=True))

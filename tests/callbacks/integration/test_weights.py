@@ -61,7 +61,7 @@ def test_the_chosen_weights_are_measured_in_either_order_and_training_goes_on_wi
     assert module.trained == [0, 1, 2, 3, 4, 5]
     assert module.level.item() == AVERAGED[-1]  # WeightAveraging leaves the averaged weights in the module
     assert float(module.calls) == 0
-    manifests = sorted((tmp_path / "genmonitor").glob("cms_check_*.json"))
+    manifests = sorted((tmp_path / "genmonitor").glob("cms_evaluation_*.json"))
     assert [json.loads(path.read_text())["weights"] for path in manifests] == [used, used]
 
 

@@ -24,8 +24,8 @@ from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|the yardstick)"),
-    pytest.mark.filterwarnings("ignore:PixelClusterMonitor. (only|the yardstick|there is no validation)"),
+    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|the baseline)"),
+    pytest.mark.filterwarnings("ignore:PixelClusterMonitor. (only|the baseline|there is no validation)"),
 ]
 KIND = "one optimizer"
 
@@ -232,8 +232,8 @@ def test_a_log_folder_that_is_deleted_during_the_run_is_made_again(tmp_path):
     monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, on_error="raise")
     fit(tmp_path, monitor, Deletes(), max_epochs=2)
     left = {path.name for path in (tmp_path / "genmonitor").iterdir()}
-    assert {"cms_curves.png", "cms_check_00002.json"} <= left
-    assert "cms_check_00001.json" not in left
+    assert {"cms_curves.png", "cms_evaluation_00002.json"} <= left
+    assert "cms_evaluation_00001.json" not in left
 
 
 def test_an_interrupted_wandb_run_costs_its_figures_only(tmp_path, monkeypatch):
@@ -289,7 +289,7 @@ def test_data_that_change_their_length_during_a_run_do_not_move_the_curves(tmp_p
     assert len({json.dumps({**check, "epoch": 0, "step": 0, "images_seen": 0}) for check in measured(one)}) == 1
     torch.manual_seed(0)
     fit(tmp_path, other, module=Linear(lr=0.0), max_epochs=1)
-    assert one.yardstick == other.yardstick
+    assert one.baseline == other.baseline
 
 
 @pytest.mark.parametrize("checked", [True, False], ids=["with a check", "before the first"])
@@ -298,10 +298,10 @@ def test_data_of_another_length_after_a_resume_start_the_curves_anew_and_it_is_s
     keep = ModelCheckpoint(tmp_path, save_last=True)
     fit(tmp_path, first, keep, train=loader(digits(0, 300)), max_epochs=1)
     longer = loader(digits(0, 500))
-    with pytest.warns(UserWarning, match="used with other images before: clusters, yardstick and curves start anew"):
+    with pytest.warns(UserWarning, match="used with other images before: clusters, baseline and curves start anew"):
         fit(tmp_path, resumed, keep, train=longer, max_epochs=2, ckpt_path=tmp_path / "last.ckpt")
     fit(tmp_path, fresh, train=longer, max_epochs=1)
-    assert (resumed.partition, resumed.kernel, resumed.yardstick) == (fresh.partition, fresh.kernel, fresh.yardstick)
+    assert (resumed.partition, resumed.kernel, resumed.baseline) == (fresh.partition, fresh.kernel, fresh.baseline)
     assert [check["epoch"] for check in resumed.history] == [1]
 
 

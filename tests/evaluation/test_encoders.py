@@ -9,8 +9,8 @@ import torch
 from _helpers.modules import Linear
 from torch import nn
 
-from genmonitor.callbacks.encoders import Frozen, OneHot, clip_encoders, pixels
-from genmonitor.callbacks.prompts import Prompts, prompted_sampler
+from genmonitor.evaluation.encoders import FrozenEncoder, OneHot, clip_encoders, pixels
+from genmonitor.evaluation.data.prompts import Prompts, prompted_sampler
 
 
 def test_pixels_are_the_images_values_in_reading_order():
@@ -51,7 +51,7 @@ def test_samples_of_prompts_come_from_the_argument_then_from_the_module():
 
 def test_a_module_is_frozen_and_runs_in_eval_mode_without_gradients():
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 5), nn.Dropout(0.9)).train()
-    encoder = Frozen("output_encoder", net)
+    encoder = FrozenEncoder("output_encoder", net)
     encoder.prepare(Linear())
     images = torch.randn(7, 1, 8, 8, requires_grad=True)
     features = encoder(images, batch_size=3)
@@ -70,19 +70,19 @@ def test_an_encoder_gets_each_sample_once_in_batches():
         return images.flatten(1)
 
     images = torch.randn(7, 1, 2, 2)
-    assert torch.equal(Frozen("output_encoder", encoder)(images, batch_size=3), images.flatten(1))
+    assert torch.equal(FrozenEncoder("output_encoder", encoder)(images, batch_size=3), images.flatten(1))
     assert sizes == [3, 3, 1]
 
 
 def test_strings_are_encoded_in_batches():
-    features = Frozen("prompt_encoder", lambda texts: torch.tensor([[float(len(t))] for t in texts]))
+    features = FrozenEncoder("prompt_encoder", lambda texts: torch.tensor([[float(len(t))] for t in texts]))
     assert features(["a", "bb", "ccc"], batch_size=2).flatten().tolist() == [1, 2, 3]
 
 
 def test_an_encoder_may_not_share_parameters_with_the_trained_module():
     module = Linear()
     with pytest.raises(ValueError, match=r"`output_encoder` to be apart.*copy\.deepcopy"):
-        Frozen("output_encoder", nn.Sequential(module.net)).prepare(module)
+        FrozenEncoder("output_encoder", nn.Sequential(module.net)).prepare(module)
     assert all(parameter.requires_grad for parameter in module.parameters())
 
 
@@ -97,12 +97,12 @@ def test_an_encoder_may_not_share_parameters_with_the_trained_module():
 )
 def test_what_an_encoder_returns_is_checked(encoder, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        Frozen("output_encoder", encoder)(torch.ones(4, 1, 2, 2), batch_size=9)
+        FrozenEncoder("output_encoder", encoder)(torch.ones(4, 1, 2, 2), batch_size=9)
 
 
 def test_an_encoder_must_be_callable():
     with pytest.raises(TypeError, match="`prompt_encoder` to be a callable"):
-        Frozen("prompt_encoder", "clip")
+        FrozenEncoder("prompt_encoder", "clip")
 
 
 # CLIP: a tiny one with random weights, saved as the published ones are
@@ -136,8 +136,8 @@ def clip_folder(tmp_path_factory):
 
 def test_clip_embeds_images_and_strings_into_one_space(clip_folder):
     images, texts = clip_encoders(clip_folder, value_range=(-1, 1))
-    assert Frozen("output_encoder", images)(2 * torch.rand(5, 3, 40, 32) - 1, 2).shape == (5, SHARED)
-    assert Frozen("prompt_encoder", texts)(["a cat", "a far longer prompt than the tiny model takes"], 2).shape == (
+    assert FrozenEncoder("output_encoder", images)(2 * torch.rand(5, 3, 40, 32) - 1, 2).shape == (5, SHARED)
+    assert FrozenEncoder("prompt_encoder", texts)(["a cat", "a far longer prompt than the tiny model takes"], 2).shape == (
         2,
         SHARED,
     )
@@ -199,7 +199,7 @@ def test_without_transformers_the_extra_is_named(monkeypatch):
 def test_importing_the_encoders_does_not_load_clip():
     code = """
 import sys, lightning, torchmetrics  # torchmetrics loads what it finds of transformers
-import genmonitor.callbacks.encoders
+import genmonitor.evaluation.encoders
 assert "transformers.models.clip.modeling_clip" not in sys.modules
 from transformers import CLIPModel
 assert "transformers.models.clip.modeling_clip" in sys.modules

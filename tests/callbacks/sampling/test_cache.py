@@ -13,7 +13,7 @@ from torchmetrics import Metric
 
 from genmonitor.callbacks import GenerativeMonitor, shared_samples
 
-YARDSTICK = "ignore:Plain.{1,4}(there is no validation data|only|the yardstick)"
+YARDSTICK = "ignore:Plain.{1,4}(there is no validation data|only|the baseline)"
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings(YARDSTICK)]
 
 

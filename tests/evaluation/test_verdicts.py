@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-from genmonitor.callbacks.drops import DropWatch
+from genmonitor.evaluation.verdicts import DropDetector
 
 BAND = {"cluster_1": (0.9, 0.95, 1.0)}
 
 
 def alerts(values, watch=None):
-    watch = watch or DropWatch()
+    watch = watch or DropDetector()
     return [watch.update({"cluster_1": value}, BAND) for value in values]
 
 
@@ -27,7 +27,7 @@ def test_the_lower_end_of_the_band_belongs_to_it_and_above_it_is_no_drop():
 
 
 def test_rounding_is_no_drop_from_exactly_one():
-    watch, band = DropWatch(), {"constant": (1.0, 1.0, 1.0)}
+    watch, band = DropDetector(), {"constant": (1.0, 1.0, 1.0)}
     assert [watch.update({"constant": value}, band) for value in (1.0, 1 - 1e-8, 1 - 1e-8)] == [[], [], []]
 
 
@@ -40,13 +40,13 @@ def test_a_value_that_is_not_a_number_counts_as_below():
 
 
 def test_each_region_is_watched_for_itself():
-    watch, bands = DropWatch(), {"cluster_1": (0.9, 0.95, 1.0), "constant": (1.0, 1.0, 1.0)}
+    watch, bands = DropDetector(), {"cluster_1": (0.9, 0.95, 1.0), "constant": (1.0, 1.0, 1.0)}
     checks = [{"cluster_1": 0.95, "constant": 1.0}] + 2 * [{"cluster_1": 0.95, "constant": 0.99}]
     assert [watch.update(check, bands) for check in checks] == [[], [], ["constant"]]
 
 
 def test_a_watch_goes_on_from_its_state():
-    first, second = DropWatch(), DropWatch()
+    first, second = DropDetector(), DropDetector()
     alerts([0.95, 0.8], first)
     second.reached, second.below = dict(first.reached), dict(first.below)
     assert alerts([0.8], second) == [["cluster_1"]]

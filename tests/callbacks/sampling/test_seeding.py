@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import distributions
 
-from genmonitor.callbacks.sampling import SeededRows, draw
+from genmonitor.callbacks.sampling.seeding import SeededRows, draw
 
 WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 4.0])
 
@@ -122,7 +122,7 @@ def test_rows_are_drawn_into_a_leaf_that_requires_grad():
     assert torch.equal(x.detach(), rows(lambda n: torch.randn(n, 3), 3, 1)[1:])
 
 
-def test_a_generator_of_the_models_own_is_left_alone():
+def test_a_generator_of_the_models_own_is_preserve_training_state():
     expected = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))
     with SeededRows(range(4)):
         found = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))

@@ -28,7 +28,7 @@ def test_either_namespace_does_without_the_other_and_both_give_the_same(tmp_path
         events = read_tensorboard(run)
         assert {"cms/image", "diversity/vendi"} <= set(events.Tags()["scalars"])
         assert "cms/curves" in events.Tags()["images"]
-        manifests = [json.loads(path.read_text()) for path in (run / "genmonitor").glob("cms_check_*.json")]
+        manifests = [json.loads(path.read_text()) for path in (run / "genmonitor").glob("cms_evaluation_*.json")]
         installed = {
             manifest["versions"].keys() & {"lightning", "pytorch-lightning"} != set() for manifest in manifests
         }

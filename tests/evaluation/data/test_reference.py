@@ -7,7 +7,7 @@ import torch
 from _helpers.modules import loader
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
-from genmonitor.callbacks.roles import assign_roles
+from genmonitor.evaluation.data.reference import assign_roles
 
 
 def numbered(count, start=0):
@@ -53,7 +53,7 @@ def test_too_few_images_to_be_certain_of_are_named():
     few = assign(loader(numbered(40)))
     assert few.notes[1:] == [
         "only 20 real images are there to compare 30 generated ones with",
-        "the yardstick's draws of 30 overlap much, so its band is too narrow: only 20 training images are there to "
+        "the baseline's draws of 30 overlap much, so its band is too narrow: only 20 training images are there to "
         "draw from",
     ]
     assert len(assign(loader(numbered(60)), loader(numbered(30))).notes) == 0

@@ -11,7 +11,7 @@ from _helpers.prompted import Prompted, plain, watch
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from genmonitor.callbacks import DiversityMonitor
-from genmonitor.callbacks.sampling import draw
+from genmonitor.callbacks.sampling.seeding import draw
 from genmonitor.functional import W1KPCalibration, calibrate, w1kp_score
 from genmonitor.plotting import diversity as diversity_figures
 
@@ -77,7 +77,7 @@ def test_charts_figure_calibration_and_manifest_are_written(tmp_path):
     assert "diversity/least_varied" in events.Tags()["images"]
     layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
     assert "Likeness of the images of one prompt (W1KP)" in layout
-    manifest = json.loads((folder / "genmonitor" / "diversity_check_00001.json").read_text())
+    manifest = json.loads((folder / "genmonitor" / "diversity_evaluation_00001.json").read_text())
     kept = W1KPCalibration.load(folder / "genmonitor" / manifest["calibration"])
     assert torch.equal(kept.distances, CALIBRATION.distances)
     assert len(list((folder / "genmonitor").glob("diversity_least_varied_epoch_*.png"))) == 1

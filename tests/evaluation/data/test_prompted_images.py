@@ -4,9 +4,9 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS
 
 from genmonitor.callbacks import real_pairs
-from genmonitor.callbacks.data import ImageSource
-from genmonitor.callbacks.prompts import Prompts
-from genmonitor.callbacks.real_pairs import choose_by_prompt, find_prompts
+from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.data.prompted_images import choose_by_prompt, find_prompts
 
 pytestmark = LIGHTNING_SAYS
 IMAGES, LABELS, TEXTS = torch.zeros(3, 1, 8, 8), torch.tensor([7, 3, 7]), ["a", "b", "a"]

@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Imports point down the layers that CONTRIBUTING.md draws, never in a circle, and load nothing heavy on the way."""
+
+import ast
+import importlib.util
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+LAYERS = [
+    {"_formatting", "_io", "_validation"},
+    {"linalg"},
+    {"kernels", "partition"},
+    {"functional"},
+    {"metrics"},
+    {""},  # genmonitor/__init__.py: what stands below it names the module that it means
+    {"plotting"},
+    {"evaluation"},
+    {"report"},
+    {"cli"},
+    {"callbacks"},
+]
+"""From the bottom; what stands in one layer may import what stands in the same, but not in a circle."""
+
+EXCEPTIONS = {
+    ("genmonitor.cli.replay", "genmonitor.callbacks.replay"): "a run is replayed by a Trainer",
+}
+"""Arrows that may point up, inside functions only, each with its reason."""
+
+
+class Arrow(NamedTuple):
+    importer: str
+    imported: str
+    in_function: bool = False
+
+
+def installed() -> dict[str, Path]:
+    """Return the folders of the package, wherever it was imported from."""
+    specs = {name: importlib.util.find_spec(name) for name in ("genmonitor", "genmonitor.callbacks")}
+    return {name: Path(spec.submodule_search_locations[0]) for name, spec in specs.items()}
+
+
+def modules(folders: dict[str, Path]) -> dict[str, Path]:
+    """Return the file of each module by its name."""
+    return {
+        ".".join([package, *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): path
+        for package, folder in folders.items()
+        for path in sorted(folder.rglob("*.py"))
+    }
+
+
+def named(node: ast.AST, package: str) -> Iterator[str]:
+    """Yield what a statement or a call imports, each name with the module that it may be."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = "." * node.level + (node.module or "")
+        base = importlib.util.resolve_name(base, package) if node.level else base
+        yield from (f"{base}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("import_module", "importlib.import_module"):
+        yield from (word.value for word in node.args if isinstance(word, ast.Constant))
+
+
+def arrows(folders: dict[str, Path]) -> set[Arrow]:
+    """Return all imports of one module of the package by another, those inside functions and for types among them."""
+    files, found = modules(folders), set()
+    for importer, path in files.items():
+        package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        inside = {id(node) for function in functions for node in ast.walk(function)}
+        for node in ast.walk(tree):
+            for name in named(node, package):
+                # a name that is no module is defined in the one before its last dot
+                imported = name if name in files else name.rpartition(".")[0]
+                if imported in files and imported != importer:
+                    found.add(Arrow(importer, imported, id(node) in inside))
+    return found
+
+
+def layer(module: str) -> int:
+    part = module.split(".")[1] if "." in module else ""
+    for number, parts in enumerate(LAYERS):
+        if part in parts:
+            return number
+    raise LookupError(f"{module} stands in no layer: give {part!r} a place in LAYERS and in CONTRIBUTING.md.")
+
+
+def upward(found: set[Arrow]) -> set[tuple[str, str]]:
+    """Return the imports of a higher layer by a lower one."""
+    return {
+        (arrow.importer, arrow.imported)
+        for arrow in found
+        if layer(arrow.importer) < layer(arrow.imported)
+        and not (arrow.in_function and (arrow.importer, arrow.imported) in EXCEPTIONS)
+    }
+
+
+def circle(found: set[Arrow]) -> list[str]:
+    """Return modules that import each other in a circle, the first one again at the end, or nothing."""
+    graph: dict[str, set[str]] = {}
+    for arrow in found:
+        if (arrow.importer, arrow.imported) not in EXCEPTIONS:
+            graph.setdefault(arrow.importer, set()).add(arrow.imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@pytest.fixture(scope="module")
+def tree() -> set[Arrow]:
+    return arrows(installed())
+
+
+def test_imports_point_down(tree):
+    assert upward(tree) == set()
+
+
+def test_imports_make_no_circle(tree):
+    assert circle(tree) == []
+
+
+def test_every_exception_is_needed(tree):
+    assert set(EXCEPTIONS) <= {(arrow.importer, arrow.imported) for arrow in tree}
+
+
+def test_all_modules_are_read(tree):
+    read = {arrow.importer for arrow in tree}
+    assert {module.split(".")[1] for module in read if "." in module} >= {
+        part for part in set().union(*LAYERS[1:]) if part
+    }
+
+
+@pytest.fixture
+def copy(tmp_path) -> dict[str, Path]:
+    """The folders of a copy that may be written to."""
+    for name, folder in installed().items():
+        shutil.copytree(folder, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+    shutil.rmtree(tmp_path / "genmonitor" / "callbacks", ignore_errors=True)  # a wheel has them there
+    return {name: tmp_path / name for name in installed()}
+
+
+@pytest.mark.parametrize(
+    ("file", "statement", "arrow"),
+    [
+        ("linalg/chunking.py", "import genmonitor.metrics", ("genmonitor.linalg.chunking", "genmonitor.metrics")),
+        ("_io.py", "from genmonitor.linalg import chunking", ("genmonitor._io", "genmonitor.linalg.chunking")),
+        ("functional/mmd.py", "from genmonitor import PixelCKA", ("genmonitor.functional.mmd", "genmonitor")),
+        ("functional/mmd.py", "from ..metrics import mmd", ("genmonitor.functional.mmd", "genmonitor.metrics.mmd")),
+        ("metrics/__init__.py", "from ..report import page", ("genmonitor.metrics", "genmonitor.report.page")),
+        (
+            "report/page.py",
+            "def late():\n    from genmonitor.cli.main import main as run",
+            ("genmonitor.report.page", "genmonitor.cli.main"),
+        ),
+        (
+            "report/page.py",
+            "if TYPE_CHECKING:\n    from genmonitor.callbacks import GenerativeMonitor",
+            ("genmonitor.report.page", "genmonitor.callbacks"),
+        ),
+        (
+            "plotting/style.py",
+            "class Late:\n    def late(self):\n        importlib.import_module('genmonitor.report')",
+            ("genmonitor.plotting.style", "genmonitor.report"),
+        ),
+        (
+            "cli/replay.py",
+            "from genmonitor.callbacks.replay import replay",  # allowed where a function does it
+            ("genmonitor.cli.replay", "genmonitor.callbacks.replay"),
+        ),
+    ],
+)
+def test_an_import_that_points_up_is_found(copy, file, statement, arrow):
+    before = upward(arrows(copy))
+    assert arrow not in before
+    with (copy["genmonitor"] / file).open("a", encoding="utf-8") as source:
+        source.write(f"\n\n{statement}\n")
+    assert upward(arrows(copy)) - before == {arrow}
+
+
+def test_a_circle_is_found(copy):
+    here = copy["genmonitor"] / "linalg"
+    for one, other in (("first", "second"), ("second", "third"), ("third", "first")):
+        (here / f"{one}.py").write_text(f"def late():\n    from genmonitor.linalg.{other} import name\n")
+    new = {arrow for arrow in arrows(copy) if {"first", "second", "third"} & set(arrow.importer.split("."))}
+    assert upward(new) == set()
+    assert sorted(circle(new)[1:]) == [f"genmonitor.linalg.{name}" for name in ("first", "second", "third")]
+
+
+def test_a_module_without_a_layer_is_found(copy):
+    (copy["genmonitor"] / "misplaced.py").write_text("from genmonitor.linalg import chunking\n")
+    with pytest.raises(LookupError, match="'misplaced' a place in LAYERS"):
+        upward(arrows(copy))
+
+
+def loads(statements: str, after: str = "") -> set[str]:
+    """Return the packages that statements newly load in a fresh interpreter, the standard library left out."""
+    code = f"import sys\n{after}\nbefore = set(sys.modules)\n{statements}\nprint('loads', *set(sys.modules) - before)"
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    last = out.splitlines()[-1].split()
+    assert last[0] == "loads"
+    return {name.split(".")[0] for name in last[1:]} - sys.stdlib_module_names
+
+
+def test_importing_genmonitor_loads_nothing_else():
+    assert loads("import genmonitor") == {"genmonitor"}
+
+
+def test_the_help_of_the_command_line_loads_nothing_else():
+    helped = "try: main(['--help'])\nexcept SystemExit as stop: assert stop.code == 0"
+    assert loads(f"from genmonitor.cli import main\n{helped}") == {"genmonitor"}
+
+
+def test_functions_load_nothing_beyond_torch():
+    packages = "genmonitor.functional, genmonitor.kernels, genmonitor.linalg, genmonitor.partition"
+    assert loads(f"import {packages}", after="import torch") == {"genmonitor"}
+
+
+def test_public_names_load_nothing_beyond_torchmetrics():
+    assert loads("from genmonitor import *", after="import torch, torchmetrics") == {"genmonitor"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "package"),
+    [
+        ("from genmonitor import PixelPartition", "torch"),
+        ("from genmonitor import PixelCKA", "torchmetrics"),
+        ("import genmonitor.plotting.style", "matplotlib"),
+        ("import genmonitor.callbacks", "lightning"),
+    ],
+)
+def test_what_is_loaded_would_be_noticed(statement, package):
+    assert {"genmonitor", package} <= loads(statement)
