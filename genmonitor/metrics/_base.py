@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every metric here owes torchmetrics: to keep its precision, to be drawn, and to sync a process without data."""
+"""What every metric here owes torchmetrics: full precision, a plot, and a sync that a process without data survives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -16,37 +16,17 @@ _T = TypeVar("_T")
 
 
 class GenerativeMetric(Metric):
-    """A torchmetrics.Metric whose states keep their dtype and sync where a process has none.
+    """A torchmetrics.Metric whose states keep their dtype, and which syncs even where a process has no data.
 
     Args:
         kwargs: those of torchmetrics.Metric.
     """
 
-    def _fixed(self) -> dict[str, Any]:
-        """Return what the first `update` fixed for all later ones."""
-        return {}
-
-    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
-        """Add the state of another metric of this kind.
-
-        Raises:
-            ValueError: if their first `update` fixed something else: sums of unlike terms mean nothing.
-        """
-        mine = self._fixed()
-        theirs = incoming_state._fixed() if isinstance(incoming_state, GenerativeMetric) else {}
-        if mine.keys() != theirs.keys() or not all(_equal(mine[name], theirs[name]) for name in mine):
-            raise ValueError(
-                f"Expected a {type(self).__name__} that began like this one, but its first `update` fixed other "
-                "expansion points. Begin both alike: make the other by `clone()` after the first `update`, then "
-                "`reset()` it."
-            )
-        super().merge_state(incoming_state)
-
     def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Draw one value, or several in their order.
+        """Draw one value, or several in order.
 
         Args:
-            val: what `compute` or `forward` returned, or a list of that; None for `compute()`.
+            val: what `compute` or `forward` returned, or a list of such values; None for `compute()`.
             ax: a matplotlib axis; None for a new figure.
 
         Returns:
@@ -60,13 +40,13 @@ class GenerativeMetric(Metric):
 
     @contextmanager
     def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Iterator[None]:  # type: ignore[override]
-        """Hold the states of all processes together inside the block, and this one's own again after it.
+        """Hold the states of all processes inside the block, and this process's own again after it.
 
-        Also after an error, unlike torchmetrics' own: what is kept across `reset` would be everybody's from then on.
+        Unlike torchmetrics' own, also after an error: otherwise what survives `reset` would stay everybody's.
 
         Args:
             args: those of torchmetrics.Metric.sync.
-            should_unsync: whether to take this process's own states again.
+            should_unsync: whether to restore this process's own states.
             kwargs: those of torchmetrics.Metric.sync.
         """
         self.sync(*args, **kwargs)
@@ -75,8 +55,35 @@ class GenerativeMetric(Metric):
         finally:
             self.unsync(should_unsync=self._is_synced and should_unsync)
 
+    def _synced(self) -> AbstractContextManager[None]:
+        """Hold the states of all processes inside the block, as `compute` does."""
+        return self.sync_context(
+            dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
+        )
+
+    def _synced_on_step(self) -> AbstractContextManager[None]:
+        """Hold the states of all processes inside the block if `dist_sync_on_step` is set, as `forward` does."""
+        return self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.dist_sync_on_step)
+
+    @contextmanager
+    def _batch_state(self, **states: Tensor | list[Tensor]) -> Iterator[None]:
+        """Hold the state of a single batch inside the block, and the metric's own again after it, also after an error.
+
+        Args:
+            states: those of the batch; all others have their defaults.
+        """
+        own = {name: getattr(self, name) for name in self._defaults}
+        for name, default in self._defaults.items():
+            empty: Tensor | list[Tensor] = default.to(self.device, copy=True) if isinstance(default, Tensor) else []
+            setattr(self, name, states.get(name, empty))
+        try:
+            yield
+        finally:
+            for name, state in own.items():
+                setattr(self, name, state)
+
     def _sync_dist(self, dist_sync_fn: Any = gather_all_tensors, process_group: Any = None) -> None:
-        """Gather the states; a process without samples takes part with none of the others' shape and dtype."""
+        """Gather the states; a process without samples joins with none of the others' shape and dtype."""
         group = process_group or self.process_group
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             own = {name: _kind(getattr(self, name)) for name in self._defaults}
@@ -96,15 +103,39 @@ class GenerativeMetric(Metric):
         return [torch.empty(0, *shape, dtype=dtype, device=self.device)]
 
 
-def _kind(state: Tensor | list[Tensor]) -> tuple[tuple[int, ...], torch.dtype] | None:
-    """Return the shape and dtype of a state, of one row where it is a list; None where it has no samples."""
-    if isinstance(state, Tensor):
-        return (tuple(state.shape), state.dtype) if state.ndim else None
-    return (tuple(state[0].shape[1:]), state[0].dtype) if len(state) else None
+class AnchoredMetric(GenerativeMetric):
+    """A metric whose sums are about points that the first `update` fixes; these are saved with its state.
 
+    Args:
+        kwargs: those of torchmetrics.Metric.
+    """
 
-def _equal(a: Any, b: Any) -> bool:
-    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._fixed: dict[str, Any] = {}  # empty until the first `update`
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Return what the first `update` fixed."""
+        return self._fixed
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take over what the first `update` of a saved metric fixed."""
+        self._fixed = dict(state)
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another metric of this kind.
+
+        Raises:
+            ValueError: if its first `update` fixed other points: sums of unlike terms mean nothing.
+        """
+        theirs = incoming_state._fixed if isinstance(incoming_state, AnchoredMetric) else {}
+        if self._fixed.keys() != theirs.keys() or not all(_equal(x, theirs[name]) for name, x in self._fixed.items()):
+            raise ValueError(
+                f"Expected a {type(self).__name__} that began like this one, but its first `update` fixed other "
+                "expansion points. Begin both alike: make the other by `clone()` after the first `update`, then "
+                "`reset()` it."
+            )
+        super().merge_state(incoming_state)
 
 
 def from_rank_zero(choose: Callable[[], _T]) -> _T:
@@ -122,3 +153,14 @@ def from_rank_zero(choose: Callable[[], _T]) -> _T:
         raise box[0]
     chosen: _T = box[0]
     return chosen
+
+
+def _kind(state: Tensor | list[Tensor]) -> tuple[tuple[int, ...], torch.dtype] | None:
+    """Return the shape and dtype of a state, of one row if it is a list; None if it has no samples."""
+    if isinstance(state, Tensor):
+        return (tuple(state.shape), state.dtype) if state.ndim else None
+    return (tuple(state[0].shape[1:]), state[0].dtype) if len(state) else None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What metrics share that compare generated samples with real ones: both sides are kept, the real one across resets."""
+"""Metrics that compare generated samples with real ones: they keep both sides, the real one across resets if asked."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import torch
@@ -33,6 +34,7 @@ class TwoSidedMetric(GenerativeMetric):
         self.add_state("real_samples", default=[], dist_reduce_fx="cat")
         # metrics of one compute group share their states: only those that agree on this may
         self.add_state("keeps_real", default=torch.tensor(int(not reset_real_features)), dist_reduce_fx="max")
+        self._real_terms: dict[Hashable, tuple[Tensor, Tensor]] = {}
 
     def update(self, samples: Tensor, real: bool) -> None:
         """Add samples to one side.
@@ -42,7 +44,7 @@ class TwoSidedMetric(GenerativeMetric):
             real: which side.
 
         Raises:
-            TypeError: if they are no tensor of real numbers, or `real` is neither True nor False.
+            TypeError: if they are not a tensor of real numbers, or `real` is neither True nor False.
             ValueError: if they are not finite or differ in shape from those before.
         """
         check_bool("real", real)
@@ -51,6 +53,38 @@ class TwoSidedMetric(GenerativeMetric):
         side = "real_samples" if real else "fake_samples"
         # a new list, since a compute group shares the old one; no graph, since it would keep every step's network alive
         setattr(self, side, [*getattr(self, side), x.detach()])
+
+    def compute(self) -> Any:
+        """Return the value of all samples."""
+        return self._compared(self._kept("fake"), self._kept("real"))
+
+    def forward(self, samples: Tensor, real: bool) -> Any:  # type: ignore[override]
+        """Add a batch; return the value of a fake one against the real samples so far, None for a real one.
+
+        The value carries the gradient of the batch, where it has one. It is of this process alone; with
+        `dist_sync_on_step` it is of the batches and real samples of all processes, which must then add fake batches
+        together.
+
+        Args:
+            samples: as for `update`.
+            real: which side.
+        """
+        self.update(samples, real=real)
+        self._forward_cache = None
+        if real:
+            return None
+        kept = self.fake_samples[-1]
+        batch = self._checked_samples("fake samples", samples, tuple(kept.shape[1:])).to(kept.device)
+        with self._batch_state(fake_samples=[batch], real_samples=self.real_samples), self._synced_on_step():
+            self._forward_cache = self._compared(self._kept("fake"), self._kept("real"))
+        return self._forward_cache
+
+    def reset(self) -> None:
+        """Forget the fake side, and the real one unless `reset_real_features` is False."""
+        real = None if self.reset_real_features else list(self.real_samples)
+        super().reset()
+        if real is not None:
+            self.real_samples = real
 
     def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
         """Check samples of one side, of the shape per sample given."""
@@ -62,35 +96,17 @@ class TwoSidedMetric(GenerativeMetric):
             raise ValueError(f"Expected {name} samples before `compute`, but got none. Call `update(x, real=...)`.")
         return dim_zero_cat(side)
 
+    def _known_term(self, key: Hashable, real: Tensor) -> Tensor | None:
+        """Return what `_remember_term` was given with this key and these very real samples, None if nothing was."""
+        if key not in self._real_terms:
+            return None
+        samples, term = self._real_terms[key]
+        return term if samples.device == real.device and torch.equal(samples, real) else None
+
+    def _remember_term(self, key: Hashable, real: Tensor, term: Tensor) -> None:
+        """Keep what the real samples contribute by themselves, in place of what others did."""
+        self._real_terms = {key: (real, term)}
+
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
         """Return the value of both sides."""
         raise NotImplementedError
-
-    def compute(self) -> Any:
-        """Return the value of all samples."""
-        return self._compared(self._kept("fake"), self._kept("real"))
-
-    def forward(self, samples: Tensor, real: bool) -> Any:  # type: ignore[override]
-        """Add a batch; return the value of a fake one against the real samples of this process so far, else None.
-
-        The value carries the gradient of the batch, where it has one.
-
-        Args:
-            samples: as for `update`.
-            real: which side.
-        """
-        self.update(samples, real=real)
-        self._forward_cache = None
-        if real:
-            return None
-        others = self._kept("real")
-        batch = self._checked_samples("fake samples", samples, tuple(others.shape[1:])).to(others.device)
-        self._forward_cache = self._compared(batch, others)
-        return self._forward_cache
-
-    def reset(self) -> None:
-        """Forget the fake side, and the real one unless `reset_real_features` is False."""
-        real = None if self.reset_real_features else list(self.real_samples)
-        super().reset()
-        if real is not None:
-            self.real_samples = real

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features
@@ -49,14 +48,14 @@ class PRDC(TwoSidedMetric):
     def __init__(self, k: int = 5, reset_real_features: bool = True, **kwargs: Any) -> None:
         super().__init__(reset_real_features, **kwargs)
         self.k = check_at_least("k", k, 1)
-        self._real_radii: tuple[Tensor, Tensor] | None = None
 
     def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
         return check_features(name, samples, shape[0] if shape else None)
 
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
         check_neighbors(self.k, fake, real)
-        known = self._real_radii
-        if known is None or known[0].device != real.device or not torch.equal(known[0], real):
-            self._real_radii = known = (real, neighbor_radii(real, self.k))
-        return prdc_from_radii(fake, real, neighbor_radii(fake, self.k), known[1], self.k)
+        real_radii = self._known_term(self.k, real)
+        if real_radii is None:
+            real_radii = neighbor_radii(real, self.k)
+            self._remember_term(self.k, real, real_radii)
+        return prdc_from_radii(fake, real, neighbor_radii(fake, self.k), real_radii, self.k)

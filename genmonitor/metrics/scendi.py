@@ -79,12 +79,12 @@ class ScendiScore(SpectralMetric):
     @property
     def kernel(self) -> Kernel:
         """The kernel of outputs, with its gamma once samples have set it."""
-        return self._kernel_of("outputs")
+        return self._kernel("gamma")
 
     @property
     def prompt_kernel(self) -> Kernel:
         """The kernel of prompts, with its gamma once samples have set it."""
-        return self._kernel_of("prompts")
+        return self._kernel("prompt_gamma")
 
     def update(self, outputs: Tensor, prompts: Tensor) -> None:
         """Add outputs and their prompts, row by row.

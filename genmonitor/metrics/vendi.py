@@ -31,7 +31,7 @@ class _ModeCount(SpectralMetric):
     @property
     def kernel(self) -> Kernel:
         """The kernel, with its gamma once samples have set it."""
-        return self._kernel_of("features")
+        return self._kernel("gamma")
 
     def update(self, features: Tensor) -> None:
         """Add samples.

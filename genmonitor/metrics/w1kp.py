@@ -88,7 +88,7 @@ class W1KPScore(GenerativeMetric):
         Raises:
             ValueError: if a prompt has no name, or none has two outputs.
         """
-        with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync):
+        with self._synced():
             return w1kp_by_prompt(*self._kept(), calibration=self.calibration, k=self.k, names=names)
 
     def forward(self, features: Tensor, prompt_index: Tensor) -> None:  # type: ignore[override]

@@ -25,6 +25,7 @@ def everything(rank: int) -> dict[str, Any]:
         "uneven": {name: uneven(name, rank) for name in CITIZENS},
         "none on one": {name: none_on_one(name, rank) for name in CITIZENS if name not in FIRST_BY_ALL},
         "no rows on one": {name: no_rows_on_one(name, rank) for name in CITIZENS},
+        "on step": {name: on_step(name, rank) for name in CITIZENS},
         "real side kept": real_side_kept(rank),
         "collection": collection(rank),
         "refused": refused_by_rank_zero(rank),
@@ -54,6 +55,18 @@ def no_rows_on_one(name: str, rank: int) -> Any:
     metric = citizen.make(**citizen.arguments)
     calls = citizen.calls(9)
     return feed(metric, calls if rank == 0 else [(tuple(x[:0] for x in xs), how) for xs, how in calls]).compute()
+
+
+def on_step(name: str, rank: int) -> tuple[Any, Any]:
+    """What `forward` says of each process's batch with `dist_sync_on_step`, and `compute` after it."""
+    citizen = CITIZENS[name]
+    metric = citizen.make(**citizen.arguments, dist_sync_on_step=True)
+    *sides, (tensors, how) = citizen.data
+    for others, of_others in sides:
+        for some in zip(*(share(x, rank, 11) for x in others), strict=True):
+            metric.update(*some, **of_others)
+    rows = slice(0, 11) if rank == 0 else slice(11, None)
+    return metric(*(x[rows] for x in tensors), **how), metric.compute()
 
 
 def real_side_kept(rank: int) -> list[Any]:

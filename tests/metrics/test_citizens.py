@@ -167,6 +167,21 @@ def test_forward_adds_its_batch(name):
 
 
 @every
+def test_a_forward_that_has_no_value_adds_its_batch_too(name):
+    citizen = CITIZENS[name]
+    metric = citizen.fed()
+    tensors, how = citizen.calls()[-1]
+    one = tuple(x[:1] for x in tensors)
+    if citizen.make in (PromptSplit, W1KPScore):
+        assert metric(*one, **how) is None
+    else:
+        with pytest.raises(ValueError, match=r"at least|more than"):
+            metric(*one, **how)
+    if name != "cms blocks":  # 25 samples are not whole blocks
+        same(metric.compute(), citizen.fed([*citizen.calls(), (one, how)]).compute())
+
+
+@every
 def test_compute_is_cached_and_a_new_batch_undoes_it(name):
     citizen = CITIZENS[name]
     metric = citizen.fed()
@@ -220,9 +235,12 @@ def test_a_pair_in_a_collection_says_what_each_says_alone(name):
 
 
 @every
-def test_forward_of_a_collection_after_update_adds_its_batch_once(name):
+@pytest.mark.parametrize("on_step", [False, True])
+def test_forward_of_a_collection_after_update_adds_its_batch_once(name, on_step):
     citizen = CITIZENS[name]
-    metrics = MetricCollection({key: citizen.make(**citizen.arguments) for key in ("one", "other")})
+    metrics = MetricCollection(
+        {key: citizen.make(**citizen.arguments, dist_sync_on_step=on_step) for key in ("one", "other")}
+    )
     *calls, (tensors, how) = citizen.calls(30)
     feed(metrics, calls)
     metrics(*tensors, **how)

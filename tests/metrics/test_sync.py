@@ -7,7 +7,7 @@ from _helpers.citizens import CITIZENS, HALVES
 from _helpers.processes import in_two_processes
 from _helpers.two_ranks import FAKE, FIRST_BY_ALL, REAL, everything
 
-from genmonitor import GaussianKernel, PixelCKA
+from genmonitor import GaussianKernel, PixelCKA, PromptSplit, W1KPScore
 from genmonitor.functional import cosine_mean_similarity, maximum_mean_discrepancy
 
 
@@ -26,6 +26,17 @@ def test_both_say_what_one_process_says(ranks, name, share):
     expected = citizen.fed().compute()
     for values in ranks:
         torch.testing.assert_close(values[share][name], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CITIZENS)
+def test_with_dist_sync_on_step_forward_gives_the_value_over_all_processes(ranks, name):
+    citizen = CITIZENS[name]
+    expected = citizen.fed().compute()
+    for rank in ranks:
+        value, after = rank["on step"][name]
+        assert (value is None) == (citizen.make in (PromptSplit, W1KPScore))
+        for found in (after,) if value is None else (value, after):
+            torch.testing.assert_close(found, expected, rtol=0, atol=2e-6)
 
 
 def test_the_real_side_is_kept_by_each_process(ranks):
