@@ -74,7 +74,7 @@ def _render(folder: Path, run: Run) -> str:
 
 def _section(run: MonitorRun, budget: int) -> dict[str, Any]:
     figures, sliders = _pictures(run, budget)
-    given = ("monitor", "message", "real", "fake", "n_samples")
+    given = ("monitor", "message", "real_images", "generated_images", "n_samples")
     return {
         "prefix": run.prefix,
         "given": {name: _shown(run.manifest.get(name)) for name in given},

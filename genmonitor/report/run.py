@@ -59,7 +59,7 @@ class MonitorRun:
     @property
     def compared(self) -> bool:
         """Whether it is a comparison of two sets of images, outside of any training."""
-        return "fake" in self.manifest
+        return "generated_images" in self.manifest
 
 
 @dataclass(frozen=True)

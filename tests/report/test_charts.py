@@ -3,7 +3,7 @@ import re
 
 import pytest
 import torch
-from _helpers.runs import LABELS, make_run, record, write_evaluation, write_notes
+from _helpers.runs import COMPARED, LABELS, make_run, record, write_evaluation, write_notes
 
 from genmonitor import PixelPartition
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
@@ -104,7 +104,7 @@ def test_region_rows_of_changed_regions_have_gaps(tmp_path):
 def test_value_rows_are_those_of_whole_images(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     values = {name: value for name, value in record(1).items() if name not in ("epoch", "step", "images_seen")}
-    write_evaluation(folder, 1, evaluation=values, real="real.npy", fake="fake.npy")
+    write_evaluation(folder, 1, evaluation=values, **COMPARED)
     monitor = read(folder)
     assert monitor.compared
     rows = {row["name"]: row for row in value_rows(monitor)}

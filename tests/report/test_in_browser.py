@@ -5,7 +5,7 @@ import io
 
 import pytest
 from _helpers.browser import browser, complaints, requested
-from _helpers.runs import add_diversity, make_run, record, write_evaluation, write_notes
+from _helpers.runs import BASELINE, COMPARED, add_diversity, make_run, record, write_evaluation, write_notes
 from PIL import Image
 
 from genmonitor._formatting import format_cms
@@ -177,7 +177,7 @@ def test_page_of_a_damaged_folder_draws_what_is_left(opened, tmp_path):
 def test_page_of_a_comparison_draws_regions_without_baseline(opened, tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     values = {name: value for name, value in record(2).items() if name not in ("epoch", "step", "images_seen")}
-    write_evaluation(folder, 1, evaluation=values, real="real", fake="fake", baseline={"cluster_2": [0.96, 0.97, 0.98]})
+    write_evaluation(folder, 1, evaluation=values, **COMPARED, baseline={"cluster_2": BASELINE["cluster_2"]})
     opened.get(write_report(folder).as_uri())
     assert complaints(opened) == []
     assert len(find(opened, ".chart .disc")) == 3

@@ -5,7 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from _helpers.runs import add_diversity, make_run, record, write_evaluation, write_notes, write_picture
+from _helpers.runs import COMPARED, add_diversity, make_run, record, write_evaluation, write_notes, write_picture
 
 from genmonitor.report import page, write_report
 
@@ -205,9 +205,9 @@ def test_page_of_a_manifest_with_little_in_it_is_written(tmp_path):
 def test_page_of_a_comparison_names_both_sets(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     values = {name: value for name, value in record(1).items() if name not in ("epoch", "step", "images_seen")}
-    write_evaluation(folder, 1, evaluation=values, real="real.npy", fake="fake.npy", n_samples=500)
+    write_evaluation(folder, 1, evaluation=values, **COMPARED, n_samples=500)
     text = " ".join(write_report(folder).read_text().split())
-    assert "<h2>fake.npy compared with real.npy</h2>" in text
+    assert "<h2>samples/ compared with real.npy</h2>" in text
     assert "500 images of each. A bar is the baseline: what real images get" in text
     (section,) = drawn(folder)
     assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS per cluster", "")]
