@@ -5,7 +5,7 @@ from html import unescape
 import pytest
 from _helpers.logged import shown_by_tensorboard
 
-from genmonitor.callbacks.tables import as_markdown, markdown_table
+from genmonitor.callbacks.loggers.markdown import as_markdown, markdown_table
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -24,17 +24,17 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("prompt", HOSTILE)
-def test_text_shows_in_tensorboard_as_it_was_written(prompt):
+def test_markdown_table_shows_text_as_it_was_written(prompt):
     html = shown_by_tensorboard(markdown_table(["prompt", "share"], [[prompt, 0.25], ["after", 1.0]]))
     cells = [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", html, re.DOTALL)]
     assert cells == [prompt, "0.25", "after", "1"]
     assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td"}
 
 
-def test_nothing_but_letters_and_digits_is_left_for_markdown():
+def test_as_markdown_leaves_only_letters_and_digits():
     escaped = as_markdown("".join(HOSTILE))
     assert re.fullmatch(r"(&#\d+;|[\w ]|[^\x00-\x7f])*", escaped)
 
 
-def test_breaks_and_marks_that_turn_the_text_are_not_kept():
+def test_as_markdown_drops_breaks_and_marks_of_direction():
     assert as_markdown("a\n\n# b\u202ec\x1b[0m") == "a &#35; b\ufffdc\ufffd&#91;0m"

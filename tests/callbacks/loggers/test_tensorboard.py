@@ -1,39 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-import importlib
 import io
-import json
 import re
-import warnings
-from pathlib import Path
+from html import unescape
 
 import lightning.pytorch.loggers
-import matplotlib.figure
+import numpy as np
 import pytest
-import pytorch_lightning.loggers
+from _helpers.logged import read_tensorboard, shown_by_tensorboard
+from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
-from genmonitor.callbacks import report
-from genmonitor.callbacks.descriptions import log_about, log_descriptions, log_layout
-from genmonitor.callbacks.loggers import log_alert, log_figures, log_series, without_figures
-from genmonitor.plotting.pixel_clusters import cluster_map
-
-BOTH = [lightning.pytorch.loggers, pytorch_lightning.loggers]
-CLUSTERS = ["cluster_1", "cluster_2", "cluster_10", "constant"]
-CHARTS = {title: [f"cms/{name}" for name in names] for title, names in report.charts(CLUSTERS).items()}
+from genmonitor.callbacks.loggers.tensorboard import TensorBoardBackend
+from genmonitor.evaluation.results import Alert, Table
 
 
 @pytest.fixture
-def figures():
-    return {"cms/cluster_map": cluster_map([[1, 2], [0, 1]])}
+def logger(tmp_path):
+    return lightning.pytorch.loggers.TensorBoardLogger(tmp_path / "tb")
 
 
 def read_back(logger):
     logger.experiment.flush()
-    events = EventAccumulator(logger.log_dir)
-    events.Reload()
-    return events
+    return read_tensorboard(logger.log_dir)
 
 
 def layout_of(events):
@@ -45,111 +34,90 @@ def layout_of(events):
     }
 
 
-class Logger:
-    """A logger of nobody's class whose experiment is what the test makes it."""
-
-    LOGGER_JOIN_CHAR = "-"
-
-    def __init__(self, experiment, **attributes):
-        self.experiment = experiment
-        vars(self).update(attributes)
+def text_of(event):
+    return event.tensor_proto.string_val[0].decode()
 
 
-class MLflowClient:
-    def __init__(self):
-        self.figures = []
-
-    def log_figure(self, run_id, figure, artifact_file, *, save_kwargs=None):
-        assert isinstance(figure, matplotlib.figure.Figure)
-        self.figures.append((run_id, artifact_file))
-
-
-class Broken:
-    def __getattr__(self, name):
-        raise OSError("disk full")
-
-
-@pytest.mark.parametrize("loggers", BOTH, ids=lambda module: module.__name__.split(".")[0])
-def test_tensorboard_gets_the_picture_at_the_trainers_step(loggers, figures, tmp_path):
-    logger = loggers.TensorBoardLogger(tmp_path / "tb")
-    log_figures([logger], figures, step=7, directory=tmp_path / "png")
+@both_namespaces
+def test_figures_are_images_at_the_trainers_step(namespace, tmp_path):
+    logger = namespace.TensorBoardLogger(tmp_path)
+    figures = cluster_figures()
+    TensorBoardBackend(logger).log_figures(figures, step=7, epoch=3)
     (image,) = read_back(logger).Images("cms/cluster_map")
     assert image.step == 7
     sent = Image.open(io.BytesIO(image.encoded_image_string)).convert("RGB")
-    with Image.open(tmp_path / "png" / "cms_cluster_map.png") as file:
-        kept = file.convert("RGB")
-    assert sent.size == kept.size == (760, 600)
+    kept = Image.open(io.BytesIO(figures["cms/cluster_map"].png)).convert("RGB")
+    assert sent.size == (760, 600)
     assert sent.tobytes() == kept.tobytes()
 
 
-@pytest.mark.parametrize("loggers", BOTH, ids=lambda module: module.__name__.split(".")[0])
-def test_tensorboard_draws_all_clusters_in_one_chart(loggers, tmp_path):
-    logger = loggers.TensorBoardLogger(tmp_path)
-    log_layout([logger], "cms", CHARTS)
+@both_namespaces
+def test_layout_has_all_regions_in_one_chart(namespace, tmp_path):
+    logger = namespace.TensorBoardLogger(tmp_path)
+    TensorBoardBackend(logger).log_layout("cms", CHARTS)
     charts = layout_of(read_back(logger))["cms"]
-    keys = [
-        f"cms/{name}"
-        for name in [*CLUSTERS, "image", "product", "share_1", "share_10", "share_constant", "metric_seconds"]
-    ]
+    keys = [f"cms/{name}" for names in CHARTS.values() for name in names]
     matching = {title: [k for k in keys if any(re.match(p, k) for p in tags)] for title, tags in charts.items()}
-    assert matching == {
-        "CMS per cluster": [f"cms/{name}" for name in CLUSTERS],
-        "CMS of image and product": ["cms/image", "cms/product"],
-        "Share of the loss": ["cms/share_1", "cms/share_10", "cms/share_constant"],
-        "Seconds per check": ["cms/metric_seconds"],
-    }
+    assert matching == {title: [f"cms/{name}" for name in names] for title, names in CHARTS.items()}
 
 
-def test_a_pattern_of_the_layout_draws_one_scalar_only(tmp_path):
-    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
-    log_layout([logger], "cms", {"first": ["cms/cluster_1"]})
+def test_layout_pattern_draws_one_scalar_only(logger):
+    TensorBoardBackend(logger).log_layout("cms", {"first": ["cluster_1"]})
     (pattern,) = layout_of(read_back(logger))["cms"]["first"]
     assert re.match(pattern, "cms/cluster_1")
     assert not re.search(pattern, "cms/cluster_10")
     assert not re.search(pattern, "other/cms/cluster_1")
 
 
-def test_two_monitors_share_tensorboards_one_layout(tmp_path):
-    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
-    log_layout([logger], "cms", {"a": ["cms/image"]})
-    log_layout([logger], "diversity", {"b": ["diversity/rke"]})
+def test_layout_is_shared_by_the_monitors_of_a_run(logger):
+    TensorBoardBackend(logger).log_layout("cms", {"a": ["image"]})
+    TensorBoardBackend(logger).log_layout("diversity", {"b": ["rke"]})
     assert set(layout_of(read_back(logger))) == {"cms", "diversity"}
 
 
-def test_the_loggers_own_prefix_is_part_of_every_key(figures, tmp_path):
+def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
+    backend = TensorBoardBackend(logger)
     logger.log_metrics({"cms/image": 0.9}, step=1)
-    log_layout([logger], "cms", {"image": ["cms/image"]})
-    log_figures([logger], figures, 1, tmp_path)
+    backend.log_layout("cms", {"image": ["image"]})
+    backend.log_figures(cluster_figures(), 1, None)
+    backend.log_about("cms", {"mmd": "lower is better"})
+    backend.log_descriptions("cms", {"image": "higher is better"}, ["image"])
+    backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), 1)
+    backend.log_alert(Alert("title", "text"), 1)
     events = read_back(logger)
     (pattern,) = layout_of(events)["cms"]["image"]
     assert [tag for tag in events.Tags()["scalars"] if re.match(pattern, tag)] == ["run-cms/image"]
+    assert events.SummaryMetadata("run-cms/image").summary_description == "higher is better"
     assert events.Tags()["images"] == ["run-cms/cluster_map"]
+    texts = {tag.removesuffix("/text_summary") for tag in events.Tags()["tensors"] if tag.endswith("/text_summary")}
+    assert texts == {"run-cms/about", "run-cms/prompts", "run-alerts"}
 
 
-def test_tensorboard_shows_the_alerts_text_as_it_is(tmp_path):
-    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
-    log_alert([logger], "cluster_3 dropped", "*0.91*\n<b>below</b> its band", step=5)
+def test_alert_is_shown_as_it_is(logger):
+    TensorBoardBackend(logger).log_alert(Alert("cluster_3 regressed", "*0.91*\n<b>below</b> its baseline"), step=5)
     (event,) = read_back(logger).Tensors("alerts/text_summary")
     assert event.step == 5
-    lines = event.tensor_proto.string_val[0].decode().split("\n")
-    assert [line.strip() for line in lines] == ["cluster_3 dropped", "", "*0.91*", "<b>below</b> its band"]
-    # indented by four, Markdown takes it for code and escapes it
-    assert all(line.startswith("    ") for line in lines if line)
+    lines = text_of(event).split("\n")
+    assert [line.strip() for line in lines] == ["cluster_3 regressed", "", "*0.91*", "<b>below</b> its baseline"]
+    html = shown_by_tensorboard(text_of(event))
+    assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"pre", "code"}  # nothing of the text has an effect
+    assert "&lt;b&gt;below&lt;/b&gt;" in html
 
 
-def test_tensorboard_says_what_each_value_is(tmp_path):
-    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
-    log_about([logger], "cms", {"mmd": "lower is better", "share_…": "sum to 1"})
-    (event,) = read_back(logger).Tensors("run-cms/about/text_summary")
-    rows = event.tensor_proto.string_val[0].decode().split("\n")[2:]
-    assert rows == ["| `run-cms/mmd` | lower is better |", "| `run-cms/share_…` | sum to 1 |"]
-
-
-def test_tensorboard_shows_a_description_beside_each_scalar(tmp_path):
+def test_about_says_what_each_value_means(tmp_path):
     logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
+    TensorBoardBackend(logger).log_about("cms", {"mmd": "lower is better", "share_…": "sum to 1"})
+    TensorBoardBackend(logger).log_about("empty", {})
+    events = read_back(logger)
+    (event,) = events.Tensors("cms/about/text_summary")
+    assert text_of(event).split("\n")[2:] == ["| `cms/mmd` | lower is better |", "| `cms/share_…` | sum to 1 |"]
+    assert "empty/about/text_summary" not in events.Tags()["tensors"]
+
+
+def test_descriptions_stand_beside_each_scalar(logger):
     about = {"mmd": "lower is better", "share_…": "sum to 1"}
-    log_descriptions([logger, Logger(None)], "cms", about, ["mmd", "share_1", "fid"])
+    TensorBoardBackend(logger).log_descriptions("cms", about, ["mmd", "share_1", "fid"])
     for step in (5, 10):
         logger.log_metrics({"cms/mmd": 0.5, "cms/share_1": 1.0, "cms/fid": 7.0}, step=step)
     events = read_back(logger)
@@ -160,131 +128,28 @@ def test_tensorboard_shows_a_description_beside_each_scalar(tmp_path):
         events.SummaryMetadata("cms/fid")
 
 
-def test_loggers_without_figures_are_named(tmp_path):
-    takes = [lightning.pytorch.loggers.TensorBoardLogger(tmp_path), Logger(MLflowClient(), run_id="abc")]
-    assert without_figures(takes) == []
-    others = [lightning.pytorch.loggers.CSVLogger(tmp_path), Logger(None)]
-    assert without_figures([*takes, *others]) == ["CSVLogger", "Logger"]
+def test_table_is_a_text_without_pictures(logger):
+    table = Table(["prompt", "samples", "share"], [["<b>a | cat", np.zeros((2, 2, 3), np.uint8), 0.25]])
+    TensorBoardBackend(logger).log_table("disagreement/prompts", table, step=9)
+    (event,) = read_back(logger).Tensors("disagreement/prompts/text_summary")
+    assert event.step == 9
+    html = shown_by_tensorboard(text_of(event))
+    cells = [unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", html)]
+    assert cells == ["prompt", "share", "<b>a | cat", "0.25"]
+    assert "<b>" not in html
 
 
-@pytest.fixture
-def offline_run(tmp_path, monkeypatch):
-    """What a real offline W&B run was asked, and the folder of its files."""
-    wandb = pytest.importorskip("wandb")
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    asked = []
-    for name in ("log", "define_metric", "alert"):
-        original = getattr(wandb.Run, name)
+def test_handles_what_writes_like_a_summary_writer(logger):
+    class Writer:
+        def add_figure(self): ...
+        def add_text(self): ...
 
-        def spy(run, *args, _name=name, _original=original, **kwargs):
-            asked.append((_name, args, kwargs))
-            return _original(run, *args, **kwargs)
-
-        monkeypatch.setattr(wandb.Run, name, spy)
-    yield asked, tmp_path
-    wandb.teardown()
+    assert TensorBoardBackend.handles(logger, logger.experiment)
+    assert TensorBoardBackend.handles(AnyLogger(), Writer())
+    assert not TensorBoardBackend.handles(AnyLogger(), None)
 
 
-@pytest.mark.parametrize("loggers", BOTH, ids=lambda module: module.__name__.split(".")[0])
-def test_wandb_gets_pictures_series_axis_and_alert(loggers, figures, offline_run):
-    asked, folder = offline_run
-    logger = loggers.WandbLogger(save_dir=str(folder), offline=True)
-    log_layout([logger], "cms", CHARTS)
-    logger.log_metrics({"cms/image": 0.5}, step=30)
-    log_figures([logger], figures, step=20, directory=folder / "png", epoch=3)
-    curves = {"cluster_1": [0.9, float("nan")], "cluster_2": [0.8, 0.7]}
-    log_series([logger], "cms/curves", "CMS", [1, 2], curves, step=30)
-    log_alert([logger], "x" * 80, "cluster 3 left its band")
-    step = logger.experiment.step
-    logger.experiment.finish()
-
-    assert ("define_metric", ("cms/*",), {"step_metric": "trainer/global_step", "step_sync": True}) in asked
-    logged = [(args[0], kwargs) for name, args, kwargs in asked if name == "log"]
-    assert [set(values) - {"trainer/global_step"} for values, _ in logged] == [
-        {"cms/image"},
-        {"cms/cluster_map"},
-        {"cms/curves"},
-    ]
-    # the x-axis is the trainer's, and may be that of an earlier scalar; wandb's own step only ever grows
-    assert [values["trainer/global_step"] for values, _ in logged] == [30, 20, 30]
-    assert not any("step" in kwargs for _, kwargs in logged)
-    assert step == 3
-    assert [kwargs for name, _, kwargs in asked if name == "alert"] == [
-        {"title": "x" * 63, "text": "cluster 3 left its band", "level": "WARN"}
-    ]
-    (picture,) = folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.png")
-    assert picture.read_bytes()[:4] == b"\x89PNG"
-    (table,) = folder.glob("wandb/offline-run-*/files/media/table/cms/*.json")
-    assert json.loads(table.read_text())["data"] == [
-        [1, "cluster_1", 0.9],
-        [1, "cluster_2", 0.8],
-        [2, "cluster_2", 0.7],
-    ]
-
-
-def test_mlflow_gets_the_figure_under_its_run(figures, tmp_path):
-    client = MLflowClient()
-    log_figures([Logger(client, run_id="abc")], figures, 4, tmp_path, epoch=2)
-    assert client.figures == [("abc", "cms_cluster_map_epoch_0002_step_4.png")]
-
-
-def test_any_other_logger_leaves_the_files(figures, tmp_path):
-    logger = lightning.pytorch.loggers.CSVLogger(tmp_path / "csv")
-    paths = log_figures([logger, Logger(None)], figures, 4, tmp_path / "deep" / "png")
-    assert paths == {"cms/cluster_map": tmp_path / "deep" / "png" / "cms_cluster_map.png"}
-    assert paths["cms/cluster_map"].read_bytes()[:4] == b"\x89PNG"
-    log_layout([logger], "cms", CHARTS)
-    log_series([logger], "cms/curves", "CMS", [1], {"cluster_1": [0.9]}, 4)
-    log_alert([logger], "title", "text")
-
-
-def test_files_are_replaced_as_a_whole_and_nothing_is_left_beside_them(figures, tmp_path, monkeypatch):
-    path = tmp_path / "cms_cluster_map.png"
-    log_figures([], figures, 1, tmp_path)
-    first = path.stat().st_ino
-    log_figures([], figures, 2, tmp_path)
-    assert path.stat().st_ino != first
-    before = path.read_bytes()
-
-    def half_written(path, content):
-        with path.open("wb") as file:
-            file.write(content[:10])
-        raise OSError("disk full")
-
-    monkeypatch.setattr(Path, "write_bytes", half_written)
-    with pytest.raises(OSError, match="disk full"):
-        log_figures([], {"cms/cluster_map": cluster_map([[1]])}, 3, tmp_path)
-    assert [file.name for file in tmp_path.iterdir()] == ["cms_cluster_map.png"]
-    assert path.read_bytes() == before
-
-
-def test_file_names_cannot_leave_the_folder(tmp_path):
-    figure = cluster_map([[1]])
-    paths = log_figures([], {"../../etc/x y": figure, "/": figure}, 1, tmp_path)
-    assert [path.name for path in paths.values()] == ["etc_x_y.png", "figure.png"]
-    assert {path.parent for path in paths.values()} == {tmp_path}
-
-
-def test_a_logger_that_raises_is_named_once_and_stops_nobody(figures, tmp_path):
-    broken = Logger(Broken())
-    tensorboard = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
-    with pytest.warns(UserWarning, match="Logger did not take what was logged: OSError: disk full"):
-        log_figures([broken, tensorboard], figures, 1, tmp_path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        log_figures([broken, tensorboard], figures, 2, tmp_path)
-        log_alert([broken, tensorboard], "title", "text")
-    assert [image.step for image in read_back(tensorboard).Images("cms/cluster_map")] == [1, 2]
-    with pytest.warns(UserWarning, match="disk full"):
-        log_layout([Logger(Broken())], "cms", {})
-
-
-@pytest.mark.parametrize("module", ["lightning", "pytorch_lightning"])
-def test_the_dummy_experiment_of_other_ranks_and_of_fast_dev_run_takes_everything(module, figures, tmp_path):
-    names = {"lightning": "lightning.pytorch.loggers.logger", "pytorch_lightning": "pytorch_lightning.loggers.logger"}
-    logger = importlib.import_module(names[module]).DummyLogger()
-    log_figures([logger], figures, 1, tmp_path)
-    log_layout([logger], "cms", CHARTS)
-    log_series([logger], "cms/curves", "CMS", [1], {"cluster_1": [0.9]}, 1)
-    log_alert([logger], "title", "text")
+def test_writer_without_layout_and_descriptions_is_enough():
+    backend = TensorBoardBackend(AnyLogger(object()))
+    backend.log_layout("cms", CHARTS)
+    backend.log_descriptions("cms", {"mmd": "lower is better"}, ["mmd"])

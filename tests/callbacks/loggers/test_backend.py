@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+import importlib
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+import lightning.pytorch.loggers
+import pytest
+from _helpers.loggers import AnyLogger, cluster_figures
+
+import genmonitor.callbacks
+from genmonitor.callbacks.loggers import Backend, Loggers
+from genmonitor.callbacks.loggers.backend import find_backend
+from genmonitor.evaluation.results import Alert
+
+NEW_FILE = '''
+from genmonitor.callbacks.loggers.backend import Backend
+
+class AimBackend(Backend):
+    """Aim."""
+
+    takes_figures = True
+
+    @classmethod
+    def handles(cls, logger, experiment):
+        return hasattr(experiment, "track_image")
+
+    def log_figures(self, figures, step, epoch):
+        for tag, figure in figures.items():
+            self.experiment.track_image(self.key(tag), figure.png, step, epoch)
+'''
+
+
+class Aim:
+    def __init__(self):
+        self.images = []
+
+    def track_image(self, *image):
+        self.images.append(image)
+
+
+def imported():
+    return [name for name in sys.modules if name.startswith("genmonitor.callbacks.loggers")]
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """A folder of backends to add a file to, which the next import of the package takes instead of its own."""
+    folder = tmp_path / "loggers"
+    shutil.copytree(Path(sys.modules[Loggers.__module__].__file__).parent, folder)
+    for name in imported():
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(genmonitor.callbacks, "__path__", [str(tmp_path), *genmonitor.callbacks.__path__])
+    monkeypatch.setattr(genmonitor.callbacks, "loggers", None)  # so that it is put back
+    yield folder
+    for name in imported():
+        del sys.modules[name]
+
+
+def test_new_backend_is_one_new_file(copied):
+    (copied / "aim.py").write_text(NEW_FILE)
+    loggers = importlib.import_module("genmonitor.callbacks.loggers")
+    assert Path(loggers.__file__).parent == copied
+    logger, figures = AnyLogger(Aim(), _prefix="run"), cluster_figures()
+    everything = loggers.Loggers([logger])
+    everything.log_figures(figures, 9, 3)
+    everything.log_alert(Alert("title", "text"), 9)  # which it does nothing with
+    assert logger.experiment.images == [("run-cms/cluster_map", figures["cms/cluster_map"].png, 9, 3)]
+    assert everything.without_figures() == []
+
+
+def test_users_own_backend_is_defined_anywhere():
+    class Experiment(list):
+        pass
+
+    class Notebook(Backend):
+        @classmethod
+        def handles(cls, logger, experiment):
+            return isinstance(experiment, Experiment)
+
+        def log_alert(self, alert, step):
+            self.experiment.append(f"{step}: {alert.title}")
+
+    logger = AnyLogger(Experiment())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loggers = Loggers([logger])
+        loggers.log_alert(Alert("cluster_3 regressed", "text"), 5)
+        loggers.log_figures(cluster_figures(), 5)
+    assert logger.experiment == ["5: cluster_3 regressed"]
+    assert loggers.without_figures() == ["AnyLogger"]
+
+
+def test_find_backend_prefers_what_was_defined_last(tmp_path):
+    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
+    usual = find_backend(logger)
+
+    class Mine(type(usual)):
+        @classmethod
+        def handles(cls, candidate, experiment):
+            return candidate is logger
+
+    assert isinstance(find_backend(logger), Mine)
+    assert type(find_backend(lightning.pytorch.loggers.TensorBoardLogger(tmp_path))) is type(usual)
+    assert find_backend(AnyLogger()) is None
+
+
+def test_backend_has_to_say_what_it_handles():
+    class Silent(Backend):
+        pass
+
+    with pytest.raises(TypeError, match="handles"):
+        Silent(AnyLogger())

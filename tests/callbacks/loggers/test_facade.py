@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+import importlib
+import warnings
+
+import lightning.pytorch.loggers
+import pytest
+from _helpers.logged import read_tensorboard
+from _helpers.loggers import CHARTS, AnyLogger, BrokenLogger, cluster_figures
+
+from genmonitor.callbacks.loggers import Loggers
+from genmonitor.evaluation.results import Alert, LineSeries, Table
+
+
+def log_everything(loggers, step):
+    loggers.log_layout("cms", CHARTS)
+    loggers.log_about("cms", {"mmd": "lower is better"})
+    loggers.log_descriptions("cms", {"mmd": "lower is better"}, ["mmd"])
+    loggers.log_scalars({"cms/mmd": 0.5}, step)
+    loggers.log_figures(cluster_figures(), step, epoch=1)
+    loggers.log_line_series("cms/curves", LineSeries("CMS", [1], {"cluster_1": [0.9]}), step)
+    loggers.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step)
+    loggers.log_alert(Alert("cluster_1 regressed", "cluster_1 regressed: CMS 0.9"), step)
+
+
+def test_without_figures_names_the_loggers_that_take_none(tmp_path):
+    class Client:
+        def log_figure(self, *arguments): ...
+
+    takes = [lightning.pytorch.loggers.TensorBoardLogger(tmp_path), AnyLogger(Client(), run_id="abc")]
+    assert Loggers(takes).without_figures() == []
+    others = [lightning.pytorch.loggers.CSVLogger(tmp_path), AnyLogger()]
+    assert Loggers([*takes, *others]).without_figures() == ["CSVLogger", "AnyLogger"]
+
+
+def test_loggers_without_backend_get_the_scalars(tmp_path):
+    csv, homemade = lightning.pytorch.loggers.CSVLogger(tmp_path), AnyLogger()
+    log_everything(Loggers([csv, homemade]), step=4)
+    csv.save()
+    assert homemade.logged == [(4, {"cms/mmd": 0.5})]
+    (_, row) = (tmp_path / "lightning_logs" / "version_0" / "metrics.csv").read_text().split()
+    assert set(row.split(",")) == {"0.5", "4"}
+
+
+def test_broken_logger_is_named_once_and_stops_no_other(tmp_path):
+    broken, tensorboard = BrokenLogger(), lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
+    loggers = Loggers([broken, tensorboard])
+    with pytest.warns(UserWarning, match="BrokenLogger did not take what was logged: OSError: server is down") as said:
+        log_everything(loggers, step=1)
+    assert len(said) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log_everything(Loggers([broken, tensorboard]), step=2)  # as another monitor of the same Trainer
+    with pytest.warns(UserWarning, match="server is down"):
+        Loggers([BrokenLogger()]).log_scalars({}, 1)
+    tensorboard.experiment.flush()
+    events = read_tensorboard(tensorboard.log_dir)
+    assert [image.step for image in events.Images("cms/cluster_map")] == [1, 2]
+    assert [scalar.step for scalar in events.Scalars("cms/mmd")] == [1, 2]
+
+
+def test_logger_that_recovers_is_used_again(tmp_path):
+    class Slow(AnyLogger):
+        started = False
+
+        @property
+        def experiment(self):
+            if not self.started:
+                raise ConnectionError("not yet")
+            return tensorboard.experiment
+
+        @experiment.setter
+        def experiment(self, value): ...
+
+    tensorboard, slow = lightning.pytorch.loggers.TensorBoardLogger(tmp_path), Slow()
+    loggers = Loggers([slow])
+    with pytest.warns(UserWarning, match="not yet"):
+        loggers.log_figures(cluster_figures(), 1)
+    slow.started = True
+    loggers.log_figures(cluster_figures(), 2)
+    tensorboard.experiment.flush()
+    assert [image.step for image in read_tensorboard(tensorboard.log_dir).Images("cms/cluster_map")] == [2]
+
+
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_dummy_logger_of_a_fast_dev_run_takes_everything(package):
+    logger = importlib.import_module(f"{package}.loggers.logger").DummyLogger()
+    loggers = Loggers([logger])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # one would say what it did not take
+        log_everything(loggers, step=1)
+    assert loggers.without_figures() == []  # so that everything was sent
