@@ -56,7 +56,7 @@ def disturb(module):
 
 
 @pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
-def test_whatever_a_check_changes_is_put_back_also_when_it_raises(error):
+def test_training_state_is_restored_also_after_an_exception(error):
     def outcome(disturbing):
         torch.manual_seed(5)
         np.random.seed(5)  # noqa: NPY002
@@ -74,7 +74,7 @@ def test_whatever_a_check_changes_is_put_back_also_when_it_raises(error):
     assert same(outcome(True), outcome(False))
 
 
-def test_the_comparison_above_sees_each_kind_of_change():
+def test_everything_of_a_training_state_is_compared():
     torch.manual_seed(5)
     reference = everything(Part())
     torch.manual_seed(5)
@@ -86,7 +86,7 @@ def test_the_comparison_above_sees_each_kind_of_change():
         assert not same(mixed, reference)
 
 
-def test_inside_there_is_eval_mode_and_no_gradient_and_afterwards_gradients_are_on():
+def test_training_state_inside_is_eval_mode_without_gradients():
     module = Part()
     with preserve_training_state(module):
         assert not any(part.training for part in module.modules())
@@ -96,7 +96,7 @@ def test_inside_there_is_eval_mode_and_no_gradient_and_afterwards_gradients_are_
     assert not module.inner[2].training
 
 
-def test_accumulated_gradients_survive_a_sampler_that_goes_backward():
+def test_accumulated_gradients_survive_a_backward_pass():
     module = Part()
     before = [None if p.grad is None else (p.grad, p.grad.clone()) for p in module.parameters()]
     with preserve_training_state(module), torch.enable_grad():
@@ -106,7 +106,7 @@ def test_accumulated_gradients_survive_a_sampler_that_goes_backward():
         assert kept is None or torch.equal(parameter.grad, kept[1])
 
 
-def test_a_sampler_that_follows_gradients_works_inside_lightnings_inference_mode():
+def test_gradients_can_be_turned_on_inside_inference_mode():
     module = Part()
     with torch.inference_mode():
         with preserve_training_state(module), torch.enable_grad():
@@ -117,7 +117,7 @@ def test_a_sampler_that_follows_gradients_works_inside_lightnings_inference_mode
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_random_states_of_every_gpu_are_put_back():
+def test_random_states_of_every_gpu_are_restored():
     devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
     torch.cuda.manual_seed_all(3)
     expected = [torch.rand(4, device=device) for device in devices]

@@ -4,13 +4,10 @@ import random
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, digits, loader
-from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from genmonitor.evaluation.data.images import ImageSource, find_images, first_loader
+from genmonitor.evaluation.data.images import ImageSource, find_images, fingerprint
 
-pytestmark = LIGHTNING_SAYS
 IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(6)
 
@@ -31,11 +28,11 @@ LABELS = torch.arange(6)
         ({"nested": {"pictures": [IMAGES]}}, lambda batch: batch["nested"]["pictures"][0]),
     ],
 )
-def test_images_are_found_in_every_common_kind_of_batch(batch, key):
+def test_find_images_in_every_common_kind_of_batch(batch, key):
     assert find_images(batch, key) is IMAGES
 
 
-def test_grey_images_get_a_channel():
+def test_find_images_gives_gray_ones_a_channel():
     gray = IMAGES[:, 0]
     assert find_images(gray, None).shape == (6, 1, 8, 8)
     assert find_images((gray, LABELS), None).shape == (6, 1, 8, 8)
@@ -57,17 +54,10 @@ def test_grey_images_get_a_channel():
         (IMAGES, lambda batch: batch.tolist(), "`image_key=`"),
     ],
 )
-def test_a_batch_without_images_is_described_together_with_the_remedy(batch, key, said):
+def test_find_images_describes_a_batch_without_any(batch, key, said):
     with pytest.raises(ValueError, match=said) as error:
         find_images(batch, key)
     assert "image_key" in str(error.value)
-
-
-def test_loaders_collections_of_them_and_lightnings_own_give_their_first():
-    first, second = loader(IMAGES), loader(IMAGES)
-    for loaders in (first, [first, second], {"a": first, "b": second}, CombinedLoader({"a": first, "b": second})):
-        assert first_loader(loaders) is first
-    assert first_loader(None) is None
 
 
 def collate(items):
@@ -81,29 +71,29 @@ def collate(items):
         TensorDataset(IMAGES, LABELS),
         Subset(TensorDataset(IMAGES, LABELS), range(6)),
         [{"image": image, "label": 0} for image in IMAGES],
-        loader(IMAGES, 2, shuffle=True, drop_last=True),
+        DataLoader(TensorDataset(IMAGES), 2, shuffle=True, drop_last=True),
         DataLoader([image.numpy() for image in IMAGES], 4, sampler=[0, 1]),
     ],
 )
-def test_images_are_read_by_index_from_data_of_any_kind(data):
+def test_image_source_reads_data_of_any_kind_by_index(data):
     source = ImageSource(data, None, "the training data")
     assert len(source) == 6
     assert torch.equal(source.read([4, 0, 0, 5]), IMAGES[[4, 0, 0, 5]])
 
 
-def test_a_loaders_own_collate_function_is_used_in_batches():
+def test_image_source_uses_the_loaders_collate_function():
     source = ImageSource(DataLoader(TensorDataset(IMAGES, LABELS), 2, collate_fn=collate), None, "the training data")
     assert torch.equal(source.read(range(6)), IMAGES + 1)
 
 
-def test_more_images_than_a_batch_come_in_order():
-    images = digits(0, 300)
+def test_image_source_reads_several_batches_in_order():
+    images = torch.arange(300.0).view(-1, 1, 1, 1).expand(-1, 1, 2, 2)
     order = torch.randperm(300)
     assert torch.equal(ImageSource(images, None, "x").read(order.tolist()), images[order])
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
-def test_integers_are_read_as_0_to_255(dtype):
+def test_image_source_reads_integers_as_0_to_255(dtype):
     pixels = (IMAGES * 255).round().to(dtype)
     read = ImageSource(pixels, None, "x").read([0, 1])
     assert read.dtype == torch.float32
@@ -111,7 +101,7 @@ def test_integers_are_read_as_0_to_255(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
-def test_floats_of_any_width_become_float32(dtype):
+def test_image_source_reads_floats_as_float32(dtype):
     assert ImageSource(IMAGES.to(dtype), None, "x").read([0]).dtype == torch.float32
 
 
@@ -120,28 +110,47 @@ class Stream(IterableDataset):
         return iter(IMAGES)
 
 
-def refused(images, said, key=None):
-    with pytest.raises(ValueError, match=said):
-        ImageSource(images, key, "the training data").read([0, 1])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (Stream(), "Expected the training data .* but got Stream. Give `real_images=`"),
+        (DataLoader(TensorDataset(IMAGES)).batch_sampler, "but got BatchSampler"),
+        (IMAGES.permute(0, 2, 3, 1), r"looks like \[N, H, W, C\]"),
+        (IMAGES.where(IMAGES < 0.9, float("nan")), "`images of the training data` to be finite"),
+        (IMAGES.where(IMAGES < 0.9, float("inf")), "`images of the training data` to be finite"),
+        ((IMAGES * 300).int(), r"integer `images of the training data` within 0\.\.255"),
+        (torch.stack([LABELS, LABELS - 1])[:, :, None, None], r"within 0\.\.255, but got -1\.\."),
+    ],
+)
+def test_image_source_refuses_what_are_no_images(data, message):
+    with pytest.raises(ValueError, match=message):
+        ImageSource(data, None, "the training data").read([0, 1])
 
 
-def test_what_are_no_images_is_refused_by_name():
-    refused(Stream(), "Expected the training data .* but got Stream. Give `real_images=`")
-    refused(loader(IMAGES).batch_sampler, "but got BatchSampler")
-    refused(IMAGES.permute(0, 2, 3, 1), r"looks like \[N, H, W, C\]")
-    refused(IMAGES.where(IMAGES < 0.9, float("nan")), "`images of the training data` to be finite")
-    refused(IMAGES.where(IMAGES < 0.9, float("inf")), "`images of the training data` to be finite")
-    refused((IMAGES * 300).int(), r"integer `images of the training data` within 0\.\.255")
-    refused(torch.stack([LABELS, LABELS - 1])[:, :, None, None], r"within 0\.\.255, but got -1\.\.")
+class TooLong(TensorDataset):
+    def __len__(self):
+        return 9
 
 
-def test_images_of_different_sizes_are_refused():
+def test_image_source_says_that_a_length_is_wrong():
+    with pytest.raises(ValueError, match="the training data to hold 9 images, .* but there is none at 7"):
+        ImageSource(TooLong(IMAGES), None, "the training data").read([7])
+
+
+def test_image_source_finds_its_origin_through_subsets():
+    inner = TensorDataset(IMAGES)
+    dataset, indices = ImageSource(Subset(Subset(inner, [5, 3, 1]), [2, 0]), None, "x").origin()
+    assert dataset is inner
+    assert indices == [1, 5]
+
+
+def test_image_source_refuses_images_of_several_sizes():
     images = [torch.zeros(1, 8, 8)] * 128 + [torch.zeros(1, 8, 9)]
     with pytest.raises(ValueError, match=r"shape \[N, 1, 8, 8\] like the images before.*\[1, 1, 8, 9\]"):
         ImageSource(images, None, "x").read(range(129))
 
 
-def test_a_key_that_leads_to_one_image_only_is_refused():
+def test_image_source_refuses_a_key_to_one_image_only():
     source = ImageSource(DataLoader(list(IMAGES[:, :1])), 0, "the training data")
     with pytest.raises(
         ValueError, match=r"one image from each of 6 items of the training data, but got 1.*`image_key=`"
@@ -160,7 +169,7 @@ class Augmented(Dataset):
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_randomly_transformed_image_is_the_same_whenever_it_is_read(workers):
+def test_image_source_reads_an_augmented_image_alike(workers):
     source = ImageSource(DataLoader(Augmented(), num_workers=workers), None, "x")
     first = source.read(range(200))
     torch.manual_seed(1)
@@ -171,28 +180,37 @@ def test_a_randomly_transformed_image_is_the_same_whenever_it_is_read(workers):
     assert len({float((first[i] - IMAGES[i % 6]).mean()) for i in range(200)}) > 190
 
 
-def test_reading_takes_nothing_from_the_loader_given():
-    class Counting(TensorDataset):
-        read = 0
+class Counting(TensorDataset):
+    read = 0
 
-        def __getitem__(self, index):
-            self.read += 1
-            return super().__getitem__(index)
+    def __getitem__(self, index):
+        self.read += 1
+        return super().__getitem__(index)
 
-    def batches(iterator, count):
-        return [next(iterator)[0] for _ in range(count)]
 
-    def run(reads):
-        generator = torch.Generator().manual_seed(0)
-        data = loader(IMAGES, 2, shuffle=True, generator=generator)
-        data.dataset.__class__ = Counting
-        iterator = iter(data)
-        seen = batches(iterator, 1)
-        if reads:
-            state = generator.get_state()
-            ImageSource(data, None, "x").read(range(6))
-            assert torch.equal(generator.get_state(), state)
-            assert data.dataset.read == 2 + 6
-        return seen + batches(iterator, 2)
+@pytest.fixture
+def begun():
+    """A shuffling loader that has given its first batch, its generator and its iterator."""
+    generator = torch.Generator().manual_seed(0)
+    data = DataLoader(Counting(IMAGES), 2, shuffle=True, generator=generator)
+    iterator = iter(data)
+    next(iterator)
+    return data, generator, iterator
 
-    assert torch.equal(torch.cat(run(True)), torch.cat(run(False)))
+
+def test_image_source_moves_no_generator_of_the_loader(begun):
+    data, generator, _ = begun
+    state = generator.get_state()
+    ImageSource(data, None, "x").read(range(6))
+    assert torch.equal(generator.get_state(), state)
+
+
+def test_image_source_takes_no_batch_from_the_loader(begun):
+    data, _, iterator = begun
+    ImageSource(data, None, "x").read(range(6))
+    assert data.dataset.read == 2 + 6
+    assert sum(len(batch) for (batch,) in iterator) == 4
+
+
+def test_fingerprint_tells_other_images_apart():
+    assert fingerprint(IMAGES) == fingerprint(IMAGES.clone()) != fingerprint(IMAGES.flip(0))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import loader
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
-from genmonitor.evaluation.data.reference import assign_roles
+from genmonitor.evaluation.data.reference import RealSubset, ReferenceImages, split_reference
+
+AGAINST_TRAINING = (
+    "there is no validation data, or it is switched off: generated images are compared with training images"
+)
 
 
 def numbered(count, start=0):
@@ -15,105 +16,177 @@ def numbered(count, start=0):
     return torch.arange(start, start + count, dtype=torch.float32).view(-1, 1, 1, 1).expand(-1, 1, 2, 2)
 
 
-def fake_trainer(train=None, val=None):
-    return SimpleNamespace(train_dataloader=train, val_dataloaders=val, enable_validation=val is not None)
+def split(training=None, validation=None, given=None, n_clusters=20, n_samples=30, block_size=None, seed=0):
+    reference = ReferenceImages(given=given, training=training, validation=validation)
+    return split_reference(reference, n_clusters, n_samples, block_size, seed)
 
 
-def assign(train=None, val=None, real_images=None, n_clusters=20, n_samples=30, block_size=None, seed=0):
-    return assign_roles(fake_trainer(train, val), real_images, None, n_clusters, n_samples, block_size, seed)
+def for_baseline(found):
+    return found.source.read(found.for_baseline.tolist())[:, 0, 0, 0].tolist()
 
 
-def test_with_validation_data_nothing_of_it_serves_for_clusters_or_yardstick():
-    roles = assign(loader(numbered(100)), loader(numbered(50, start=1000)))
-    training = roles.training.read(roles.for_clusters + roles.for_yardstick.tolist())
-    assert training.max() < 1000 <= roles.compared.read(roles.for_comparison).min()
-    assert (len(set(roles.for_clusters)), len(set(roles.for_comparison))) == (20, 30)
-    assert roles.for_yardstick.sort().values.tolist() == list(range(100))
-    assert roles.notes == []
+def compared(found):
+    return found.compared.read(found.for_comparison)[:, 0, 0, 0].tolist()
 
 
-def test_without_it_training_images_are_compared_with_that_serve_for_nothing_else_and_it_says_so():
-    roles = assign(loader(numbered(100)))
-    assert roles.compared is roles.training
-    assert not set(roles.for_comparison) & (set(roles.for_clusters) | set(roles.for_yardstick.tolist()))
-    assert len(roles.for_comparison) + len(roles.for_yardstick) == 100
-    assert roles.notes == [
-        "there is no validation data, or it is switched off: generated images are compared with training images"
-    ]
+def test_split_compares_with_validation_data_alone():
+    found = split(numbered(100), numbered(50, start=1000))
+    assert max(found.source.read(found.for_clusters)[:, 0, 0, 0].tolist()) < 1000 <= min(compared(found))
+    assert sorted(for_baseline(found)) == list(range(100))
+    assert (len(set(found.for_clusters)), len(set(found.for_comparison))) == (20, 30)
+    assert found.notes == ()
 
 
-def test_the_users_own_images_take_every_role_without_remark():
-    roles = assign(loader(numbered(9, start=500)), loader(numbered(9, start=500)), real_images=numbered(100))
-    chosen = roles.for_comparison + roles.for_yardstick.tolist()
-    assert sorted(roles.training.read(chosen)[:, 0, 0, 0].tolist()) == list(range(100))
-    assert roles.notes == []
+def test_split_without_validation_data_divides_training_images():
+    found = split(numbered(100))
+    assert found.compared is found.source
+    assert not set(found.for_comparison) & (set(found.for_clusters) | set(found.for_baseline.tolist()))
+    assert len(found.for_comparison) + len(found.for_baseline) == 100
+    assert found.notes == (AGAINST_TRAINING,)
 
 
-def test_too_few_images_to_be_certain_of_are_named():
-    few = assign(loader(numbered(40)))
-    assert few.notes[1:] == [
+def test_split_of_given_images_looks_at_no_others():
+    found = split(numbered(9, start=500), numbered(9, start=500), given=numbered(100))
+    assert sorted(for_baseline(found) + compared(found)) == list(range(100))
+    assert found.notes == ()
+
+
+def test_split_notes_few_images():
+    assert split(numbered(40)).notes[1:] == (
         "only 20 real images are there to compare 30 generated ones with",
-        "the baseline's draws of 30 overlap much, so its band is too narrow: only 20 training images are there to "
-        "draw from",
-    ]
-    assert len(assign(loader(numbered(60)), loader(numbered(30))).notes) == 0
-    assert len(assign(loader(numbered(59)), loader(numbered(30))).notes) == 1
+        "the baseline's draws of 30 overlap much, so its band is too narrow: only 20 images of the training data are "
+        "there to draw from",
+    )
 
 
-def test_the_compared_side_is_whole_blocks():
-    assert len(assign(loader(numbered(100)), loader(numbered(29)), block_size=8).for_comparison) == 24
-    with pytest.raises(ValueError, match=r"a whole block with `block_size`.*the validation data 7"):
-        assign(loader(numbered(100)), loader(numbered(7)), block_size=8)
+@pytest.mark.parametrize(("training", "notes"), [(60, 0), (59, 1)])
+def test_split_notes_overlapping_draws_below_2n(training, notes):
+    assert len(split(numbered(training), numbered(30)).notes) == notes
 
 
-def test_the_choice_is_random_the_seeds_and_no_one_elses():
-    state = torch.get_rng_state()
-    first = assign(loader(numbered(100)), loader(numbered(50)))
-    assert torch.equal(torch.get_rng_state(), state)
+def test_split_compares_with_whole_blocks():
+    assert len(split(numbered(100), numbered(29), block_size=8).for_comparison) == 24
+
+
+def test_split_follows_its_seed_alone():
+    first = split(numbered(100), numbered(50))
     torch.manual_seed(9)
-    again, other = (assign(loader(numbered(100)), loader(numbered(50)), seed=seed) for seed in (0, 1))
+    again, other = (split(numbered(100), numbered(50), seed=seed) for seed in (0, 1))
     assert again.for_clusters == first.for_clusters
-    assert again.for_comparison == first.for_comparison
-    assert torch.equal(again.for_yardstick, first.for_yardstick)
-    assert other.for_comparison != first.for_comparison
+    assert again.for_comparison == first.for_comparison != other.for_comparison
+    assert torch.equal(again.for_baseline, first.for_baseline)
     assert first.for_clusters != sorted(first.for_clusters)  # data is often ordered by class
 
 
-def test_no_images_at_all_are_refused_with_the_remedy():
-    with pytest.raises(ValueError, match=r"the Trainer has no training data\. Give `real_images=`"):
-        assign()
-    with pytest.raises(ValueError, match=r"the training data holds 3 and the training data 3\. Give more images"):
-        assign(loader(numbered(3)))
-    with pytest.raises(ValueError, match="`real_images` holds 1 "):
-        assign(real_images=numbered(1))
+def test_split_leaves_the_global_generator_alone():
+    state = torch.get_rng_state()
+    split(numbered(100), numbered(50))
+    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_samplers_that_split_one_dataset_are_kept_to():
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, r"the Trainer has no training data\. Give `real_images=`"),
+        (
+            {"training": numbered(3)},
+            "Too few real images: the training data holds 3, which leaves 1 to compare with, but a comparison needs 2",
+        ),
+        ({"given": numbered(1)}, "Too few real images: `real_images` holds 1, .* with `real_images=`"),
+        (
+            {"training": numbered(1), "validation": numbered(30)},
+            "Too few real images: the training data holds 1, which leaves 1 for clusters and baseline, but they need 2",
+        ),
+        (
+            {"training": numbered(100), "validation": numbered(7), "block_size": 8},
+            "Too few real images: the validation data holds 7, which leaves 0 to compare with, but one block needs 8",
+        ),
+        (
+            {"training": numbered(60), "validation": torch.zeros(60, 3, 2, 2)},
+            r"of one shape, but the training data holds \[1, 2, 2\] and the validation data \[3, 2, 2\]",
+        ),
+    ],
+)
+def test_split_refuses(data, message):
+    with pytest.raises(ValueError, match=message):
+        split(**data)
+
+
+def test_split_keeps_to_samplers_of_one_dataset():
     images = TensorDataset(numbered(100))
     loaders = [DataLoader(images, 10, sampler=SubsetRandomSampler(part)) for part in (range(60), range(60, 100))]
-    roles = assign(*loaders)
-    assert (
-        roles.training.read(roles.for_yardstick.tolist()).max() < 60 <= roles.compared.read(roles.for_comparison).min()
-    )
-    assert roles.notes == []
+    found = split(*loaders)
+    assert max(for_baseline(found)) < 60 <= min(compared(found))
+    assert found.notes == ()
 
 
-def test_validation_images_that_are_training_images_serve_for_the_comparison_alone():
+def test_split_takes_compared_images_out_of_the_training_set():
     images = TensorDataset(numbered(100))
-    roles = assign(DataLoader(images), DataLoader(Subset(images, range(50, 100))))
-    compared = set(roles.compared.read(roles.for_comparison)[:, 0, 0, 0].tolist())
-    others = set(roles.training.read(roles.for_yardstick.tolist())[:, 0, 0, 0].tolist())
-    assert not compared & others
-    assert len(others) == 100 - len(compared) == 70
-    assert roles.notes[0].startswith("30 of the 30 validation images compared with are training images too")
+    found = split(DataLoader(images), DataLoader(Subset(images, range(50, 100))))
+    assert not set(compared(found)) & set(for_baseline(found))
+    assert len(found.for_baseline) == 100 - 30
+    assert found.notes[0].startswith("30 of the 30 validation images compared with are training images too")
 
 
-def test_a_dataset_with_a_random_generator_out_of_sight_is_noted():
-    class Augmented(TensorDataset):
-        random = np.random.default_rng(0)  # not an attribute of the dataset itself
+class OutOfSight(TensorDataset):
+    random = np.random.default_rng(0)  # not an attribute of the dataset itself
 
-        def __getitem__(self, index):
-            return super().__getitem__(index)[0] + self.random.random()
+    def __getitem__(self, index):
+        return super().__getitem__(index)[0] + self.random.random()
 
-    notes = assign(DataLoader(Augmented(numbered(200)))).notes
+
+def test_split_notes_a_generator_out_of_sight():
+    notes = split(OutOfSight(numbered(200))).notes
     assert "an image of the training data is another each time it is read" in notes[-1]
+
+
+def test_split_signature_tells_other_images():
+    first, same, other = (split(given=images) for images in (numbered(80), numbered(80), numbered(80) + 1))
+    assert first.signature() == same.signature() != other.signature()
+
+
+def test_reference_without_validation_compares_with_training():
+    assert ReferenceImages(training=numbered(5)).compared().name == "the training data"
+    assert ReferenceImages(training=numbered(5), validation=numbered(5)).compared().name == "the validation data"
+
+
+def test_reference_calls_a_given_set_by_its_name():
+    with pytest.raises(ValueError, match="Expected the photos to be a Dataset"):
+        ReferenceImages(given=3, name="the photos").source()
+
+
+def subset(count, n, shape=(1, 2, 2)):
+    return RealSubset.at_random(ReferenceImages(given=numbered(count)), n, 0, shape)
+
+
+def test_real_subset_is_n_images_at_random():
+    values = subset(50, 10).read(range(10))[:, 0, 0, 0].tolist()
+    assert len(set(values)) == 10
+    assert values != sorted(values)
+    assert subset(50, 10).read(range(4, 6))[:, 0, 0, 0].tolist() == values[4:6]
+
+
+def test_real_subset_of_a_smaller_set_is_all_and_says_so():
+    found = subset(7, 10)
+    assert len(found) == 7
+    assert found.size_note(10) == ("only 7 real images are there to compare 10 generated ones with",)
+    assert found.size_note(7) == ()
+
+
+def test_real_subset_reads_none_in_their_shape():
+    assert subset(7, 7).read(range(0)).shape == (0, 1, 2, 2)
+
+
+def test_real_subset_refuses_another_shape():
+    with pytest.raises(ValueError, match=r"of shape \[3, 2, 2\] like the generated ones, but got \[1, 2, 2\]"):
+        subset(7, 7, (3, 2, 2))
+
+
+def test_real_subset_refuses_a_single_image():
+    with pytest.raises(ValueError, match="at least 2 real images, but `real_images` holds 1"):
+        subset(1, 7)
+
+
+def test_real_subset_range_refuses_another_scale():
+    with pytest.raises(ValueError, match="in one value range"):
+        subset(200, 100).value_range(torch.rand(5, 1, 2, 2))

@@ -24,12 +24,16 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_another_scale_is_refused_naming_both_sides_and_the_remedies(name):
+def test_value_range_refuses_another_scale(name):
     real, fake, problem = REFUSED[name]
-    with pytest.raises(ValueError, match=problem) as error:
+    with pytest.raises(ValueError, match=problem):
         check_value_range(real, fake)
-    for remedy in ("`sample_fn`", "the dataset's transform", "`image_key`"):
-        assert remedy in str(error.value)
+
+
+@pytest.mark.parametrize("remedy", ["`sample_fn`", "the dataset's transform", "`image_key`"])
+def test_value_range_names_each_remedy(remedy):
+    with pytest.raises(ValueError, match=remedy):
+        check_value_range(between(0, 1), between(-1, 1))
 
 
 @pytest.mark.parametrize(
@@ -43,11 +47,11 @@ def test_another_scale_is_refused_naming_both_sides_and_the_remedies(name):
         (between(-1, 1), torch.zeros(9, 1, 8, 8)),  # an output layer that is still zero
         (between(0, 1), torch.zeros(9, 1, 8, 8)),
         (between(-1, 1), torch.full((9, 1, 8, 8), -1.0)),
-        (between(-2.1, 2.6), between(-3, 4)),  # standardised
+        (between(-2.1, 2.6), between(-3, 4)),  # standardized
         (between(0, 255), between(90, 100)),
         (between(0, 16), between(0, 0.1)),  # a new network behind a ReLU
         *((between(-1, 1), torch.full((9, 1, 8, 8), value)) for value in (0.3, 0.5, 1.0)),  # constant, untrained
     ],
 )
-def test_a_bad_generator_in_the_right_range_is_let_through(real, fake):
+def test_value_range_lets_a_bad_generator_through(real, fake):
     check_value_range(real, fake)
