@@ -6,6 +6,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.callbacks import Callback
@@ -18,6 +19,7 @@ from genmonitor.callbacks.integration.collective import TrainerCollective
 from genmonitor.callbacks.integration.compat import batches_seen, logged_step
 from genmonitor.callbacks.integration.data import batch_size, reference_images
 from genmonitor.callbacks.integration.progress import trainer_progress
+from genmonitor.callbacks.integration.proof import prove_unchanged
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.callbacks.manifest import manifest
@@ -33,6 +35,8 @@ from genmonitor.evaluation.results import Alert, History
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
+PROOFS = 2
+"""How often a fit proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
 PROBE = 16
 """Samples that tell shape, value range and whether encoders and metrics take them."""
 
@@ -81,6 +85,7 @@ class GenerativeMonitor(Callback):
         self.real_images, self.image_key, self.weights = real_images, image_key, weights
         self.history: History = []
         self.images_seen = 0
+        self._proved = 0
 
     @property
     def prefix(self) -> str:
@@ -103,7 +108,8 @@ class GenerativeMonitor(Callback):
         self.publisher.start(trainer, len(self.history))
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.note(note)
-        with preserve_training_state(pl_module):
+        self._proved = 0
+        with self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self._fit(trainer, pl_module)
             if trainer.is_global_zero:
                 step = int(self.history[-1]["step"]) if self.history else 0
@@ -169,7 +175,11 @@ class GenerativeMonitor(Callback):
         self.publisher.set_moment(epoch, step)
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         # the other way round, what a sampler does to the averaged model's buffers would stay
-        with chosen_weights(self.weights, trainer, pl_module, self) as used, preserve_training_state(pl_module):
+        with (
+            self._proof(trainer, pl_module),
+            chosen_weights(self.weights, trainer, pl_module, self) as used,
+            preserve_training_state(pl_module),
+        ):
             try:
                 samples, evaluation = run_evaluation(
                     self.evaluator,
@@ -201,6 +211,13 @@ class GenerativeMonitor(Callback):
         if trainer.is_global_zero:
             self.publisher.publish_values(values, self.evaluator.about, trainer.current_epoch, step)
 
+    def _proof(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> AbstractContextManager[None]:
+        """Prove that the training is left alone, at the first occasions of a fit."""
+        self._proved += 1
+        if self._proved > PROOFS:
+            return nullcontext()
+        return prove_unchanged(trainer, pl_module, self.publisher.note)
+
     def _on_failure(self, trainer: pl.Trainer, error: Exception, step: int) -> None:
         """Skip an evaluation that failed; every process calls it."""
         not_finite = TrainerCollective(trainer).any_true(isinstance(error, NotFiniteError))
@@ -229,9 +246,10 @@ class GenerativeMonitor(Callback):
 
     def _epoch(self, trainer: pl.Trainer) -> float:
         """Return the epoch, with its part that is over where an epoch has several evaluations."""
-        done, n = batches_seen(trainer)[1], trainer.num_training_batches
-        between = self.schedule.by_steps or trainer.val_check_batch < n
-        return float(trainer.current_epoch + (round(done / n, 3) if between and isinstance(n, int) else 0))
+        batches, n = batches_seen(trainer)[1], trainer.num_training_batches
+        every = trainer.val_check_batch
+        several = self.schedule.by_steps or (every is not None and every < n)
+        return float(trainer.current_epoch + (round(batches / n, 3) if several and isinstance(n, int) else 0))
 
     def _release_samples(self, trainer: pl.Trainer) -> None:
         if monitors(trainer)[-1] is self:

@@ -111,29 +111,36 @@ def measured(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def _module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
-    out: list[Any] = []
+    """Make the module and the data of a run from their classes and the hyperparameters in the checkpoint."""
+    made: list[Any] = []
     for name in ("module", "data"):
         if manifest[name] is None:  # then the module has loaders of its own
-            out.append(None)
+            made.append(None)
             continue
-        kind = imported(find_script(manifest[name], folder, manifest.get("folder"), script))
-        safely = (
-            {"weights_only": True} if "weights_only" in inspect.signature(kind.load_from_checkpoint).parameters else {}
-        )
+        kind = imported(find_script(manifest[name], folder, manifest["folder"], script))
         try:
-            out.append(kind.load_from_checkpoint(str(checkpoint), map_location="cpu", **safely))
+            made.append(_load(kind, checkpoint))
         except TypeError as error:
             raise ValueError(
                 f"Could not make the {name}, {manifest[name]}, from the checkpoint: {error}. Call "
                 f"self.save_hyperparameters() in its __init__, so that checkpoints hold its arguments. {SETUP}"
             ) from error
-    module, data = out
-    own = any(
-        base.__dict__.get("train_dataloader") for base in type(module).__mro__ if "lightning" not in base.__module__
-    )
-    if data is None and not own:
+    module, data = made
+    if data is None and not _has_train_dataloader(module):
         raise ValueError(f"The run had no LightningDataModule, so its data are not known. {SETUP}")
     return module, data
+
+
+def _load(kind: Any, checkpoint: Path) -> Any:
+    takes = inspect.signature(kind.load_from_checkpoint).parameters
+    safely = {"weights_only": True} if "weights_only" in takes else {}
+    return kind.load_from_checkpoint(str(checkpoint), map_location="cpu", **safely)
+
+
+def _has_train_dataloader(module: Any) -> bool:
+    """Say whether a module has loaders of its own, not only the method that it inherits from Lightning."""
+    bases = (base for base in type(module).__mro__ if "lightning" not in base.__module__)
+    return any(base.__dict__.get("train_dataloader") for base in bases)
 
 
 def _monitor(manifest: dict[str, Any]) -> PixelClusterMonitor:
@@ -224,8 +231,10 @@ def _evaluate(
     threads = torch.get_num_threads()
     torch.set_num_threads(manifest["threads"])  # the order of a sum depends on them
     try:
-        loaders = data if isinstance(data, (list, tuple)) else ()
-        trainer.fit(module, *loaders, datamodule=None if loaders else data)
+        if isinstance(data, (list, tuple)):
+            trainer.fit(module, *data)
+        else:
+            trainer.fit(module, datamodule=data)
     finally:
         torch.set_num_threads(threads)
     return {name: float(value) for name, value in measured(once.values).items()}

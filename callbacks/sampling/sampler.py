@@ -124,8 +124,8 @@ class Sampler:
 
     def _request(self) -> tuple[Hashable, ...]:
         """Return what a sample depends on beside its index and the weights."""
-        way = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
-        prompts = None if self.prompts is None else tuple(self.prompts.values)
+        way: Hashable = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
+        prompts: Hashable = None if self.prompts is None else tuple(self.prompts.values)
         return type(self), way, prompts, self.seed, self.batch_size
 
 

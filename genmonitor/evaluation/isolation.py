@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping an evaluation from changing the training run: random states, modes, buffers, gradients."""
+"""Keeping an evaluation from changing the training run: random states, modes, buffers, gradients, attributes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from genmonitor.evaluation.rng import find_generators, preserve_generators, preserve_rng
+
+CONTAINERS = (list, dict, set, deque)
+FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "types", "typing")
+"""Packages whose objects hang on modules without being the user's own state, such as the Trainer."""
 
 
 @contextmanager
@@ -19,7 +27,10 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
     in Lightning's validation loop. Restored are the random states of torch (CPU and every CUDA device), numpy, python
     and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
-    statistics; each parameter's `grad` and `requires_grad`. Parameters themselves are not copied.
+    statistics; each parameter's `grad` and `requires_grad`; and every attribute of each submodule and of the plain
+    objects that it holds, such as a counter, a list that sampling appends to, or a noise scheduler: what an attribute
+    is bound to, and the items of lists, dictionaries, sets and deques. Not copied, and so not restored where sampling
+    writes into them, are parameters, tensors that are no buffers, and what lies deeper.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -28,36 +39,82 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
         >>> norm.running_mean
         tensor([0., 0.])
     """
-    generators = find_generators(module)
-    with preserve_rng(), preserve_generators(generators), _preserve_module(module):  # noqa: SIM117 - the state first
-        with torch.inference_mode(False), torch.no_grad():
-            yield
+    with ExitStack() as stack:
+        stack.enter_context(preserve_rng())
+        stack.enter_context(preserve_generators(find_generators(module)))
+        stack.enter_context(_preserve_tensors(module))
+        stack.enter_context(_preserve_attributes(module))  # left first: buffers are where they were before they are set
+        for part in module.modules():
+            part.training = False
+        for parameter in module.parameters():
+            parameter.grad = None  # taken away, not copied: what is not there cannot be added to
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
+        yield
 
 
 @contextmanager
-def _preserve_module(module: nn.Module) -> Iterator[None]:
-    modes = [(part, part.training) for part in module.modules()]
-    buffers = [
-        (part, name, buffer, buffer.clone())
-        for part in module.modules()
-        for name, buffer in part._buffers.items()
-        if buffer is not None
-    ]
+def _preserve_tensors(module: nn.Module) -> Iterator[None]:
+    """Restore the values of buffers, and what belongs to parameters."""
+    buffers = [(buffer, buffer.clone()) for buffer in module.buffers() if not is_lazy(buffer)]
     parameters = [(parameter, parameter.grad, parameter.requires_grad) for parameter in module.parameters()]
     try:
-        for part, _ in modes:
-            part.training = False
-        for parameter, _, _ in parameters:
-            parameter.grad = None  # taken away, not copied: what is not there cannot be added to
         yield
     finally:
         with torch.no_grad():
-            for part, name, buffer, value in buffers:
-                part._buffers[name] = buffer
+            for buffer, value in buffers:
                 if not torch.equal(buffer, value):
                     buffer.copy_(value)
-        for part, training in modes:
-            part.training = training
         for parameter, grad, requires_grad in parameters:
             parameter.grad = grad
             parameter.requires_grad_(requires_grad)
+
+
+@contextmanager
+def _preserve_attributes(module: nn.Module) -> Iterator[None]:
+    """Restore the attributes of every submodule and of the plain objects among them, buffers that are None too."""
+    namespaces = {id(part.__dict__): part.__dict__ for part in module.modules()}
+    held = [value for namespace in namespaces.values() for value in namespace.values() if _is_plain(value)]
+    namespaces |= {id(vars(value)): vars(value) for value in held}
+    restore = [_remember(namespace) for namespace in namespaces.values()]
+    try:
+        yield
+    finally:
+        for put_back in restore:
+            put_back()
+
+
+def _is_plain(value: Any) -> bool:
+    """Say whether something is an object of the user's own, with attributes."""
+    if isinstance(value, (nn.Module, Tensor, type)) or callable(value) or not hasattr(value, "__dict__"):
+        return False
+    return type(value).__module__.split(".")[0] not in FOREIGN
+
+
+def _remember(namespace: dict[str, Any]) -> Callable[[], None]:
+    """Return a function that binds attributes to what they are bound to now, and refills containers."""
+    bound = dict(namespace)
+    contents = [(value, copy.copy(value)) for value in bound.values() if type(value) in CONTAINERS]
+
+    def put_back() -> None:
+        for name in namespace.keys() - bound.keys():
+            del namespace[name]
+        for name, value in bound.items():
+            if name not in namespace or namespace[name] is not value:
+                namespace[name] = value
+        for container, content in contents:
+            if not _same_items(container, content):
+                container.clear()
+                (container.extend if isinstance(container, (list, deque)) else container.update)(content)
+
+    return put_back
+
+
+def _same_items(a: Any, b: Any) -> bool:
+    if len(a) != len(b):
+        return False
+    if isinstance(a, dict):
+        return all(name in a and a[name] is value for name, value in b.items())
+    if isinstance(a, set):
+        return bool(a == b)
+    return all(x is y for x, y in zip(a, b, strict=True))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proving at run time that an evaluation left the training as it was."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+NAMED = 3
+"""Things that moved which a note names."""
+
+
+@contextmanager
+def prove_unchanged(trainer: pl.Trainer, pl_module: pl.LightningModule, report: Callable[[str], Any]) -> Iterator[None]:
+    """Report what the block changes of parameters, buffers, optimizer states and random states.
+
+    Each tensor is read once before and once after: for a billion parameters that takes seconds on a CPU, so monitors
+    do it for the first evaluation of a fit.
+
+    Args:
+        trainer: whose optimizers are looked at.
+        pl_module: the module that is trained.
+        report: takes a sentence that names what moved; not called if nothing did.
+    """
+    before = training_digest(trainer, pl_module)
+    yield
+    after = training_digest(trainer, pl_module)
+    moved = [name for name in before | after if before.get(name) != after.get(name)]
+    if moved:
+        named = ", ".join(moved[:NAMED]) + (f" and {len(moved) - NAMED} more" if len(moved) > NAMED else "")
+        report(
+            f"drawing samples changed the training: {named}. The run is no longer what it would be without the "
+            "monitor. Leave these alone in `sample`, or give a `sample_fn` that works on a copy."
+        )
+
+
+def training_digest(trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, int]:
+    """Return a number for each parameter, buffer, optimizer state and global random state; it changes with any bit."""
+    out = {f"parameter {name}": _digest(x) for name, x in pl_module.named_parameters()}
+    out |= {f"buffer {name}": _digest(x) for name, x in pl_module.named_buffers()}
+    for index, optimizer in enumerate(trainer.optimizers):
+        for number, state in enumerate(optimizer.state.values()):
+            for name, value in state.items() if isinstance(state, dict) else ():
+                if isinstance(value, Tensor):
+                    out[f"{name} of parameter {number} in optimizer {index}"] = _digest(value)
+    return out | _random_digests()
+
+
+def _digest(tensor: Tensor) -> int:
+    """Return the sum of a tensor's bits read as whole numbers, so that NaN equals itself."""
+    if is_lazy(tensor) or tensor.is_meta or not tensor.numel():
+        return 0
+    values = tensor.detach().contiguous().view(-1)
+    values = torch.view_as_real(values).contiguous().view(-1) if values.is_complex() else values
+    words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
+    return int(values.view(words).sum(dtype=torch.int64))
+
+
+def _random_digests() -> dict[str, int]:
+    numpy: Any = np.random.get_state()  # noqa: NPY002
+    states: dict[str, Any] = {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy": (numpy[1].tobytes(), *numpy[2:]),
+        "python": random.getstate(),
+    }
+    if torch.cuda.is_initialized():
+        states |= {f"CUDA {i}": x.numpy().tobytes() for i, x in enumerate(torch.cuda.get_rng_state_all())}
+    return {f"the random state of {name}": hash(state) for name, state in states.items()}
