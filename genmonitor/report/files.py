@@ -13,6 +13,16 @@ REPORT = "report.html"
 _MARKS_A_PREFIX = re.compile(r"(.+)_(?:evaluation_\d+|about|notes)\.json")
 
 
+def safe(name: str) -> str:
+    """Return what can begin a file's name: whatever a file name should not hold becomes an underscore.
+
+    Example:
+        >>> safe("../cms/c k a")
+        'cms_c_k_a'
+    """
+    return re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_") or "figure"
+
+
 def manifest_name(prefix: str, number: int) -> str:
     """Name the manifest of an evaluation.
 
@@ -20,23 +30,22 @@ def manifest_name(prefix: str, number: int) -> str:
         >>> manifest_name("cms", 12)
         'cms_evaluation_00012.json'
     """
-    return f"{prefix}_evaluation_{number:05d}.json"
+    return f"{safe(prefix)}_evaluation_{number:05d}.json"
 
 
 def file_stem(tag: str, step: int, epoch: int | None) -> str:
     """Return the name, without its ending, of the file for what is logged under a tag.
 
     Args:
-        tag: for example ``cms/samples``; whatever a file name should not hold becomes an underscore.
+        tag: for example ``cms/samples``.
         step: the trainer's.
         epoch: None for a file of which only the latest is kept.
 
     Example:
-        >>> file_stem("cms/samples", 1200, 3), file_stem("../cms/c k a", 0, None)
-        ('cms_samples_epoch_0003_step_1200', 'cms_c_k_a')
+        >>> file_stem("cms/samples", 1200, 3), file_stem("cms/cka", 0, None)
+        ('cms_samples_epoch_0003_step_1200', 'cms_cka')
     """
-    stem = re.sub(r"[^A-Za-z0-9-]+", "_", tag).strip("_") or "figure"
-    return stem if epoch is None else f"{stem}_epoch_{epoch:04d}_step_{step}"
+    return safe(tag) if epoch is None else f"{safe(tag)}_epoch_{epoch:04d}_step_{step}"
 
 
 def own_files(folder: Path) -> list[Path]:

@@ -20,6 +20,7 @@ from genmonitor.report.files import (
     manifest_name,
     own_files,
     owner,
+    safe,
 )
 from genmonitor.report.manifest import versions
 from genmonitor.report.page import write_report
@@ -57,7 +58,7 @@ class RunFolder:
             prefix: of the files to remove; other prefixes' files stay.
             keep: how many evaluations stay, the first ones: those that a resumed run goes on from.
         """
-        files = own_files(self.path)
+        files, prefix = own_files(self.path), safe(prefix)
         prefixes = find_prefixes(files) | {prefix}
         mine = [path for path in files if owner(path, prefixes) == prefix]
         if keep:
@@ -98,7 +99,7 @@ class RunFolder:
 
     def write_about(self, prefix: str, charts: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> Path:
         """Write which values share a chart and what each means, by names without the prefix."""
-        return self._write_json(f"{prefix}_about.json", {"charts": dict(charts), "about": dict(about)})
+        return self._write_json(f"{safe(prefix)}_about.json", {"charts": dict(charts), "about": dict(about)})
 
     def write_notes(self, prefix: str, notes: Sequence[Mapping[str, Any]]) -> None:
         """Write what the report should say, or remove the file if there is nothing to say.
@@ -107,7 +108,7 @@ class RunFolder:
             prefix: whose notes they are.
             notes: each with "epoch" and "step" of its evaluation, both None if it holds for the whole run, and "text".
         """
-        name = f"{prefix}_notes.json"
+        name = f"{safe(prefix)}_notes.json"
         if notes:
             self._write_json(name, [dict(note) for note in notes])
         else:
@@ -119,8 +120,10 @@ class RunFolder:
         Args:
             prefix: as in the log keys.
             number: of the evaluation, counted from 1.
-            manifest: its values under "evaluation", their baselines under "baseline", the name of the partition's file
-                under "partition", and whatever else is needed to evaluate the same again.
+            manifest: its values under "evaluation", what it found in one line under "message", baselines as low, median
+                and high under "baseline", the name of the partition's file under "partition", and whatever else is
+                needed to evaluate the same again. A comparison of two sets names them under "generated_images" and
+                "real_images".
         """
         return self._write_json(manifest_name(prefix, number), {**manifest, "versions": versions()})
 

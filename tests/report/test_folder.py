@@ -36,6 +36,20 @@ def test_write_figures_cannot_leave_the_folder(tmp_path):
     assert {path.parent for path in paths.values()} == {tmp_path}
 
 
+def test_prefix_cannot_leave_the_folder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.write_about("../my cms", CHARTS, ABOUT)
+    folder.write_notes("../my cms", [{"epoch": None, "step": None, "text": "note"}])
+    folder.write_manifest("../my cms", 1, {"evaluation": record(1)})
+    folder.write_figures("../my cms", {"clusters": cluster_map([[1, 2]])}, 1)
+    assert names(tmp_path) == {"run"}
+    (monitor,) = read_run(folder.path).monitors
+    assert (monitor.prefix, monitor.charts, len(monitor.notes)) == ("my_cms", CHARTS, 1)
+    assert set(monitor.pictures) == {"clusters"}
+    folder.start("../my cms")
+    assert names(folder.path) == set()
+
+
 def test_write_figures_replaces_a_file_as_a_whole(tmp_path, monkeypatch):
     folder = RunFolder(tmp_path)
     path = folder.write_figures("cms", {"clusters": cluster_map([[1, 2]])}, 1)["clusters"]
