@@ -19,7 +19,7 @@ from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg.precision import full_precision
 
 CLUSTER_TOLERANCE = 0.02
-"""Tolerance for clusters: the entries come out within 0.001, while another 1000 images move some by 0.1."""
+"""Tolerance for clusters: entries come out within 0.001 of their exact value; another 1000 images move some by 0.1."""
 
 
 def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:
@@ -28,17 +28,19 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
     Args:
         x: samples [N, D].
         y: samples [N, E], row i belonging to row i of x.
-        kernel: None for a Gaussian; a kernel without gamma takes it from x and from y, each its own.
+        kernel: None for a Gaussian; an open gamma is resolved for x and y separately.
 
     Returns:
-        A scalar in [0, 1], float64: 0 only for independent samples (as N grows), 1 for y = x; the plug-in estimator,
-        biased upwards by about 1/N. 0 where either is constant.
+        A scalar in [0, 1], float64: 1 for y = x, 0 where either is constant, and near 0 only for independent samples.
+        It is the plug-in estimator, biased upwards by about 1/N.
 
     Raises:
         ValueError: if the samples are fewer than 2 or not paired.
 
-    Source:
-        Kornblith et al. 2019; Gruber et al. 2024, Eq. 11-13.
+    References:
+        Kornblith et al., "Similarity of Neural Network Representations Revisited", arXiv 1905.00414.
+        Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
+            arXiv 2409.01314, Eq. 11-13.
 
     Example:
         >>> x = torch.tensor([[0.0], [1.0], [2.0]])
@@ -53,7 +55,7 @@ def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = N
     k = _centered_gram(kernel.resolved(x)(x, x))
     m = _centered_gram(kernel.resolved(y)(y, y))
     norm = (k.square().sum() * m.square().sum()).sqrt()
-    return (k * m).sum() / norm if norm > 0 else norm
+    return ((k * m).sum() / norm).clamp(0, 1) if norm > 0 else norm
 
 
 def pixel_cka(
@@ -68,12 +70,12 @@ def pixel_cka(
 
     Args:
         images: [N, C, H, W], N at least 2.
-        kernel: Gaussian or Laplacian; None for a Gaussian. Its gamma is the one of whole images.
+        kernel: Gaussian or Laplacian; None for a Gaussian. Its gamma is that of whole images.
         patch_size: side of a site in pixels; it divides H and W.
         tolerance: how far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
-            half of 1e-6, whatever the tolerance.
+            5e-7 whatever the tolerance.
         batch_estimator: None for all images at once. m for the paper's estimator: the mean of the values over
-            consecutive mini-batches of m images (what is left over is not used), biased upwards by about 3/m.
+            consecutive mini-batches of m images (a shorter last one is not used), biased upwards by about 3/m.
 
     Returns:
         Matrix [d, d], d = (H / patch_size) · (W / patch_size) sites in reading order, float64, entries in [0, 1]; rows
@@ -82,8 +84,9 @@ def pixel_cka(
     Raises:
         ValueError: if an argument is out of its range.
 
-    Source:
-        Gruber et al. 2024, Eq. 11-13.
+    References:
+        Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
+            arXiv 2409.01314, Eq. 11-13.
 
     Example:
         >>> images = torch.tensor([[0.0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]]).reshape(4, 1, 1, 3)
