@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """HSIC between all pairs of sites as one product: each site's centered Gram matrix is a long row.
 
-The row of a site is only ever held for a few images against all later ones, in float32 where the images are; the sums
-over these pieces are float64. Its true center is known when the last piece is made: until then the means over some
-images stand for it, so that what remains to be taken off the products is small beside them.
+A row is held in pieces only: a few images against all later ones, in the precision of the images; the sums over the
+pieces are float64. The true centers are not known before the last piece: until then the kernel means over some images
+stand in for them, so that the correction of the products at the end is small.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import in_cache, row_blocks
 
 PIECE = 2**14
-"""Entries of each row per product: few enough for sums in float32, many enough for the product to run at full speed."""
+"""Entries of each row per product: few enough to sum in float32, many enough for the product to run at full speed."""
 CACHE = 2**20
-"""Bytes of Gram matrices that are made at a time, so that every step on them finds them in the cache."""
+"""Bytes of Gram matrices made at a time, so that every step on them finds them in the cache."""
 SOME = 32
-"""Images whose kernel means center the rows at first."""
+"""Images over which the preliminary centers are averaged."""
 
 
 def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
@@ -38,9 +38,9 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
     d, _, n = values.shape
     points = (values - values.mean(2, keepdim=True, dtype=torch.float64).to(values)).transpose(1, 2).contiguous()
     if kernel.width * float(torch.linalg.vecdot(points, points).max()) > 1:
-        points = points.double()  # the rounding of the distances would show
+        points = points.double()  # rounding of the distances would show in float32
     in_budget = min(PIECE, chunking.MEMORY_BUDGET // (2 * d * points.element_size())) // n
-    rows = max(1, min(in_budget, -(-n // 16)))  # the pairs below the diagonal of so many rows are there twice
+    rows = max(1, min(in_budget, -(-n // 16)))  # pairs within a piece are computed twice: keep them few
     half = _half_means(points, kernel)
     out = values.new_zeros(d, d, dtype=torch.float64)
     sums = values.new_zeros(d, n, dtype=torch.float64)
@@ -55,7 +55,7 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
             later = grams[:, :, stop - start :]
             sums[sites, start:stop] += grams.sum(2)
             sums[sites, stop:] += later.sum(1)
-            later *= math.sqrt(2)  # stands for the entry below the diagonal too
+            later *= math.sqrt(2)  # counts for the entry below the diagonal too
         piece = piece.flatten(1)
         for first, last in row_blocks(d, piece.element_size()):
             out[first:last, first:] += piece[first:last] @ piece[first:].T
@@ -65,7 +65,7 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
 
 
 def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
-    """Return what, taken off both sides of an entry, about centers a site's Gram matrix [d, N]."""
+    """Return what each row and each column of a site's Gram matrix is lowered by to center it roughly [d, N]."""
     d, n, _ = points.shape
     chosen = range(0, n, -(-n // SOME))
     means = points.new_empty(d, n)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sum of squared products of sites' levels, each pair of levels only as precise as its weight demands."""
+"""The sum of squared products of sites' levels, each pair of levels only as precisely as its weight demands."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from genmonitor.linalg.precision import fast_products, rounded_at_random
 
 Pairs = list[tuple[int, int]]
 FLOAT32_ERROR = 5e-6
-"""How far a sum of squared products in float32 may be off, as a share of it."""
+"""Largest relative error of a sum of squared products in float32."""
 
 
 def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
     """List the pairs of levels to multiply: those left out add up to less than the tolerance for any two sites.
 
-    Either the weakest pairs are left out, each of which adds the product of its two levels' weights at most, or all
-    pairs with a level beyond the first r: of two sites' Gram matrices S + W, with |S + W| = 1, the products that W
-    enters are 2 |W| + |W|² at most. The shorter list is returned.
+    There are two candidates, and the shorter list is returned. One leaves out the weakest pairs, each of which adds at
+    most the product of its two levels' weights. The other leaves out all pairs with a level beyond the first r: of the
+    Gram matrices S + W of two sites, with |S + W| = 1, the products that involve W add at most 2 |W| + |W|².
 
     Args:
-        spectrum: of each site [d, R], falling.
+        spectrum: of each site [d, R], in descending order.
         tolerance: what may be missing from an entry.
     """
     r = spectrum.shape[1]
@@ -39,14 +39,14 @@ def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
 
 
 def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: float) -> Tensor:
-    """Sum the squared products over pairs of levels, for every two sites; the upper triangle is multiplied only.
+    """Sum the squared products over pairs of levels for all pairs of sites, multiplying the upper triangle only.
 
     Args:
         levels: [R, d, N] float64.
         spectrum: squared norms of the levels [d, R].
-        pairs: of levels, (k, l) and (l, k) both.
-        tolerance: how far rounding at random may take an entry: five standard deviations; all other rounding takes it
-            less than twice as far.
+        pairs: of levels, both (k, l) and (l, k).
+        tolerance: five standard deviations of what random rounding adds to an entry; all other rounding adds less than
+            twice as much.
 
     Returns:
         [d, d], float64.
@@ -66,7 +66,7 @@ def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: fl
             _add_squares(total, rounded, weak, start, stop)
         out[start:stop, start:] = block.add_(total)
         out[stop:, start:stop] = block[:, stop - start :].T
-        square = out[start:stop, start:stop]  # rounding is not the same on both sides of its diagonal
+        square = out[start:stop, start:stop]  # rounding differs between the two sides of the diagonal
         square.copy_(square.triu() + square.triu(1).T)
     return out
 
@@ -74,10 +74,10 @@ def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: fl
 def by_precision(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: float) -> tuple[Pairs, Pairs, Pairs]:
     """Divide pairs into those for float64, for float32, and for factors rounded at random to bfloat16.
 
-    A rounded number is off by a random 2⁻⁸ of itself at most, so a product ⟨a, b⟩ by e = 2⁻⁸ √2 |a| |b| c, where c is
-    the largest share of one entry in the norm of the less concentrated factor. Its square is off by 2 ⟨a, b⟩ e, at most
-    2 e |a| |b|, independently for each pair: the weakest pairs are rounded as long as five standard deviations of the
-    sum stay below the tolerance.
+    A rounded number is off by a random 2⁻⁸ of itself at most, so a product ⟨a, b⟩ is off by e = 2⁻⁸ √2 |a| |b| c, where
+    c is the largest fraction that one entry has of the norm of the less concentrated factor. Its square is off by
+    2 ⟨a, b⟩ e, at most 2 e |a| |b|, independently for each pair: the weakest pairs are rounded as long as five standard
+    deviations of the sum stay below the tolerance.
     """
     weights = _weights(spectrum)
     lowest, highest = torch.aminmax(levels, dim=2)  # four times as fast as a maximum norm
@@ -99,7 +99,7 @@ def by_precision(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: floa
 
 
 def _weights(spectrum: Tensor) -> Tensor:
-    """Return the most that each pair of levels can add to an entry [R, R]."""
+    """Return the largest contribution of each pair of levels to an entry [R, R]."""
     largest = spectrum.amax(0)
     return largest[:, None] * largest
 

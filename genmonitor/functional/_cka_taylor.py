@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """CKA between all pairs of sites through the Taylor features of the Gaussian kernel.
 
-tr(K H L H) / n² is the squared Frobenius norm of the cross-covariance of the features of two sites. Rotated onto its
-principal axes, a site has a few strong features and many weak ones; pairs too weak to show are never multiplied.
+tr(K H L H) / n² is the squared Frobenius norm of the cross-covariance of the features of two sites. Rotated onto their
+principal axes, a site's features are a few strong and many weak ones; pairs too weak to matter are never multiplied.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MAX_DEGREE = 12
 
 
 def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
-    """Return the CKA of sites, each entry within the tolerance, or None where the product of Gram matrices costs less.
+    """Return the CKA of sites, each entry within the tolerance, or None if the product of Gram matrices costs less.
 
     Args:
-        values: [d, V, N] sites that vary, values per site, samples.
+        values: [d, V, N]: sites, all of which vary; values per site; samples.
         gamma: width of the Gaussian kernel.
         tolerance: how far an entry may be from its exact value.
 
@@ -40,7 +40,7 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
         return None
     levels, spectrum = _principal_levels(shifted, gamma, degree)
     pairs = level_pairs(spectrum, tolerance / 2)
-    # half as many pairs as images cost as much as the product of Gram matrices, half of which is multiplied
+    # n / 2 pairs cost as much as the product of Gram matrices, of which only the upper triangle is multiplied
     used = 1 + max(map(max, pairs))
     if len(pairs) > n // 2 or used > len(levels):
         return None
@@ -50,10 +50,10 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
 
 
 def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int) -> float:
-    """Bound the error of any CKA entry by stopping the Taylor features at a degree.
+    """Bound the error of any CKA entry when the Taylor features stop at a degree.
 
-    The part left out of a site's Gram matrix is at most (2γ|u||v|)^(p+1) / (p+1)! entry by entry, a matrix of rank one
-    whose Frobenius norm is n · mean |u|^(2p+2); the features of degree 1 alone bound the norm of the whole from below.
+    What is left out of a site's Gram matrix is at most (2γ|u||v|)^(p+1) / (p+1)! in each entry, a matrix of rank one
+    whose Frobenius norm goes with n · mean |u|^(2p+2); the features of degree 1 alone bound the whole from below.
 
     Args:
         moment: mean of |u|^(2 · degree + 2) per site [d].
@@ -66,12 +66,12 @@ def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int)
 
 
 def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
-    """Find the lowest Taylor degree whose bound is within the tolerance, or MAX_DEGREE + 1 where none is.
+    """Find the lowest Taylor degree whose bound is within the tolerance, or MAX_DEGREE + 1 if none is.
 
     Args:
-        shifted: values [d, V, N] of sites that vary, less their mean.
+        shifted: values [d, V, N] of sites that vary, minus their mean.
         gamma: width of the kernel.
-        tolerance: what `taylor_bound` may be.
+        tolerance: upper limit of `taylor_bound`.
     """
     d, values, n = shifted.shape
     squares, linear_norm = shifted.new_empty(d, n, dtype=torch.float64), shifted.new_empty(d, dtype=torch.float64)
@@ -94,7 +94,7 @@ def cka_from_covariance(covariance: Tensor, constant: Tensor, values: int) -> tu
 
     Args:
         covariance: [d · R, d · R], the R features of a site next to each other.
-        constant: which sites are constant [d].
+        constant: whether each site is constant [d].
         values: V, values per site.
 
     Returns:
@@ -110,7 +110,7 @@ def cka_from_covariance(covariance: Tensor, constant: Tensor, values: int) -> tu
 
 
 def normalized(hsic: Tensor) -> Tensor:
-    """Turn HSIC [d, d] into CKA: the diagonal is 1, or 0 where HSIC is 0."""
+    """Normalize HSIC [d, d] to CKA: the diagonal is 1, or 0 where HSIC is 0."""
     own = hsic.diagonal().clone()
     scale = own.clamp_min(torch.finfo(hsic.dtype).tiny).rsqrt()
     out = (hsic * scale[:, None] * scale).clamp_(0, 1)
@@ -122,8 +122,8 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
     """Rotate each site's Taylor features onto their principal axes.
 
     Returns:
-        Levels [at most R, d, N], scaled so that CKA is the sum of squared products over pairs of levels: the strongest,
-        as many as the memory budget holds twice. Their whole spectrum [d, R] of norm 1, falling.
+        Levels [at most R, d, N], scaled so that CKA is the sum of squared products over pairs of levels: the strongest
+        ones, as many as the memory budget holds twice. Their whole spectrum [d, R], of norm 1, in descending order.
     """
     d, values, n = shifted.shape
     size = taylor_size(values, degree)
@@ -146,6 +146,6 @@ def _falling_eigenpairs(matrices: Tensor) -> tuple[Tensor, Tensor]:
         eigenvalues, axes = torch.linalg.eigh(matrices)
         return eigenvalues.flip(1).clamp_min(0), axes.flip(2)
     except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        # LAPACK's divide and conquer gives up on some matrices with many zero rows, such as those of dark patches
+        # LAPACK's divide and conquer fails to converge on some matrices with many zero rows, such as of dark patches
         axes, eigenvalues, _ = torch.linalg.svd(matrices)
         return eigenvalues, axes

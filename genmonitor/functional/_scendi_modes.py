@@ -19,7 +19,7 @@ class ScendiModes(NamedTuple):
     Attributes:
         eigenvalues: [K], falling: the largest of Λ_I.
         vectors: [P, K], of norm 1: features of outputs.
-        prompt_vectors: [Q, K]: Γ*ᵀ times the vectors, what the prompt takes off a score.
+        prompt_vectors: [Q, K]: Γ*ᵀ times the vectors, which give what a prompt takes off a score.
     """
 
     eigenvalues: Tensor
@@ -32,7 +32,7 @@ def scendi_modes(
 ) -> ScendiModes:
     """Top eigenvectors v of Λ_I, signed so that the scores ⟨v, φ_I - Γ* φ_T⟩ of the samples seen have a positive sum.
 
-    Where that sum is zero, as it is with one-hot prompts, whose span has the constant in it, the largest entry of v is
+    Where that sum is zero, as with one-hot prompts, whose span contains the constant, the largest entry of v is
     positive.
 
     Args:

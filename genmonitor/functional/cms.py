@@ -69,8 +69,9 @@ def cosine_mean_similarity(
         ValueError: if shapes differ, values are not finite, samples are fewer than 2 or do not fill whole blocks, or
             the partition is of another size.
 
-    Source:
-        Gruber et al. 2024, Eq. 3, 4, 15, 17.
+    References:
+        Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
+            arXiv 2409.01314, Eq. 3, 4, 15 and 17.
 
     Example:
         >>> fake, real = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [1.0], [1.0]])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conditional-Vendi: variety given prompts as a difference of entropies, the baseline beside Scendi."""
+"""Conditional-Vendi: diversity given prompts as a difference of entropies, the alternative to Scendi."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from genmonitor.linalg.spectrum import entropy, psd_eigenvalues
 def conditional_vendi_score(
     outputs: Tensor, prompts: Tensor, *, kernel: Kernel | None = None, prompt_kernel: Kernel | None = None
 ) -> Tensor:
-    """Conditional-Vendi exp(H(K_X ∘ K_T / n) - H(K_T / n)), ∘ entry by entry: the baseline beside Scendi.
+    """Conditional-Vendi exp(H(K_X ∘ K_T / n) - H(K_T / n)), ∘ the elementwise product: the alternative to Scendi.
 
     Args:
         outputs: [N, D], N at least 2; two [N, N] matrices are held.
@@ -28,8 +28,9 @@ def conditional_vendi_score(
     Raises:
         TypeError, ValueError: as `scendi_score` does.
 
-    Source:
-        Jalali et al. 2024.
+    References:
+        Jalali et al., "Conditional Vendi Score: Prompt-Aware Diversity Evaluation for Generative AI Models and LLMs",
+            arXiv 2411.02817.
 
     Example:
         >>> import torch

@@ -34,8 +34,10 @@ def maximum_mean_discrepancy(
         TypeError: if a side is no tensor of real numbers.
         ValueError: if shapes differ, values are not finite, or samples are fewer than 2 or do not fill whole blocks.
 
-    Source:
-        Gretton et al. 2012, Eq. 3 and 5; Gruber et al. 2024, Eq. 2, 16.
+    References:
+        Gretton et al., "A Kernel Two-Sample Test", JMLR 2012, Eq. 3 and 5.
+        Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
+            arXiv 2409.01314, Eq. 2 and 16.
 
     Example:
         >>> import torch

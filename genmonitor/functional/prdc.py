@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Precision, recall, density and coverage: who lies among the nearest neighbors of the other side."""
+"""Precision, recall, density and coverage: which samples lie among the nearest neighbors of the other side."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import centered, squared_distances
 
 SAME = 1e-14
-"""Squared distances up to so much of the largest squared norm are rounding (in float64): the samples are the same."""
+"""Squared distances up to this fraction of the largest squared norm are rounding in float64: the samples are equal."""
 
 
 def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5) -> dict[str, Tensor]:
-    """Fidelity and variety by nearest neighbors; a sample's ball reaches to its k-th nearest neighbor on its side.
+    """Fidelity and diversity by nearest neighbors; a sample's ball reaches to its k-th nearest neighbor on its side.
 
-    Precision: share of fake samples in the ball of any real one. Recall: share of real samples in the ball of any fake
-    one. Density: real balls that a fake sample lies in, over k, on average; real samples close together count for more,
-    so it may exceed 1. Coverage: share of real samples whose ball has a fake one in it. Balls are open. Values at
-    different N, M or k must not be compared.
+    Precision: fraction of fake samples in the ball of any real one. Recall: fraction of real samples in the ball of any
+    fake one. Density: number of real balls that a fake sample lies in, over k, on average; it may exceed 1, since dense
+    real samples count for more. Coverage: fraction of real samples whose ball contains a fake one. Balls are open.
+    Values at different N, M or k must not be compared.
 
     Args:
         fake: features [N, D], N above k.
         real: features [M, D], M above k; it need not be N.
-        k: neighbors.
+        k: number of neighbors.
 
     Returns:
         float64 scalars `precision`, `recall`, `density`, `coverage`; all but density in [0, 1].
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
-        ValueError: if dimensions differ, values are not finite, or a side has not more than k samples.
+        TypeError: if a side is not a tensor of real numbers.
+        ValueError: if dimensions differ, values are not finite, or a side has k samples or fewer.
 
-    Source:
-        Kynkäänniemi et al. 2019 (precision, recall); Naeem et al. 2020 (density, coverage).
+    References:
+        Kynkäänniemi et al., "Improved Precision and Recall Metric for Assessing Generative Models", arXiv 1904.06991,
+            for precision and recall.
+        Naeem et al., "Reliable Fidelity and Diversity Metrics for Generative Models", arXiv 2002.09797, for density and
+            coverage.
 
     Example:
         >>> real = torch.arange(8.0)[:, None]
-        >>> found = precision_recall_density_coverage(real[:4] + 0.5, real, k=2)  # half of what there is
+        >>> found = precision_recall_density_coverage(real[:4] + 0.5, real, k=2)  # half of the range
         >>> {name: round(float(value), 3) for name, value in found.items()}
         {'precision': 1.0, 'recall': 0.75, 'density': 1.125, 'coverage': 0.625}
     """
@@ -51,14 +54,14 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
 
 
 def neighbor_radii(x: Tensor, k: int) -> Tensor:
-    """Squared distance of each sample to its k-th nearest other one.
+    """Squared distance of each sample to its k-th nearest neighbor.
 
     Args:
         x: samples [N, D], N above k.
-        k: neighbors.
+        k: number of neighbors.
 
     Returns:
-        [N], float64; 0 where k others are the same as the sample.
+        [N], float64; 0 where k others equal the sample.
     """
     x, _ = centered(x.double(), x.double())
     radii = []
@@ -70,7 +73,7 @@ def neighbor_radii(x: Tensor, k: int) -> Tensor:
 
 
 def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: Tensor, k: int) -> dict[str, Tensor]:
-    """Put the four values together from the samples and their `neighbor_radii`, a block of pairs at a time."""
+    """Compute the four values from the samples and their `neighbor_radii`, a block of pairs at a time."""
     x, y = centered(fake.double(), real.double())
     precise = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     recalled = inside = covered = torch.zeros((), dtype=torch.float64, device=x.device)
@@ -90,7 +93,7 @@ def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: 
 
 
 def _distances(x: Tensor, y: Tensor) -> Tensor:
-    """Return squared distances, exactly 0 between samples that are the same, since the balls of copies are empty."""
+    """Return squared distances, exactly 0 between equal samples: the balls of copies are empty."""
     distances = squared_distances(x, y)
     same = SAME * torch.linalg.vecdot(y, y).max()
     return distances.masked_fill_(distances <= same, 0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PromptSplit: the modes of outputs and prompts together that one model has and another lacks."""
+"""PromptSplit: the joint modes of outputs and prompts that one model has and another lacks."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
 
 SIMILAR = 0.1
-"""A direction counts as similar on both sides up to this part of the largest eigenvalue."""
+"""A direction counts as shared by both sides up to this fraction of the largest eigenvalue."""
 
 
 @dataclass(frozen=True, eq=False)
 class PromptSplitModes:
-    """The directions in which the joint features of two sets of outputs and prompts differ most, by falling eigenvalue.
+    """The directions in which the joint features of two sets of outputs and prompts differ most, in descending order.
 
     A positive eigenvalue is a mode that the test side has and the reference lacks; a negative one is the reverse.
 
     Attributes:
-        eigenvalues: [M], float64: the M furthest from zero; zeros at the end of the list where there are fewer.
+        eigenvalues: [M], float64: the M furthest from zero, padded with zeros where there are fewer.
         residuals: [M], float64: how far each may be from an eigenvalue at most.
-        scores: [N, M], float64: of every test sample on each mode, its mean over the side that has the mode positive.
-            No rows where samples were not kept.
+        scores: [N, M], float64: of every test sample on each mode, signed so that their mean over the side that has the
+            mode is positive. No rows where samples were not kept.
         reference_scores: [N', M]: the same of the reference samples.
         total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum: how much the test side has that is new.
         similar: one mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
-            samples share most. None for this mode itself.
-        score: gives the scores [N, M] of other outputs [N, D] and prompts [N, E].
+            samples share most. None for that mode itself.
+        score: computes the scores [N, M] of other outputs [N, D] and prompts [N, E].
         eta: weight of the reference side.
     """
 
@@ -58,10 +58,10 @@ class PromptSplitModes:
             reference_prompts: the prompt of each reference sample, N' names.
 
         Returns:
-            Prompt to its part of each eigenvalue [M]; they sum to the eigenvalues.
+            Prompt to its part of each eigenvalue [M]; the parts sum to the eigenvalues.
 
         Raises:
-            ValueError: if there are not as many prompts as samples.
+            ValueError: if the prompts are not as many as the samples.
         """
         out: dict[Hashable, Tensor] = {}
         sides = ((self.scores, prompts, 1.0), (self.reference_scores, reference_prompts, -self.eta))
@@ -85,14 +85,14 @@ def prompt_split(
     num_features: int | None = None,
     seed: int = 0,
 ) -> PromptSplitModes:
-    """Split two models by what they answer to which prompts: the outer eigenpairs of a difference of covariances.
+    """Find what two models answer differently, and to which prompts: outer eigenpairs of a difference of covariances.
 
-    Λ = (1/N) Σ φ φᵀ over the test samples less (eta/N') Σ φ φᵀ over the reference samples, φ the joint features of an
+    Λ = (1/N) Σ φ φᵀ over the test samples minus (eta/N') Σ φ φᵀ over the reference samples, φ the joint features of an
     output and its prompt, whose kernel is the product of both kernels.
 
-    Up to 2048 samples the eigenvalues are exact. Beyond that a block Krylov method finds the wanted ones, each with its
-    residual, and `total` is an estimate good to about a tenth; the Gram matrix of all samples is computed in the
-    samples' precision, and what of its upper triangle does not fit in a third of the memory is computed anew in every
+    Up to 2048 samples the eigenvalues are exact. Beyond that a block Krylov method finds the outermost ones, each with
+    its residual, and `total` is an estimate good to about a tenth. The Gram matrix of all samples is computed in the
+    samples' precision; the part of its upper triangle that does not fit in a third of the memory is recomputed in every
     step (a third of 24 GiB holds 65,000 samples in float32).
 
     Args:
@@ -100,10 +100,10 @@ def prompt_split(
         prompts: embedded, row i belonging to output i [N, E].
         reference_outputs: [N', D], N' at least 2; N' need not be N.
         reference_prompts: [N', E].
-        output_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_outputs`.
-        prompt_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_prompts`.
+        output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`.
+        prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
         eta: weight of the reference side, positive.
-        num_modes: M, how many eigenpairs are wanted, from either end.
+        num_modes: M, the number of eigenpairs, from either end.
         num_features: R for random features of two Gaussian or two cosine kernels in place of their exact values: the
             cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R) (Theorem 1).
         seed: of the random features.
@@ -112,12 +112,13 @@ def prompt_split(
         The modes.
 
     Raises:
-        TypeError: if an input is no tensor of real numbers.
-        ValueError: if lengths or dimensions do not match, values are not finite, a side has fewer than 2 samples, an
-            argument is out of its range, or the random features would not fit in memory.
+        TypeError: if an input is not a tensor of real numbers.
+        ValueError: if lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, an argument
+            is out of its range, or the random features would not fit in memory.
 
-    Source:
-        Lotfian et al. 2026, Eq. 2-4, Proposition 1, Algorithm 2.
+    References:
+        Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
+            arXiv 2602.04009, Eq. 2-4, Proposition 1, Algorithm 2.
 
     Example:
         >>> prompts = torch.eye(3).repeat(4, 1)
@@ -157,10 +158,10 @@ def split_modes(
 
     Args:
         spectrum: the difference of two covariances, in any form.
-        n: N, how many of the rows at hand are of the test side.
+        n: N, how many of the rows belong to the test side; 0 where samples were not kept.
         eta: weight of the reference side.
         num_modes: M.
-        to_rows: from outputs and prompts to what `spectrum.score_rows` takes.
+        to_rows: turns outputs and prompts into what `spectrum.score_rows` takes.
     """
     total = spectrum.total()
     values, coefficients = spectrum.space.ritz()
@@ -198,10 +199,10 @@ def rank_prompts(scores: Tensor, prompts: Sequence[Hashable]) -> list[tuple[Hash
         prompts: the prompt of each sample, N names.
 
     Returns:
-        Prompts and mean scores, falling.
+        Prompts and mean scores, highest first.
 
     Raises:
-        ValueError: if there are not as many prompts as scores.
+        ValueError: if the prompts are not as many as the scores.
 
     Example:
         >>> rank_prompts(torch.tensor([0.1, 0.5, 0.7]), ["a cat", "a dog", "a dog"])[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far two models answer prompts differently as one number with a gradient, to steer a sampler by."""
+"""The disagreement of two models over prompts as one differentiable number, to steer a sampler by."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def prompt_split_energy(
         prompts: embedded, row i belonging to output i [N, E].
         reference_outputs: [N', D], N' at least 2.
         reference_prompts: [N', E].
-        output_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_outputs`; in a loop give it
-            one.
-        prompt_kernel: None for a Gaussian. A kernel without gamma takes it from `reference_prompts`.
+        output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`; in a loop, give one.
+        prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
         eta: weight of the reference side, positive.
 
     Returns:
         A float64 scalar, never negative but for rounding; 0 for the same sets at eta = 1.
 
     Raises:
-        TypeError: if an input is no tensor of real numbers.
-        ValueError: if lengths or dimensions do not match, values are not finite, a side has fewer than 2 samples or
-            `eta` is not positive.
+        TypeError: if an input is not a tensor of real numbers.
+        ValueError: if lengths or dimensions differ, values are not finite, a side has fewer than 2 samples, or `eta`
+            is not positive.
 
-    Source:
-        Lotfian et al. 2026, Section 5 and Eq. 5.
+    References:
+        Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
+            arXiv 2602.04009, Section 5 and Eq. 5.
 
     Example:
         >>> x, t = torch.tensor([[0.0], [1.0]]), torch.eye(2)
@@ -79,26 +79,27 @@ def joint_diversity(
     output_kernel: Kernel | None = None,
     prompt_kernel: Kernel | None = None,
 ) -> Tensor:
-    """Mean squared joint kernel mean k(i, i')² of outputs and prompts: one over the number of different pairs (RKE).
+    """Mean squared joint kernel, mean k(i, i')², of outputs and prompts: one over the number of distinct pairs (RKE).
 
-    Small where outputs are varied: minimise it together with `prompt_split_energy` to keep a steered sampler from
+    Small where outputs are diverse: minimize it together with `prompt_split_energy` to keep a steered sampler from
     giving the same output again and again. Differentiable in both inputs.
 
     Args:
         outputs: [N, D], N at least 2.
         prompts: embedded, row i belonging to output i [N, E].
-        output_kernel: None for a Gaussian. A kernel without gamma takes it from `outputs`; in a loop give it one.
-        prompt_kernel: None for a Gaussian. A kernel without gamma takes it from `prompts`.
+        output_kernel: None for a Gaussian. An open gamma is resolved from `outputs`; in a loop, give one.
+        prompt_kernel: None for a Gaussian. An open gamma is resolved from `prompts`.
 
     Returns:
-        A float64 scalar from 1/N, all pairs orthogonal, to 1, all alike.
+        A float64 scalar from 1/N (all pairs orthogonal) to 1 (all alike).
 
     Raises:
-        TypeError: if an input is no tensor of real numbers.
-        ValueError: if lengths do not match, values are not finite or samples are fewer than 2.
+        TypeError: if an input is not a tensor of real numbers.
+        ValueError: if lengths differ, values are not finite, or samples are fewer than 2.
 
-    Source:
-        Lotfian et al. 2026, Section 5.
+    References:
+        Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
+            arXiv 2602.04009, Section 5.
 
     Example:
         >>> from genmonitor import GaussianKernel
@@ -114,8 +115,8 @@ def joint_diversity(
 
 
 def _mean_square(kernel: PairKernel, a: Tensor, b: Tensor) -> Tensor:
-    """Average the squared kernel over all pairs of rows, above the diagonal only where both sides are the same."""
-    from torch.utils.checkpoint import checkpoint  # older ones of torch load sympy for it
+    """Average the squared kernel over all pairs of rows; of one set with itself only the upper triangle is computed."""
+    from torch.utils.checkpoint import checkpoint  # older versions of torch load sympy for it
 
     same = a is b
 

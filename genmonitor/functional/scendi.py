@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How varied outputs are beyond what their prompts explain: Scendi, by the Schur complement of the joint covariance."""
+"""Scendi: the diversity of outputs beyond what prompts explain, by the Schur complement of their joint covariance."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from genmonitor.linalg.spectrum import inverse_root, psd_eigenvalues, unnormaliz
 
 @dataclass(frozen=True, eq=False)
 class JointCovariance:
-    """Second moments of the features φ_I of outputs and φ_T of their prompts.
+    """Second moments of the features φ_I of outputs and φ_T of prompts.
 
     Attributes:
         outputs: C_II [P, P], float64.
         cross: C_IT [P, Q].
         prompts: C_TT [Q, Q].
-        count: N, samples that they are means over.
-        rounding: relative precision of the products that went in.
+        count: N, the number of samples.
+        rounding: relative precision of the products summed.
     """
 
     outputs: Tensor
@@ -46,7 +46,7 @@ class JointCovariance:
         return cls(joint[:size, :size], joint[:size, size:], joint[size:, size:], count, rounding)
 
     def swapped(self) -> JointCovariance:
-        """Exchange outputs and prompts: what outputs explain of prompts."""
+        """Exchange outputs and prompts, for what outputs explain of prompts."""
         return replace(self, outputs=self.prompts, cross=self.cross.T, prompts=self.outputs)
 
 
@@ -60,7 +60,7 @@ def scendi_score(
     rcond: float | None = None,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Scendi: the variety of outputs that is left when what a linear map of the prompts explains is taken off.
+    """Scendi: the diversity of outputs that remains after subtracting what a linear map of the prompts explains.
 
     C_II = Λ_T + Λ_I with Λ_T = C_IT C_TT⁺ C_TI, driven by prompts, and Λ_I, driven by the model. Row i of `prompts`
     belongs to row i of `outputs`; dimensions may differ.
@@ -68,12 +68,12 @@ def scendi_score(
     Args:
         outputs: [N, D], N at least 2.
         prompts: [N, E].
-        kernel: of outputs, None for the cosine. A kernel without gamma takes it from the first 1000 samples.
-        prompt_kernel: of prompts, None for the cosine.
+        kernel: of outputs, None for the cosine. An open gamma is resolved from the first 1000 samples.
+        prompt_kernel: of prompts, likewise.
         num_features: R random Fourier features for each Gaussian kernel: covariances in place of the [N, N] Gram
             matrices, for many samples. None is exact.
         rcond: eigenvalues of C_TT up to rcond times the largest one count as zero. None: their number (N without
-            explicit features) times the float32 precision, as in the paper's code.
+            explicit features) times the precision of float32, as in the paper's code.
         seed: of the random Fourier features.
 
     Returns:
@@ -81,16 +81,17 @@ def scendi_score(
         the same with Λ_T; `prompt_share` = Tr Λ_T in [0, 1].
 
     Raises:
-        TypeError: if a side is no tensor of real numbers.
+        TypeError: if a side is not a tensor of real numbers.
         ValueError: if an argument is out of its range, values are not finite, sides differ in length, samples are fewer
             than 2, or one is the zero vector under the cosine kernel.
 
     Warns:
-        UserWarning: if the rank of C_TT is within 90 % of N, where prompts explain anything: `scendi` is then near 1
+        UserWarning: if the rank of C_TT is at least 90 % of N: prompts then explain anything, and `scendi` is near 1
             whatever the model does.
 
-    Source:
-        Ospanov, Jalali and Farnia 2025, Eq. 6, Definition 1.
+    References:
+        Ospanov, Jalali and Farnia, "Scendi Score: Prompt-Aware Diversity Evaluation via Schur Complement of CLIP
+            Embeddings", arXiv 2412.18645, Eq. 6, Definition 1.
 
     Example:
         >>> prompts = torch.eye(2).repeat_interleave(8, dim=0)  # 2 classes, each with 2 kinds of outputs of its own
@@ -116,7 +117,7 @@ def scendi_score(
 
 
 def scendi_from_covariances(joint: JointCovariance, *, rcond: float | None = None) -> dict[str, Tensor]:
-    """Scendi of samples whose features' covariances are at hand; otherwise as `scendi_score`."""
+    """Scendi from the covariances of the samples' features; otherwise as `scendi_score`."""
     root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))
     _warn_if_degenerate(root.shape[1], joint.count)
     factor = joint.cross @ root
@@ -127,7 +128,7 @@ def scendi_from_covariances(joint: JointCovariance, *, rcond: float | None = Non
 
 
 def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None = None) -> dict[str, Tensor]:
-    """Scendi of samples whose Gram matrices are at hand, for kernels without explicit features.
+    """Scendi from the Gram matrices of the samples, for kernels without explicit features.
 
     Args:
         gram: of outputs [N, N], symmetric, 1 on its diagonal.
@@ -138,7 +139,7 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
         As `scendi_score`.
 
     Raises:
-        ValueError: if they are no such matrices or differ in size.
+        ValueError: if they are not such matrices or differ in size.
     """
     outputs = check_normalized("gram", gram, diagonal=True)
     prompts = check_normalized("prompt_gram", prompt_gram, diagonal=True)
@@ -157,7 +158,7 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
 
 
 def least_squares_map(joint: JointCovariance, *, rcond: float | None = None) -> Tensor:
-    """Γ* = C_IT C_TT⁺ [P, Q], which predicts the features of outputs from those of prompts (Proposition 1).
+    """The map Γ* = C_IT C_TT⁺ [P, Q], which predicts features of outputs from those of prompts (Proposition 1).
 
     Args:
         joint: covariances; `joint.swapped()` for the map from outputs to prompts.
@@ -175,7 +176,7 @@ def cutoff(rcond: float | None, size: int) -> float:
 
 
 def _scores(whole: Tensor, model_driven: Tensor, prompt_driven: Tensor, rounding: float) -> dict[str, Tensor]:
-    """Put the scores together from C_II and matrices that have the non-zero eigenvalues of Λ_I and Λ_T."""
+    """Compute the scores from C_II and matrices with the non-zero eigenvalues of Λ_I and Λ_T."""
     model, prompt = (psd_eigenvalues(part, rounding, whole) for part in (model_driven, prompt_driven))
     return {
         "scendi": unnormalized_entropy(model).exp(),

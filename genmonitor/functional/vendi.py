@@ -56,8 +56,12 @@ def vendi_score(
         ValueError: if an argument is out of its range, values are not finite, samples are fewer than 2, or one is the
             zero vector under the cosine kernel.
 
-    Source:
-        Friedman and Dieng 2023; Ospanov et al. 2024 (random Fourier features); Ospanov and Farnia 2025 (truncation).
+    References:
+        Friedman and Dieng, "The Vendi Score: A Diversity Evaluation Metric for Machine Learning", arXiv 2210.02410.
+        Ospanov et al., "Towards a Scalable Reference-Free Evaluation of Generative Models", arXiv 2407.02961, for
+            random Fourier features.
+        Ospanov and Farnia, "Do Vendi Scores Converge with Finite Samples? Truncated Vendi Score for Finite-Sample
+            Convergence Guarantees", arXiv 2410.21719, for `truncation`.
 
     Example:
         >>> import torch
@@ -139,8 +143,9 @@ def rke_score(
         TypeError: if `features` is no tensor of real numbers.
         ValueError: as `vendi_score` does.
 
-    Source:
-        Jalali, Li and Farnia 2023.
+    References:
+        Jalali, Li and Farnia, "An Information-Theoretic Evaluation of Generative Models in Learning Multi-modal
+            Distributions", NeurIPS 2023.
 
     Example:
         >>> import torch

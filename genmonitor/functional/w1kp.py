@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""W1KP: how alike the outputs of one prompt are, on a scale that is calibrated for their embedding."""
+"""W1KP: the similarity of the outputs of one prompt, on a scale calibrated for their embedding."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ LEVELS = {"none": 0.2, "low": 0.4, "medium": HIGH}
 
 @dataclass(frozen=True)
 class PromptVariability:
-    """How alike the outputs of one prompt are.
+    """The similarity of the outputs of one prompt.
 
     Attributes:
         prompt: its name, or its index where no names were given.
-        outputs: how many there are.
-        w1kp: mean similarity of all pairs in [0, 1]: high is similar, low is varied.
+        outputs: their number.
+        w1kp: mean similarity of all pairs in [0, 1]: high is similar, low is diverse.
         level: "none", "low", "medium" or "high" similarity.
-        reusability: how many outputs the prompt is good for, at least 1, see `prompt_reusability`.
-        w1kp_k: expected similarity of the closest pair among k outputs; None where no k was given or outputs are fewer.
+        reusability: how many outputs the prompt is good for, at least 1; see `prompt_reusability`.
+        w1kp_k: expected similarity of the closest pair among k outputs; None without k, or with fewer outputs than k.
         w1kp_k_error: its standard error.
     """
 
@@ -49,27 +49,28 @@ def w1kp_score(
 ) -> dict[str, Tensor]:
     """Mean similarity 1 - F(‖f_a - f_b‖²) of the outputs of each prompt, averaged over the prompts.
 
-    F is the distribution of such distances in a calibration set. Every pair of outputs of a prompt counts once: the
-    estimate is unbiased and does not depend on how many outputs there are.
+    F is the distribution of such distances in a calibration set. Every pair of outputs of a prompt counts once, so the
+    estimate is unbiased whatever the number of outputs.
 
     Args:
         features: embedded outputs [N, D].
         prompt_index: which prompt each belongs to, whole numbers [N]; None for one prompt.
         calibration: F, from `calibrate` or `W1KPCalibration.load`.
-        k: also the expected similarity of the closest pair among k outputs, at least 2.
+        k: report the expected similarity of the closest pair among k outputs too, k at least 2.
 
     Returns:
-        `w1kp` in [0, 1], high for similar outputs, low for varied ones; `prompts`, how many have a score; `skipped`,
-        how many have none, having a single output. With k also `w1kp_k`, the mean over the prompts with at least k
-        outputs; `w1kp_k_error`, its standard error from drawing subsets; `skipped_k`, the prompts with fewer.
+        `w1kp` in [0, 1], high for similar outputs, low for diverse ones; `prompts`, the number with a score; `skipped`,
+        the number without one, having a single output. With k also `w1kp_k`, the mean over the prompts with at least k
+        outputs; `w1kp_k_error`, its standard error from drawing subsets; `skipped_k`, the number of prompts with fewer.
 
     Raises:
-        TypeError: if an input is no tensor of numbers of the right kind.
-        ValueError: if there is no calibration or it is of another embedding, values are not finite, lengths do not
-            match, k is below 2, or no prompt has as many outputs as are needed.
+        TypeError: if an input is not a tensor of numbers of the right kind.
+        ValueError: if there is no calibration or it is of another embedding, values are not finite, lengths differ, k
+            is below 2, or no prompt has enough outputs.
 
-    Source:
-        Tang et al. 2024, Eq. 1.
+    References:
+        Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
+            Text-to-Image Generation", arXiv 2406.08482, Eq. 1.
 
     Example:
         >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
@@ -108,14 +109,14 @@ def w1kp_by_prompt(
     k: int | None = None,
     names: list[str] | None = None,
 ) -> list[PromptVariability]:
-    """List how alike the outputs of each prompt are, the least varied first. Prompts with one output are left out.
+    """List the similarity of the outputs of each prompt, the least diverse first, without prompts of a single output.
 
     Args:
         features: as for `w1kp_score`.
         prompt_index: as for `w1kp_score`.
         calibration: as for `w1kp_score`.
         k: as for `w1kp_score`.
-        names: the prompts, by their index.
+        names: of the prompts, by index.
 
     Raises:
         TypeError: as for `w1kp_score`.
@@ -148,7 +149,7 @@ def w1kp_by_prompt(
 
 
 def similarity_level(value: float) -> str:
-    """Say how people would call a similarity: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
+    """Name a similarity as people would: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
 
     Example:
         >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]

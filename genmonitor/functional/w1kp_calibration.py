@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calibration that W1KP needs: how far apart the outputs of a prompt are in an embedding."""
+"""The calibration that W1KP needs: the distribution of distances between outputs of a prompt in an embedding."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from genmonitor.linalg.precision import full_precision
 
 @dataclass(frozen=True, eq=False)
 class W1KPCalibration:
-    """A piecewise linear distribution function F of squared distances in one embedding: F(d) is uniform on [0, 1].
+    """A piecewise linear distribution function F of squared distances d in one embedding; F(d) is uniform on [0, 1].
 
     Attributes:
         distances: knots [K], float64, rising.
@@ -48,16 +48,16 @@ class W1KPCalibration:
 
     @classmethod
     def of(cls, distances: Tensor, heights: Tensor, dim: int) -> W1KPCalibration:
-        """Make a calibration of knots and heights, having checked them.
+        """Make a calibration from knots and heights, after checking them.
 
         Args:
             distances: [K], rising, K at least 2.
             heights: [K], rising within [0, 1].
-            dim: values of the embedding that they belong to.
+            dim: number of values of the embedding.
 
         Raises:
-            TypeError: if they are no tensors of real numbers.
-            ValueError: if they are no distribution function.
+            TypeError: if they are not tensors of real numbers.
+            ValueError: if they are not a distribution function.
         """
         check_at_least("dim", dim, 1)
         x, y = check_monotonic("distances", distances), check_monotonic("heights", heights, low=0.0, high=1.0)
@@ -70,11 +70,11 @@ class W1KPCalibration:
 
         Args:
             path: the file; nothing in it is executed.
-            dim: values of the embedding that it was made with. A file of two arrays does not say.
+            dim: number of values of the embedding, which a file of two arrays does not say.
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: if the file holds something else, or `dim` is missing or another than the file's.
+            ValueError: if the file holds something else, or `dim` is missing or differs from the file's.
         """
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file of a calibration, but there is none at {path!s}.")
@@ -100,7 +100,7 @@ class W1KPCalibration:
         return cls.of(distances, heights, dim)
 
     def save(self, path: str | Path) -> None:
-        """Write the calibration to a file for `load`, complete or not at all."""
+        """Write the calibration to a file that `load` reads, completely or not at all."""
         file = io.BytesIO()
         torch.save({"distances": self.distances, "heights": self.heights, "dim": self.dim}, file)
         atomic_write(Path(path), file.getvalue())
@@ -114,7 +114,7 @@ class W1KPCalibration:
             )
 
     def __call__(self, distances: Tensor) -> Tensor:
-        """Return F of squared distances of any shape, float64, as numpy.interp gives it."""
+        """Return F of squared distances of any shape, float64, as numpy.interp would."""
         x, y = self.distances.to(distances.device), self.heights.to(distances.device)
         d = distances.double()
         left = (torch.searchsorted(x, d, right=True) - 1).clamp(0, len(x) - 2)
@@ -126,19 +126,20 @@ class W1KPCalibration:
 def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalibration:
     """Fit a calibration to the squared distances between outputs of the same prompt.
 
-    The knots are 0, the sorted distances, and four times the largest squared norm, the most that two vectors of such
-    norms can be apart; knot i of N has height i / N.
+    The knots are 0, the sorted distances, and four times the largest squared norm, the upper bound on the squared
+    distance of two such vectors; knot i of N has height i / N.
 
     Args:
         features: embedded outputs of many prompts [N, D].
         prompt_index: which prompt each belongs to, whole numbers [N]; None for one.
 
     Raises:
-        TypeError: if an input is no tensor of numbers of the right kind.
-        ValueError: if lengths do not match, values are not finite, or no prompt has two outputs.
+        TypeError: if an input is not a tensor of numbers of the right kind.
+        ValueError: if lengths differ, values are not finite, or no prompt has two outputs.
 
-    Source:
-        Tang et al. 2024, Eq. 1.
+    References:
+        Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
+            Text-to-Image Generation", arXiv 2406.08482, Eq. 1.
 
     Example:
         >>> calibrate(torch.tensor([[0.0], [1.0], [2.0]])).distances
@@ -169,12 +170,12 @@ def pair_distances(x: Tensor) -> Tensor:
 
 
 def similarities(x: Tensor, index: Tensor, calibration: W1KPCalibration) -> dict[int, Tensor]:
-    """Return prompt to the similarities [n, n] of its outputs."""
+    """Map each prompt to the similarities [n, n] of its outputs."""
     return {int(prompt): 1 - calibration(pair_distances(x[index == prompt])) for prompt in index.unique(sorted=True)}
 
 
 def _numpy_globals() -> list[Any]:
-    """List what a saved numpy array needs to be rebuilt, which is nothing that runs code of the file."""
+    """List what rebuilding a saved numpy array needs; none of it runs code from the file."""
     rebuild = np.zeros(0).__reduce__()[0]
     dtypes = {type(np.dtype(kind)) for kind in (np.float16, np.float32, np.float64, np.int32, np.int64)}
     return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *dtypes]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many outputs one prompt is good for: the closest pair to be expected among k of them."""
+"""The closest pair to expect among k outputs of one prompt, and so how many outputs the prompt is good for."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from genmonitor.functional.w1kp_calibration import W1KPCalibration, similarities
 from genmonitor.linalg import chunking
 
 SUBSETS = 1000
-"""Random subsets that an expected maximum is estimated from."""
+"""Number of random subsets from which an expected maximum is estimated."""
 
 HIGH = 0.85
-"""Where people call the similarity of two outputs high."""
+"""Similarity from which on people call two outputs highly similar."""
 
 
 def expected_closest_pairs(
@@ -27,8 +27,8 @@ def expected_closest_pairs(
 ) -> tuple[Tensor, Tensor]:
     """Expected similarity of the closest pair among 2, 3, …, k outputs of one prompt drawn at random.
 
-    All k come from the same random orders of the outputs, so that the values rise with k. Those for 2, which is the
-    mean over all pairs, and for all N are exact.
+    All subset sizes use the same random orders of the outputs, so that the values rise with k. Those for 2, the mean
+    over all pairs, and for N are exact.
 
     Args:
         features: embedded outputs of one prompt [N, D], N at least 2.
@@ -55,7 +55,7 @@ def expected_closest_pairs(
 
 
 def prompt_reusability(features: Tensor, *, calibration: W1KPCalibration | None = None, cutoff: float = HIGH) -> int:
-    """How many outputs one prompt is good for: the largest k of which no two are expected to be of high similarity.
+    """Count the outputs one prompt is good for: the largest k of which no two are expected to be highly similar.
 
     Args:
         features: embedded outputs of the prompt [N, D], N at least 2.
@@ -63,13 +63,15 @@ def prompt_reusability(features: Tensor, *, calibration: W1KPCalibration | None 
         cutoff: where high similarity begins.
 
     Returns:
-        k from 1 to N. N says that more outputs are needed to find the limit.
+        k from 1 to N; N means that more outputs are needed to find the limit.
 
     Raises:
         ValueError: as for `w1kp_score`.
 
-    Source:
-        Tang et al. 2024: about 50 for Imagen, 200 and more for SDXL and DALL-E 3.
+    References:
+        Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
+            Text-to-Image Generation", arXiv 2406.08482, which finds about 50 for Imagen, 200 and more for SDXL and
+            DALL-E 3.
 
     Example:
         >>> calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=1)
@@ -88,7 +90,7 @@ def closest_pairs(similarity: Tensor, generator: torch.Generator | None, k: int 
     orders = torch.rand(SUBSETS, n, generator=generator).argsort(1)[:, :k].to(similarity.device)
     closest = []
     for some in orders.split(max(1, chunking.MEMORY_BUDGET // (4 * 8 * k * k))):
-        # each output's closest one among those before it in the order
+        # the similarity of each output to the closest one before it in the order
         earlier = similarity[some[:, :, None], some[:, None, :]].tril(-1).amax(2)
         closest.append(earlier.cummax(1).values[:, 1:])
     maxima = torch.cat(closest)

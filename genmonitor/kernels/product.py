@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The product kernel of pairs of an output and its prompt, exactly and by random features."""
+"""The product kernel of output-prompt pairs, exactly and by random features."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PairKernel:
     """The kernel k((x, t), (y, u)) = k_X(x, y) k_T(t, u) of outputs x, y and their prompts t, u.
 
     A pair is one row: the output's values, then the prompt's, shifted near zero. Where both kernels decay with the same
-    distance their widths go into the rows, so that one distance of the whole row does.
+    distance, the rows are scaled by the widths, so that one distance between whole rows is enough.
 
     Args:
         output_kernel: of the outputs, its width set.
@@ -61,7 +61,7 @@ class PairKernel:
     def of(
         cls, outputs: Tensor, prompts: Tensor, output_kernel: Kernel | None, prompt_kernel: Kernel | None
     ) -> PairKernel:
-        """Take what is open from data: a kernel's width by the median heuristic, the shifts as means.
+        """Make the kernel from data: open widths by the median heuristic, shifts as means.
 
         Args:
             outputs: [N, D].
@@ -98,10 +98,11 @@ class PairKernel:
 
         Two Gaussian kernels take `num_features` frequencies of the whole row, R = 2 · num_features, and every feature
         vector has norm 1. Two cosine kernels take the product of a normal projection of the output and one of the
-        prompt, R = num_features. The same arguments give the same draw.
+        prompt, R = num_features. The same arguments give the same features.
 
-        Source:
-            Lotfian et al. 2026, Eq. 4.
+        References:
+            Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models", arXiv
+                2602.04009, Eq. 4.
         """
         d, e = len(self.output_shift), len(self.prompt_shift)
         if self._whole is not None:
@@ -120,7 +121,7 @@ class PairKernel:
 
 
 def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
-    """Return a kernel, Gaussian for None, with its width taken from samples; an error says whose kernel it is."""
+    """Return a kernel, Gaussian for None, with its width resolved from samples; an error names the kernel."""
     try:
         return (kernel or GaussianKernel()).resolved(x)
     except ValueError as error:
@@ -128,7 +129,7 @@ def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
 
 
 def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
-    """Count the values of a pair's random features: a Gaussian kernel (or None) has a cosine and a sine of each.
+    """Return the length of a pair's feature vector: Gaussian kernels take a cosine and a sine of each frequency.
 
     Example:
         >>> feature_size(None, 100), feature_size(CosineKernel(), 100)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics as torchmetrics.Metric."""
+"""Metrics as torchmetrics.Metric: state, streaming and synchronization around the formulas in `functional`."""
 
 from genmonitor.metrics.cka import PixelCKA
 from genmonitor.metrics.cms import CosineMeanSimilarity

@@ -28,27 +28,28 @@ from genmonitor.metrics._taylor_expansion import TaylorExpansion, fits
 class PixelCKA(AnchoredMetric, KernelMetric):
     """Centered kernel alignment between all pairs of sites (pixels or patches) of the images seen.
 
-    The default streams: the Gaussian kernel of a site has few Taylor features, and their covariance is the whole state,
-    of a size that does not grow with the images. Where that would take more than 128 MiB (large or color images), for
-    other kernels and for the mini-batch estimator, the images themselves are kept.
+    By default the metric streams: the Gaussian kernel of a site has few Taylor features, and their covariance is the
+    whole state, whose size does not grow with the number of images. The images themselves are kept where that would
+    take more than 128 MiB (large or color images), for other kernels, and for the mini-batch estimator.
 
-    When it streams, the first `update` fixes gamma, the degree and what is subtracted from the pixels. Under
-    torch.distributed rank zero's choice holds for all, so the first `update` must be made by every process, if
+    When the metric streams, the first `update` fixes gamma, the degree of the features and what is subtracted from the
+    pixels. Under torch.distributed rank zero's choice holds for all, so every process must call the first `update`, if
     only with no images [0, C, H, W].
 
     Args:
-        kernel: Gaussian or Laplacian; None for a Gaussian. A kernel without gamma takes it from whole images: the first
+        kernel: Gaussian or Laplacian; None for a Gaussian. An open gamma is resolved once, from whole images: the first
             1000 of all processes at the first `compute` where images are kept, else those of the first `update`.
         patch_size: side of a site in pixels; it divides the height and width of the images.
-        tolerance: how far an entry may be from its exact value through truncated features.
+        tolerance: how far truncated features may take an entry from its exact value.
         batch_estimator: None for all images at once; m for the paper's mean over mini-batches of m.
         kwargs: those of torchmetrics.Metric.
 
     Raises:
         ValueError: if an argument is out of its range; by `update` if images are not finite or differ in shape.
 
-    Source:
-        Gruber et al. 2024, Eq. 11-13.
+    References:
+        Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
+            arXiv 2409.01314, Eq. 11-13.
 
     Example:
         >>> import torch

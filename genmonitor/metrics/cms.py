@@ -15,26 +15,27 @@ from genmonitor.partition import PixelPartition
 
 
 class CosineMeanSimilarity(TwoSampleMetric):
-    """Cosine of the angle between two mean embeddings, of the image and of each cluster of its pixels.
+    """Cosine of the angle between two mean embeddings, for the image and for each cluster of its pixels.
 
     Keeps every sample of both sides, since the estimator needs all their distances. What the real samples contribute by
     themselves is computed once and reused while they stay the same.
 
     Args:
-        partition: None for the whole sample alone; also the only choice for features [N, D].
-        kernel: None for a Gaussian. A kernel without gamma takes it at the first `compute` from the first 1000 real
-            samples of all processes, and keeps it.
-        block_size: None for all samples at once; b for the paper's block estimator (150 there).
+        partition: None for the whole sample alone, the only choice for features [N, D].
+        kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 real
+            samples of all processes.
+        block_size: None for all samples at once; b for the paper's block estimator (its b is 150).
         unbiased: leave the diagonal out of the squared norms; the value may then exceed 1.
         reset_real_features: whether `reset` forgets the real side too.
         kwargs: those of torchmetrics.Metric.
 
     Raises:
         ValueError: if an argument is out of its range; by `update` and `compute` as
-            `functional.cosine_mean_similarity` does, which also says what is computed.
+            `functional.cosine_mean_similarity` does, which also documents the values.
 
-    Source:
-        Gruber et al. 2024, Eq. 3, 4, 15, 17.
+    References:
+        Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
+            arXiv 2409.01314, Eq. 3, 4, 15 and 17.
 
     Example:
         >>> import torch

@@ -19,10 +19,10 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
     Keeps every sample of both sides. What the real samples contribute by themselves is computed once.
 
     Args:
-        kernel: None for a Gaussian. A kernel without gamma takes it at the first `compute` from the first 1000 real
-            samples of all processes, and keeps it.
+        kernel: None for a Gaussian. An open gamma is resolved once, at the first `compute`, from the first 1000 real
+            samples of all processes.
         block_size: None for all samples at once; b averages over pairs of blocks of b.
-        unbiased: leave the diagonals out; the value may then be slightly negative.
+        unbiased: leave out the diagonals; the value may then be slightly negative.
         reset_real_features: whether `reset` forgets the real side too.
         kwargs: those of torchmetrics.Metric.
 
@@ -30,8 +30,10 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
         ValueError: if an argument is out of its range; by `update` and `compute` as
             `functional.maximum_mean_discrepancy` does.
 
-    Source:
-        Gretton et al. 2012, Eq. 3 and 5; Gruber et al. 2024, Eq. 2, 16.
+    References:
+        Gretton et al., "A Kernel Two-Sample Test", JMLR 2012, Eq. 3 and 5.
+        Gruber, Ziegler and Buettner, "Disentangling Mean Embeddings for Better Diagnostics of Image Generators",
+            arXiv 2409.01314, Eq. 2 and 16.
 
     Example:
         >>> import torch

@@ -16,27 +16,30 @@ from genmonitor.metrics._real_fake import TwoSidedMetric
 class PRDC(TwoSidedMetric):
     """Precision, recall, density and coverage of generated samples among real ones, by k nearest neighbors.
 
-    Keeps every sample of both sides. How far the real samples are from one another is computed once and reused while
-    they stay the same.
+    Keeps every sample of both sides. The distances among the real samples are computed once and reused while these stay
+    the same.
 
     Args:
-        k: neighbors.
+        k: number of neighbors.
         reset_real_features: whether `reset` forgets the real side too.
         kwargs: those of torchmetrics.Metric.
 
     Raises:
         ValueError: if an argument is out of its range; by `update` and `compute` as
-            `functional.precision_recall_density_coverage` does, which also says what is computed.
+            `functional.precision_recall_density_coverage` does, which also documents the values.
 
-    Source:
-        Kynkäänniemi et al. 2019; Naeem et al. 2020.
+    References:
+        Kynkäänniemi et al., "Improved Precision and Recall Metric for Assessing Generative Models", arXiv 1904.06991,
+            for precision and recall.
+        Naeem et al., "Reliable Fidelity and Diversity Metrics for Generative Models", arXiv 2002.09797, for density and
+            coverage.
 
     Example:
         >>> import torch
         >>> from genmonitor import PRDC
         >>> metric, real = PRDC(k=2), torch.arange(8.0)[:, None]
         >>> metric.update(real, real=True)
-        >>> metric.update(real[:4] + 0.5, real=False)  # half of what there is
+        >>> metric.update(real[:4] + 0.5, real=False)  # half of the range
         >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
         {'precision': 1.0, 'recall': 0.75, 'density': 1.125, 'coverage': 0.625}
     """

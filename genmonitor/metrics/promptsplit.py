@@ -25,29 +25,29 @@ SIDES = ("test", "reference")
 
 
 class PromptSplit(AnchoredMetric, MomentMetric):
-    """The modes of outputs and prompts together that one model has and a reference lacks.
+    """Joint modes of outputs and prompts that one model has and a reference lacks, and the reverse.
 
-    The exact form keeps every sample. With `num_features` it streams: the state is the covariance of the random
-    features of each side, of a size that does not grow with the samples. When it streams, the first `update` fixes the
-    widths and a shift; under torch.distributed rank zero's hold for all, so the first `update` must be made by every
-    process.
+    The exact form keeps every sample. With `num_features` the metric streams: its state is the covariance of the random
+    features of each side, whose size does not grow with the number of samples. The first `update` then fixes the widths
+    and a shift. Under torch.distributed those of rank zero hold for all, so every process must call the first `update`.
 
     Args:
-        output_kernel: None for a Gaussian. A kernel without gamma takes it from the first 1000 reference samples of all
-            processes at the first `compute`, or from those of the first `update` when it streams, and keeps it.
-        prompt_kernel: the same of prompts.
+        output_kernel: None for a Gaussian. An open gamma is resolved once, from the first 1000 reference samples of all
+            processes at the first `compute`, or from the samples of the first `update` when the metric streams.
+        prompt_kernel: likewise for prompts.
         eta: weight of the reference side, positive.
-        num_modes: M, how many eigenpairs are wanted, those furthest from zero.
-        num_features: None for the exact form; R random features, for two Gaussian or two cosine kernels.
+        num_modes: M, the number of eigenpairs, those furthest from zero.
+        num_features: None for the exact form; R random features for two Gaussian or two cosine kernels.
         seed: of the random features.
         kwargs: those of torchmetrics.Metric.
 
     Raises:
         ValueError: if an argument is out of its range or the random features would not fit in memory; by `update` and
-            `compute` as `functional.prompt_split` does, which also says what is computed.
+            `compute` as `functional.prompt_split` does, which also documents the values.
 
-    Source:
-        Lotfian et al. 2026, Eq. 2-4, Proposition 1, Algorithm 2.
+    References:
+        Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
+            arXiv 2602.04009, Eq. 2-4, Proposition 1, Algorithm 2.
 
     Example:
         >>> import torch
@@ -95,12 +95,12 @@ class PromptSplit(AnchoredMetric, MomentMetric):
 
     @property
     def output_kernel(self) -> Kernel:
-        """The outputs' kernel, with its gamma once that is known."""
+        """The kernel of outputs, with its gamma once that is known."""
         return self._kernel("output_gamma")
 
     @property
     def prompt_kernel(self) -> Kernel:
-        """The prompts' kernel, with its gamma once that is known."""
+        """The kernel of prompts, with its gamma once that is known."""
         return self._kernel("prompt_gamma")
 
     def update(self, outputs: Tensor, prompts: Tensor, reference: bool) -> None:
@@ -129,7 +129,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         self._add_moments([pairs.rows(x, t)], [self._features(self.num_features)], f"{side}_")
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """Return `eigenvalues`, the num_modes furthest from zero by falling value, and `total`: all float64.
+        """Return `eigenvalues`, the `num_modes` furthest from zero in descending order, and `total`, all float64.
 
         Positive eigenvalues are modes that the test side has and the reference lacks, negative ones the reverse;
         `total` is Σ λ log(S / λ) over all positive ones, S their sum.
@@ -146,7 +146,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
             return self._modes()
 
     def forward(self, outputs: Tensor, prompts: Tensor, reference: bool) -> None:  # type: ignore[override]
-        """Add a batch as `update` does. It has no value by itself, being of one side."""
+        """Add a batch as `update` does. It has no value of its own, being of one side."""
         self._unshare_moments()
         self.update(outputs, prompts, reference=reference)
 

@@ -16,17 +16,17 @@ from genmonitor.metrics._spectral import SpectralMetric
 
 
 class ScendiScore(SpectralMetric):
-    """How varied outputs are beyond what their prompts explain.
+    """Scendi score: the diversity of outputs beyond what their prompts explain.
 
-    The joint covariance of the features of outputs and prompts is the state, of a size that does not grow with the
-    samples, if both kernels have explicit features: the cosine, or a Gaussian with `num_features`. Otherwise samples
-    are kept; the scores are then exact, for some thousands of them, and `correct` and `modes` are not to be had.
+    If both kernels have explicit features (the cosine, or a Gaussian with `num_features`), the metric streams: its
+    state is their joint covariance, whose size does not grow with the number of samples. Otherwise it keeps the samples
+    and is exact, for up to several thousand of them, but without `correct` and `modes`.
 
     Args:
-        kernel: of outputs, None for the cosine. A kernel without gamma takes it, for good, from the first 1000 samples:
-            of all processes at the first `compute` where samples are kept, else of rank zero's first `update`, which
-            every process must then make.
-        prompt_kernel: of prompts, the same.
+        kernel: of outputs, None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all
+            processes at the first `compute` where samples are kept, else of rank zero's first `update`, which every
+            process must then call.
+        prompt_kernel: of prompts, likewise.
         num_features: random Fourier features of each Gaussian kernel; None is exact.
         rcond: eigenvalues of the prompts' covariance up to rcond times the largest one count as zero; None: their
             number times the float32 precision.
@@ -35,10 +35,11 @@ class ScendiScore(SpectralMetric):
 
     Raises:
         ValueError: if an argument is out of its range; by `update` and `compute` as `functional.scendi_score` does,
-            which also says what is computed and when it warns.
+            which also documents the values and when it warns.
 
-    Source:
-        Ospanov, Jalali and Farnia 2025.
+    References:
+        Ospanov, Jalali and Farnia, "Scendi Score: Prompt-Aware Diversity Evaluation via Schur Complement of CLIP
+            Embeddings", arXiv 2412.18645.
 
     Example:
         >>> import torch
@@ -78,12 +79,12 @@ class ScendiScore(SpectralMetric):
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once samples have set it."""
+        """The kernel of outputs, with its gamma once that is known."""
         return self._kernel("gamma")
 
     @property
     def prompt_kernel(self) -> Kernel:
-        """The kernel of prompts, with its gamma once samples have set it."""
+        """The kernel of prompts, with its gamma once that is known."""
         return self._kernel("prompt_gamma")
 
     def update(self, outputs: Tensor, prompts: Tensor) -> None:
@@ -94,8 +95,8 @@ class ScendiScore(SpectralMetric):
             prompts: features [N, E].
 
         Raises:
-            TypeError: if they are no tensors of real numbers.
-            ValueError: if they differ in length or, as `VendiScore.update` says, cannot be taken.
+            TypeError: if they are not tensors of real numbers.
+            ValueError: if they differ in length, or as `VendiScore.update` does.
         """
         self._add(self._checked_pairs(outputs, prompts))
 
@@ -107,42 +108,42 @@ class ScendiScore(SpectralMetric):
         return scendi_from_grams(*grams, rcond=self.rcond)
 
     def correct(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        """Take off outputs what their prompts explain: φ_I - Γ* φ_T, by the samples seen before; these may be new.
+        """Subtract from outputs what their prompts explain, φ_I - Γ* φ_T, as fitted to the samples seen so far.
 
-        Under torch.distributed every process must call it, as `compute`.
+        The outputs given may be new. Under torch.distributed every process must call it, like `compute`.
 
         Args:
             outputs: features [N, D].
             prompts: features [N, E].
 
         Returns:
-            Corrected features [N, P] of the kernel of outputs; with the cosine these are D, of x / ‖x‖.
+            Corrected features [N, P] of the outputs' kernel; for the cosine these are the D values of x / ‖x‖.
         """
         return self._corrected(outputs, prompts, swapped=False)
 
     def correct_prompts(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        """Take off prompts what their outputs explain, as `correct` does the other way round: [N, Q]."""
+        """Subtract from prompts what their outputs explain, `correct` with the roles exchanged: [N, Q]."""
         return self._corrected(outputs, prompts, swapped=True)
 
     def modes(self, num_modes: int) -> ScendiModes:
         """Return the directions in which outputs vary most beyond their prompts; every process must call it.
 
         Args:
-            num_modes: K, at most the features of outputs.
+            num_modes: K, at most the number of features of outputs.
 
         Returns:
-            Eigenvalues and vectors. Samples' scores on them are `mode_scores`; the highest show what the mode is.
+            Eigenvalues and vectors. `mode_scores` scores samples on them; the highest show what a mode is.
         """
         with self._synced():
             return scendi_modes(self._joint(), self.feature_sum, num_modes, rcond=self.rcond)
 
     def mode_scores(self, outputs: Tensor, prompts: Tensor, modes: ScendiModes) -> Tensor:
-        """Score samples, which may be new, on modes: ⟨v, φ_I - Γ* φ_T⟩.
+        """Score samples, which may be new, on modes v: ⟨v, φ_I - Γ* φ_T⟩.
 
         Args:
             outputs: features [N, D].
             prompts: features [N, E].
-            modes: what `modes` returned, of this metric.
+            modes: what `modes` of this metric returned.
 
         Returns:
             [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.

@@ -15,7 +15,7 @@ from genmonitor.metrics._spectral import SpectralMetric
 
 
 class _ModeCount(SpectralMetric):
-    """What VendiScore and RKEScore share: one set of samples, and a value that grows with its modes."""
+    """Base of VendiScore and RKEScore: a score of one set of samples that grows with the number of its modes."""
 
     is_differentiable: ClassVar[bool] = True  # type: ignore[misc]
     higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
@@ -30,7 +30,7 @@ class _ModeCount(SpectralMetric):
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel, with its gamma once samples have set it."""
+        """The kernel, with its gamma once that is known."""
         return self._kernel("gamma")
 
     def update(self, features: Tensor) -> None:
@@ -40,7 +40,7 @@ class _ModeCount(SpectralMetric):
             features: [N, D].
 
         Raises:
-            TypeError: if they are no tensor of real numbers.
+            TypeError: if they are not a tensor of real numbers.
             ValueError: if they are not finite, differ in D from those before, one is the zero vector under the cosine
                 kernel, or the first `update` of a streaming metric cannot set an open gamma.
         """
@@ -48,27 +48,32 @@ class _ModeCount(SpectralMetric):
 
 
 class VendiScore(_ModeCount):
-    """Vendi score of the samples seen: how many equally common modes would be as varied.
+    """Vendi score of the samples seen: the number of equally common modes that would be as diverse.
 
-    The cosine kernel, and a Gaussian with `num_features`, stream: the covariance of their features is the state, of a
-    size that does not grow with the samples. Other kernels keep the samples and are exact, for some thousands of them.
+    With the cosine kernel, or with a Gaussian and `num_features`, the metric streams: its state is the covariance of
+    explicit features, whose size does not grow with the number of samples. With any other kernel it keeps the samples
+    and is exact, for up to several thousand of them.
 
     Args:
-        kernel: None for the cosine. A kernel without gamma takes it, for good, from the first 1000 samples: of all
-            processes at the first `compute` where samples are kept, else of rank zero's first `update`, which every
-            process must then make.
-        order: q of the entropy, positive; math.inf too.
+        kernel: None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all processes at
+            the first `compute` where samples are kept, else of rank zero's first `update`, which every process must
+            then call.
+        order: q of the entropy, positive; may be math.inf.
         num_features: random Fourier features of a Gaussian kernel; None is exact.
-        truncation: t keeps the t largest eigenvalues and shares the missing mass equally among them; None keeps all.
+        truncation: t keeps the t largest eigenvalues and spreads the missing mass evenly over them; None keeps all.
         seed: of the random Fourier features.
         kwargs: those of torchmetrics.Metric.
 
     Raises:
         ValueError: if an argument is out of its range; by `update` and `compute` as `functional.vendi_score` does,
-            which also says what is computed.
+            which also documents the value.
 
-    Source:
-        Friedman and Dieng 2023; Ospanov et al. 2024; Ospanov and Farnia 2025.
+    References:
+        Friedman and Dieng, "The Vendi Score: A Diversity Evaluation Metric for Machine Learning", arXiv 2210.02410.
+        Ospanov et al., "Towards a Scalable Reference-Free Evaluation of Generative Models", arXiv 2407.02961, for
+            random Fourier features.
+        Ospanov and Farnia, "Do Vendi Scores Converge with Finite Samples? Truncated Vendi Score for Finite-Sample
+            Convergence Guarantees", arXiv 2410.21719, for `truncation`.
 
     Example:
         >>> import torch
@@ -102,10 +107,9 @@ class VendiScore(_ModeCount):
 
 
 class RKEScore(_ModeCount):
-    """RKE of the samples seen, the Vendi score of order 2, without eigenvalues: it hardly moves with their number.
+    """RKE score of the samples seen: the Vendi score of order 2, which needs no eigenvalues and few samples.
 
-    State as in `VendiScore`; kernels that keep the samples are exact for any number of them, a block of pairs at a
-    time.
+    The state is that of `VendiScore`. Where samples are kept, any number of them is exact, a block of pairs at a time.
 
     Args:
         kernel: as for `VendiScore`.
@@ -116,8 +120,9 @@ class RKEScore(_ModeCount):
     Raises:
         ValueError: as `VendiScore` does.
 
-    Source:
-        Jalali, Li and Farnia 2023.
+    References:
+        Jalali, Li and Farnia, "An Information-Theoretic Evaluation of Generative Models in Learning Multi-modal
+            Distributions", NeurIPS 2023.
 
     Example:
         >>> import torch

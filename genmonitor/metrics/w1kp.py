@@ -16,21 +16,22 @@ from genmonitor.metrics._base import GenerativeMetric
 
 
 class W1KPScore(GenerativeMetric):
-    """How alike the outputs of each prompt are, averaged over the prompts: high is similar, low is varied.
+    """Mean similarity of the outputs of each prompt, averaged over the prompts: high is similar, low is diverse.
 
     Keeps every sample.
 
     Args:
         calibration: of the outputs' embedding, from `functional.calibrate` or `functional.W1KPCalibration.load`.
-        k: also the expected similarity of the closest pair among k outputs, at least 2.
+        k: report the expected similarity of the closest pair among k outputs too, k at least 2.
         kwargs: those of torchmetrics.Metric.
 
     Raises:
         ValueError: if there is no calibration or k is below 2; by `update` and `compute` as `functional.w1kp_score`
-            does, which also says what is computed.
+            does, which also documents the values.
 
-    Source:
-        Tang et al. 2024, Eq. 1.
+    References:
+        Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
+            Text-to-Image Generation", arXiv 2406.08482, Eq. 1.
 
     Example:
         >>> import torch
@@ -66,9 +67,8 @@ class W1KPScore(GenerativeMetric):
             prompt_index: which prompt each belongs to, whole numbers [N].
 
         Raises:
-            TypeError: if an input is no tensor of numbers of the right kind.
-            ValueError: if lengths do not match, values are not finite, or they are of another embedding than the
-                calibration.
+            TypeError: if an input is not a tensor of numbers of the right kind.
+            ValueError: if lengths differ, values are not finite, or the calibration is of another embedding.
         """
         x, index = check_prompted_outputs(features, check_integers("prompt_index", prompt_index), self.calibration)
         # new lists, since a compute group shares the old ones
@@ -80,10 +80,10 @@ class W1KPScore(GenerativeMetric):
         return w1kp_score(*self._kept(), calibration=self.calibration, k=self.k)
 
     def per_prompt(self, names: list[str] | None = None) -> list[PromptVariability]:
-        """List how alike the outputs of each prompt are over all processes, the least varied first.
+        """List the similarity of the outputs of each prompt over all processes, the least diverse prompt first.
 
         Args:
-            names: the prompts, by their index.
+            names: of the prompts, by index.
 
         Raises:
             ValueError: if a prompt has no name, or none has two outputs.
@@ -92,7 +92,7 @@ class W1KPScore(GenerativeMetric):
             return w1kp_by_prompt(*self._kept(), calibration=self.calibration, k=self.k, names=names)
 
     def forward(self, features: Tensor, prompt_index: Tensor) -> None:  # type: ignore[override]
-        """Add a batch as `update` does. It has no value by itself: a prompt's outputs may be in several."""
+        """Add a batch as `update` does. It has no value of its own: a prompt's outputs may be spread over several."""
         self.update(features, prompt_index)
 
     def _kept(self) -> tuple[Tensor, Tensor]:
