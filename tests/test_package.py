@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package is made of: its public names, what importing it loads, and that a wheel holds all of it."""
+"""What the package is made of: its public names, its version, what a wheel holds, and which tools check it."""
 
+import copy
+import pickle
+import re
 import subprocess
 import sys
 import zipfile
@@ -52,38 +55,51 @@ def test_metrics_are_public_at_the_top():
     assert set(genmonitor.metrics.__all__) <= set(genmonitor.__all__)
 
 
-@pytest.fixture(scope="module")
-def loaded() -> dict[str, set[str]]:
-    """What a fresh interpreter has newly loaded after each import in turn, the standard library left out."""
+def test_public_names_are_found_when_they_are_first_used():
     code = """
-import sys
-for statement in ("torch, torchmetrics", "genmonitor", "genmonitor.callbacks"):
-    before = set(sys.modules)
-    exec("import " + statement)
-    print(*{name.split(".")[0] for name in set(sys.modules) - before})
+import genmonitor
+for name in genmonitor.__all__:
+    assert name in dir(genmonitor) and name not in vars(genmonitor)
+    assert getattr(genmonitor, name).__name__ == vars(genmonitor)[name].__name__ == name
 """
-    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    lines = out.stdout.splitlines()
-    assert len(lines) == 3
-    return {
-        name: set(line.split()) - sys.stdlib_module_names
-        for name, line in zip(("torch", "genmonitor", "callbacks"), lines, strict=True)
-    }
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_importing_genmonitor_loads_nothing_beyond_torchmetrics(loaded):
-    assert "torch" in loaded["torch"]
-    assert not {"lightning", "pytorch_lightning"} & loaded["torch"]
-    assert loaded["genmonitor"] == {"genmonitor"}
+def test_a_public_name_is_the_class_itself():
+    """Pickled files name the module that defines a class, and old ones may name the package."""
+    assert genmonitor.PixelCKA is genmonitor.metrics.PixelCKA
+    assert pickle.loads(pickle.dumps(genmonitor.PixelCKA)) is genmonitor.PixelCKA
+    assert pickle.loads(b"cgenmonitor\nPixelCKA\n.") is genmonitor.PixelCKA
+    kernel = genmonitor.GaussianKernel(0.5)
+    assert pickle.loads(pickle.dumps(kernel)) == copy.deepcopy(kernel) == kernel
 
 
-def test_lightning_would_be_noticed(loaded):
-    assert "lightning" in loaded["callbacks"]
+def test_a_name_that_is_not_there_is_refused():
+    with pytest.raises(AttributeError, match="'genmonitor' has no attribute 'PixelCKS'"):
+        _ = genmonitor.PixelCKS
+    with pytest.raises(ImportError, match="PixelCKS"):
+        from genmonitor import PixelCKS  # noqa: F401
 
 
-def settings() -> dict:
+def project() -> dict:
     tomllib = pytest.importorskip("tomllib", reason="reading pyproject.toml needs Python 3.11")
-    return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+@in_repository
+def test_there_is_one_version():
+    stated = project()["project"]["version"]
+    assert genmonitor.__version__ == version("genmonitor") == stated
+    assert re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE) == [stated]
+
+
+@in_repository
+def test_all_that_lint_use_one_version_of_ruff():
+    """`make lint` and CI take it from constraints.txt, pre-commit from its own file."""
+    (pinned,) = re.findall(r"^ruff==.+$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    assert hooks.count(f"[{pinned}]") == hooks.count("additional_dependencies:") == hooks.count("entry: ruff ") == 2
+    assert version("ruff") == pinned.removeprefix("ruff==")
 
 
 def tree() -> set[str]:
@@ -100,9 +116,12 @@ def tree() -> set[str]:
 
 @in_repository
 def test_the_list_of_packages_is_complete():
-    packages = {name.replace(".", "/") for name in settings()["packages"]}
-    assert packages == {name.rpartition("/")[0] for name in tree()}
-    assert packages == {name.removesuffix("/__init__.py") for name in tree() if name.endswith("__init__.py")}
+    listed = set(project()["tool"]["setuptools"]["packages"])
+    holding = {name.rpartition("/")[0].replace("/", ".") for name in tree()}
+    found = {name.removesuffix("/__init__.py").replace("/", ".") for name in tree() if name.endswith("/__init__.py")}
+    assert sorted(holding - found) == [], "these folders need an __init__.py"
+    assert sorted(found - listed) == [], "add these to `packages` in pyproject.toml"
+    assert sorted(listed - found) == [], "remove these from `packages` in pyproject.toml"
 
 
 @in_repository
