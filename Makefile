@@ -1,29 +1,59 @@
-# Everything sets itself up: the first `make demo` or `make test` creates .venv from constraints.txt.
+# Everything sets itself up: the first command makes .venv from constraints.txt, with uv where it is installed.
 PYTHON ?= python3
 BIN := .venv/bin
-READY := .venv/ready
+AS_INSTALLED := build/as-installed
 
-.PHONY: demo test doctest lint bench clean
+ifneq ($(shell command -v uv 2>/dev/null),)
+CREATE := uv venv --quiet --python $(PYTHON) .venv
+INSTALL := uv pip install --quiet --python $(BIN)/python -c constraints.txt
+else
+CREATE := $(PYTHON) -m venv .venv
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+endif
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+.PHONY: demo test test-slow doctest lint typecheck bench clean as-installed
+
+# what the demo imports, and no more
+.venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e ".[demo]"
 	touch $@
 
-demo: $(READY)
+# what the other commands need, the demo's among it
+.venv/for-development: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e ".[dev]"
+	touch .venv/for-demo $@
+
+$(BIN)/python:
+	$(CREATE)
+
+demo: .venv/for-demo
 	$(BIN)/python examples/dcgan.py
 
-test: $(READY)
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+test: .venv/for-development
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
 
-doctest: $(READY)
-	$(BIN)/python -m pytest --doctest-modules --pyargs genmonitor
+test-slow: .venv/for-development
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m slow
 
-lint: $(READY)
+doctest: .venv/for-development as-installed
+	cd $(AS_INSTALLED) && $(CURDIR)/$(BIN)/python -m pytest --doctest-modules -c $(CURDIR)/pyproject.toml --rootdir . genmonitor
+
+lint: .venv/for-development
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-bench: $(READY)
+typecheck: .venv/for-development as-installed
+	cd $(AS_INSTALLED) && $(CURDIR)/$(BIN)/python -m mypy --config-file $(CURDIR)/pyproject.toml \
+		--cache-dir $(CURDIR)/.mypy_cache -p genmonitor
+
+# The package as it is laid out once installed, in links to the sources: tools that read files rather than import them,
+# mypy and pytest's doctests, find callbacks/ as genmonitor.callbacks only there.
+as-installed:
+	rm -rf $(AS_INSTALLED)
+	mkdir -p $(AS_INSTALLED)/genmonitor
+	ln -s $(CURDIR)/genmonitor/* $(CURDIR)/callbacks $(AS_INSTALLED)/genmonitor/
+
+bench: .venv/for-development
 	$(BIN)/python benchmarks/cka.py
 	$(BIN)/python benchmarks/cms.py
 	$(BIN)/python benchmarks/promptsplit.py
@@ -32,4 +62,4 @@ bench: $(READY)
 	$(BIN)/python benchmarks/overhead.py
 
 clean:
-	rm -rf .venv build dist runs *.egg-info
+	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
