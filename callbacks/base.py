@@ -105,15 +105,14 @@ class GenerativeMonitor(Callback):
         self.failures.try_again()
         if trainer.global_step == 0:
             self._start_new_run()
-        self.publisher.start(trainer, len(self.history))
+        self.publisher.start(trainer)
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.note(note)
         self._proved = 0
         with self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self._fit(trainer, pl_module)
             if trainer.is_global_zero:
-                step = int(self.history[-1]["step"]) if self.history else 0
-                self.publisher.publish_fit(self.evaluator, step)
+                self.publisher.publish_fit(self.evaluator, self.history)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int

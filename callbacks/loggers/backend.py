@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from genmonitor.callbacks.integration.compat import logger_key
 from genmonitor.evaluation.results import Alert, LineSeries, Table
 from genmonitor.report.figures import RenderedFigure
 
@@ -57,8 +58,7 @@ class Backend(ABC):
 
     def key(self, key: str) -> str:
         """Return a key as the logger writes it: Lightning's loggers put a prefix of the user's before it."""
-        prefix = getattr(self.logger, "_prefix", "")
-        return f"{prefix}{self.logger.LOGGER_JOIN_CHAR}{key}" if prefix else key
+        return logger_key(self.logger, key)
 
     @classmethod
     @abstractmethod

@@ -64,19 +64,15 @@ class Publisher:
         self._warned: set[str] = set()
         self._page: Path | None = None
 
-    def start(self, trainer: pl.Trainer, evaluations: int) -> None:
-        """Begin a fit; every process calls it.
+    def start(self, trainer: pl.Trainer) -> None:
+        """Begin a fit with a Trainer's loggers and folder; every process calls it.
 
-        Args:
-            trainer: whose loggers and folder are used; a trial run (`fast_dev_run`) writes nothing.
-            evaluations: how many the run has so far; what an earlier run left in the folder goes.
+        A trial run (`fast_dev_run`) writes nothing.
         """
         self.folder = RunFolder(run_folder(trainer) / "genmonitor")
         self._loggers = Loggers(trainer.loggers)
         self._moment, self._described, self._warned, self._page = WHOLE_RUN, False, set(), None
         self._writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
-        if trainer.is_global_zero and self._writes:
-            self.attempt(lambda: self.folder.start(self._prefix, keep=evaluations))
 
     def set_moment(self, epoch: float, step: int) -> None:
         """Say of which evaluation notes are from now on."""
@@ -102,9 +98,11 @@ class Publisher:
         """Drop the notes that are of an evaluation."""
         self.notes = [note for note in self.notes if note["epoch"] is None]
 
-    def publish_fit(self, evaluator: Evaluator[Any], step: int) -> None:
-        """Show and write what is fixed for the run."""
-        prefix = self._prefix
+    def publish_fit(self, evaluator: Evaluator[Any], history: History) -> None:
+        """Show and write what is fixed for the run, having removed what an earlier run left in the folder."""
+        prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
+        if self._writes:
+            self.attempt(lambda: self.folder.start(prefix, keep=len(history)))
         self.attempt(lambda: self._publish_figures(evaluator.fit_figures(), step, None))
         self.attempt(lambda: self._write_artifacts(evaluator))
         self.attempt(lambda: self._loggers.log_layout(prefix, evaluator.charts()))
@@ -130,8 +128,9 @@ class Publisher:
             self.note(note)
         for alert in found.alerts:
             self.publish_alert(alert)
-        self.attempt(lambda: self._write_manifest(len(history), manifest))
-        self.attempt(lambda: rank_zero_info(evaluator.message(evaluation, history)))
+        message = evaluator.message(evaluation, history)
+        rank_zero_info(message)
+        self.attempt(lambda: self._write_manifest(len(history), lambda: manifest() | {"message": message}))
         self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
         self.attempt(lambda: self._publish_line_series(evaluator.line_series(history), step))
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 
 def check_at_least(name: str, value: object, minimum: int) -> int:
@@ -58,6 +59,16 @@ def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise ValueError(f"Expected `{name}` to be one of {', '.join(map(repr, allowed))}, but got {value!r}.")
     return str(value)
+
+
+def check_prefix(name: str, value: object) -> str:
+    """Return a word that log keys and file names can begin with."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
+        raise ValueError(
+            f"Expected `{name}` of letters, digits, '_', '-' and '.', beginning with a letter or digit, since log keys "
+            f"and file names begin with it, but got {value!r}."
+        )
+    return value
 
 
 def check_callable(name: str, value: object, what: str) -> None:

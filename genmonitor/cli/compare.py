@@ -14,11 +14,13 @@ from genmonitor._validation import check_at_least
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.images import read_images
 from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, SingleProcess, run_evaluation
+from genmonitor.evaluation.data.value_range import range_doubt
 from genmonitor.evaluation.progress import terminal_progress
 from genmonitor.evaluation.results import Evaluation
-from genmonitor.evaluation.text.pixel_clusters import table
+from genmonitor.evaluation.text.pixel_clusters import message, table
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
+from genmonitor.report.run import read_run
 
 MIN_REAL, MIN_FAKE = 4, 2
 PROBE = 16
@@ -103,6 +105,8 @@ def _check_images(real: Tensor, fake: Tensor, patch_size: int) -> None:
         raise ValueError(
             f"Expected at least {MIN_REAL} real and {MIN_FAKE} generated images, but got {len(real)} and {len(fake)}."
         )
+    if doubt := range_doubt(real, fake):  # which no training will mend any more
+        raise ValueError(f"Expected real and generated images in one value range, but {doubt}. Scale one of them.")
     check_patches("images", real, patch_size)
 
 
@@ -110,6 +114,8 @@ def _write(
     args: argparse.Namespace, evaluator: RegionEvaluator, evaluation: Evaluation, samples: Samples, notes: list[str]
 ) -> Path:
     folder, prefix = RunFolder(args.out / "genmonitor"), evaluator.prefix
+    if any("generated_images" not in run.manifest for run in read_run(folder.path).monitors):
+        raise ValueError(f"Expected --out to be a folder of comparisons, but {args.out} holds a training run's files.")
     folder.start(prefix)
     record = {"epoch": 0, "step": 0, **evaluation.values}
     figures = {**evaluator.fit_figures(), "samples": evaluator.figures(evaluation, [record], samples)["samples"]}
@@ -123,6 +129,7 @@ def _write(
         {
             "monitor": "compare",
             "evaluation": evaluation.values,
+            "message": message(record, evaluator.fitted.regions.partition, evaluator.baseline),
             "real_images": args.real,
             "generated_images": args.fake,
             "seed": args.seed,

@@ -127,13 +127,13 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
             )
         else:
             subset, notes = self._choose_for_width(real, shape)
-        value_range = self._value_range if subset is None else subset.value_range(probe)
+        if subset is not None:
+            self._value_range, notes = subset.value_range(), notes + subset.range_notes(probe)
         self._features.fit_widths(subset, comm)
         if self.reference == "data" and subset is not None:
             mine = comm.rank_indices(len(subset))
             images = subset.read(mine).to(probe.device)
             self._reference = self._sample_set(images, torch.tensor(mine, dtype=torch.long)).gathered(comm)
-        self._value_range = value_range
         self._check_features(probe)
         return FitReport(notes)
 

@@ -134,7 +134,9 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Encode the prompts, fix the kernels' widths, and encode real images where there are any."""
         self._features.fit(probe)
         subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
-        value_range = None if subset is None else subset.value_range(probe)
+        value_range = None
+        if subset is not None:
+            value_range, notes = subset.value_range(), notes + subset.range_notes(probe)
         self._features.fit_widths(subset, comm)
         self._check_size()
         if self.calibration is not None:

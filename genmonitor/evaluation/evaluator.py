@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from genmonitor._validation import check_prefix
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.progress import Progress, no_progress
@@ -68,7 +69,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     def __init__(self, n_samples: int, prefix: str) -> None:
         self.n_samples = n_samples
-        self.prefix = prefix
+        self.prefix = check_prefix("prefix", prefix)
 
     # the evaluation
 

@@ -24,7 +24,7 @@ class DiversityMetric(ScendiScore):
         """
         joint = self._joint()
         return scendi_from_covariances(joint, rcond=self.rcond) | {
-            "vendi": vendi_from_covariance(joint.outputs, rounding=joint.rounding),
+            "vendi": vendi_from_covariance(joint.outputs),
             "rke": rke_from_covariance(joint.outputs),
             "outputs": joint.outputs,
             "explained": least_squares_map(joint, rcond=self.rcond) @ joint.cross.T,

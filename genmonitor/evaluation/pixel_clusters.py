@@ -263,20 +263,19 @@ class RegionEvaluator(Evaluator[Evaluation]):
         metric.to(probe.device).update(self.to_sites(real), real=True)
         return FittedRegions(regions, real, origin, metric)
 
-    def _check_images(self, probe: Tensor, real: Tensor) -> list[str]:
+    def _check_images(self, probe: Tensor, real: Tensor) -> tuple[str, ...]:
         """Refuse generated images that cannot be compared with the real ones; return what to say of others."""
         if probe.shape[1:] != real.shape[1:]:
             raise ValueError(
                 f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
                 f"{list(probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's transform."
             )
-        notes = []
         try:
-            check_value_range(real, probe)
+            notes = check_value_range(real, probe)
         except ValueError as error:
             if self._known is None:
                 raise
-            notes.append(str(error))  # a run that goes on was configured well: the generator has broken
+            notes = (str(error),)  # a run that goes on was configured well: the generator has broken
         sites = self.to_sites(probe)
         check_patches("images", sites, self._finder.patch_size)
         if self.partition is not None:

@@ -74,8 +74,8 @@ def disagreement_curves(
     """How much the model and the reference differ over the epochs, and beside it the largest modes of either side.
 
     Args:
-        epochs: one per check.
-        total: one per check.
+        epochs: one per evaluation.
+        total: one per evaluation.
         top: k curves of positive eigenvalues, the largest first.
         bottom: k curves of negative eigenvalues, the lowest first.
         against: what the reference is called, for example "real images".

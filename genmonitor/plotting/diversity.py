@@ -54,13 +54,16 @@ def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[s
     """How many modes over the epochs, and beside it the shares and how the images compare with real ones.
 
     Args:
-        epochs: one per check.
+        epochs: one per evaluation.
         curves: `vendi`, `rke`, `scendi`, `scendi_prompt`, `prompt_share` and perhaps `precision`, `recall`, `density`,
-            `coverage`, each with one value per check.
+            `coverage`, each with one value per evaluation.
         real: `vendi` and `rke` of real images; may be empty.
-        n: samples per check.
+        n: samples per evaluation.
     """
-    count, note = latest(curves["vendi"]), f"{n} samples at each check. Vendi grows with their number: compare equal n."
+    count, note = (
+        latest(curves["vendi"]),
+        f"{n} samples at each evaluation. Vendi grows with their number: compare equal n.",
+    )
     figure = new_figure(1000, 580, f"Diversity, epoch {epochs[-1]:g}: {count:.3g} modes (Vendi)", note)
     left, right = add_axes(figure, 56, 180, 430, 310), add_axes(figure, 546, 180, 430, 310)
     for name, (color, line, label) in COUNTS.items():

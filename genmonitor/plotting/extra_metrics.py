@@ -16,14 +16,14 @@ _PANEL, _GAP, _COLUMNS = 190, 80, 2
 _STEEP = 20  # values that span more than this factor are read on a log scale
 
 
-def beside_cms(epochs: Curve, image: Curve, yardstick: Band | None, others: Mapping[str, Curve]) -> Figure:
+def beside_cms(epochs: Curve, image: Curve, baseline: Band | None, others: Mapping[str, Curve]) -> Figure:
     """CMS of the image and other metrics of the same samples.
 
     Args:
-        epochs: one per check.
-        image: CMS, one per check.
-        yardstick: (low, median, high) of CMS; None for none.
-        others: name to one value per check, nan where none; where there is a ``name_std`` too it is drawn as a band.
+        epochs: one per evaluation.
+        image: CMS, one per evaluation.
+        baseline: (low, median, high) of CMS; None for none.
+        others: name to one value per evaluation, nan where none; where there is a ``name_std`` too it is drawn as a band.
 
     >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5], "kid_std": [0.1, 0.1]})
     >>> [ax.get_title(loc="left") for ax in figure.axes]
@@ -31,15 +31,15 @@ def beside_cms(epochs: Curve, image: Curve, yardstick: Band | None, others: Mapp
     """
     shown = [name for name in others if not (name.endswith("_std") and name.removesuffix("_std") in others)]
     rows = -(-(1 + len(shown)) // _COLUMNS)
-    note = "the same samples at every check; bands: a perfect generator's CMS, and one standard deviation"
+    note = "the same samples for all; bands: the baseline of CMS, and one standard deviation"
     figure = new_figure(1000, 80 + (_PANEL + _GAP) * rows, "Other metrics beside CMS", note)
     places = [
         (70 + 490 * (i % _COLUMNS), 50 + (_PANEL + _GAP) * (rows - 1 - i // _COLUMNS)) for i in range(1 + len(shown))
     ]
     axes = [add_axes(figure, left, bottom, 400, _PANEL) for left, bottom in places]
-    cms_axis(axes[:1], [*image, *(yardstick or ())])
-    if yardstick is not None:
-        axes[0].axhspan(yardstick[0], yardstick[2], color=INK, alpha=0.15, linewidth=0)
+    cms_axis(axes[:1], [*image, *(baseline or ())])
+    if baseline is not None:
+        axes[0].axhspan(baseline[0], baseline[2], color=INK, alpha=0.15, linewidth=0)
     for ax, name, values in zip(axes, ["CMS", *shown], [image, *(others[name] for name in shown)], strict=True):
         epoch_axis(ax, epochs)
         add_curve(ax, epochs, values, INK, name)

@@ -131,30 +131,30 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
     return figure
 
 
-def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], yardstick: Mapping[str, Band], labels: Array) -> Figure:
-    """The main view: every cluster's CMS over the epochs, its yardstick and the map, in the same colors.
+def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], baseline: Mapping[str, Band], labels: Array) -> Figure:
+    """The main view: every cluster's CMS over the epochs, its baseline and the map, in the same colors.
 
-    Points are filled where a region is at its yardstick. The strip in the middle puts the latest value (a disc,
-    numbered for clusters) beside what a perfect generator gets (a bar).
+    Points are filled where a region is at its baseline. The strip in the middle puts the latest value (a disc,
+    numbered for clusters) beside its baseline (a bar).
 
     Args:
-        epochs: one per check.
-        curves: ``cluster_1`` ... ``cluster_C`` and perhaps ``constant`` to one CMS per check, nan where none.
-        yardstick: name to (low, median, high); may lack names or be empty.
+        epochs: one per evaluation.
+        curves: ``cluster_1`` ... ``cluster_C`` and perhaps ``constant`` to one CMS per evaluation, nan where none.
+        baseline: name to (low, median, high); may lack names or be empty.
         labels: (H, W) int at pixel resolution.
     """
     regions = {0 if name == "constant" else int(name.removeprefix("cluster_")): name for name in curves}
-    judged = [name for label, name in regions.items() if label and name in yardstick]
-    reached = sum(reaches_baseline(latest(curves[name]), yardstick[name][0]) for name in judged)
-    note = f"{reached} of {len(judged)} clusters at their yardstick (filled points): like a perfect generator"
+    judged = [name for label, name in regions.items() if label and name in baseline]
+    reached = sum(reaches_baseline(latest(curves[name]), baseline[name][0]) for name in judged)
+    note = f"{reached} of {len(judged)} clusters reach their baseline (filled points), what real images get"
     figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note if judged else "")
 
     ax, strip = add_axes(figure, 92, 52, 426, 360), add_axes(figure, 526, 52, 206, 360)
-    cms_axis((ax, strip), [value for name in curves for value in (*curves[name], *yardstick.get(name, ()))])
+    cms_axis((ax, strip), [value for name in curves for value in (*curves[name], *baseline.get(name, ()))])
     epoch_axis(ax, epochs)
     drawn = [label for label in (*sorted(regions.keys() - {0}), 0) if label in regions]
     for place, label in enumerate(drawn):
-        values, band = curves[regions[label]], yardstick.get(regions[label])
+        values, band = curves[regions[label]], baseline.get(regions[label])
         add_curve(ax, epochs, values, cluster_color(label), cluster_name(label), band[0] if band else -np.inf)
         add_target(strip, place, label, latest(values), band)
     strip.set_facecolor("#F6F6F6")
@@ -162,40 +162,40 @@ def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], yardstick: Mappin
     strip.tick_params(left=False, labelleft=False)
     strip.spines["left"].set_visible(False)
     show_regions(add_axes(figure, 742, 172, 240, 240), to_array(labels))
-    _add_key(figure, bool(yardstick), 0 in regions)
+    _add_key(figure, bool(baseline), 0 in regions)
     return figure
 
 
-def _add_key(figure: Figure, with_yardstick: bool, with_constant: bool) -> None:
+def _add_key(figure: Figure, with_baseline: bool, with_constant: bool) -> None:
     """What the marks mean, below the map, where no curve and no tick can be in the way."""
     handles: list[Any] = [Line2D([], [], marker="o", markersize=10, linestyle="", color=INK, label="latest")]
-    if with_yardstick:
-        handles.append(Patch(color=INK, alpha=0.4, linewidth=0, label="perfect generator"))
+    if with_baseline:
+        handles.append(Patch(color=INK, alpha=0.4, linewidth=0, label="baseline: real images"))
     if with_constant:
         handles.append(Line2D([], [], linewidth=2, color=cluster_color(0), label="constant pixels"))
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.74, 0.31), "borderpad": 0}
     figure.legend(handles=handles, **place, fontsize=10, frameon=False, handlelength=1, labelcolor=INK)
 
 
-def image_and_product(epochs: Curve, image: Curve, product: Curve, yardstick: Mapping[str, Band]) -> Figure:
+def image_and_product(epochs: Curve, image: Curve, product: Curve, baseline: Mapping[str, Band]) -> Figure:
     """CMS of the image against the product of its clusters': they agree where the clusters are independent.
 
     Args:
-        epochs: one per check.
-        image: one CMS per check, nan where there is none.
+        epochs: one per evaluation.
+        image: one CMS per evaluation, nan where there is none.
         product: the same, of the clusters' product.
-        yardstick: ``image`` and ``product`` to (low, median, high); may be empty.
+        baseline: ``image`` and ``product`` to (low, median, high); may be empty.
     """
     title = f"CMS of the image and of its clusters' product, epoch {epochs[-1]:g}"
     figure = new_figure(900, 510, title, "the closer the two, the nearer the clusters are to independent")
     ax = add_axes(figure, 92, 52, 780, 340)
-    bands = {name: yardstick[name] for name in ("image", "product") if name in yardstick}
+    bands = {name: baseline[name] for name in ("image", "product") if name in baseline}
     cms_axis((ax,), [*image, *product, *(value for band in bands.values() for value in band)])
     epoch_axis(ax, epochs)
     fills: dict[str, dict[str, Any]] = {"image": {"color": INK, "alpha": 0.15}}
     fills["product"] = {"fill": False, "edgecolor": FAINT, "hatch": "///"}
     for name, (low, _, high) in bands.items():
-        ax.axhspan(low, high, linewidth=0, label=f"perfect generator, {name}", **fills[name])
+        ax.axhspan(low, high, linewidth=0, label=f"baseline, {name}", **fills[name])
     add_curve(ax, epochs, image, INK, f"image, latest {format_cms(latest(image))}")
     add_curve(ax, epochs, product, FAINT, f"product of clusters, latest {format_cms(latest(product))}", style="--")
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1), "ncols": 2, "reverse": True}
@@ -210,7 +210,7 @@ def sample_grid(
     value_range: tuple[float, float] = (0.0, 1.0),
     share: float | None = None,
 ) -> Figure:
-    """Generated samples, the region to blame outlined in its color on the first row, which leaves the others legible.
+    """Generated samples, the largest contributor to the loss outlined in its color on the first row, which leaves the others legible.
 
     Args:
         images: (n, c, H, W); the first 64 or fewer are shown, as many as stay readable.
@@ -230,7 +230,7 @@ def sample_grid(
 
     title, color = f"{len(tiles)} generated samples", INK
     if worst is not None:
-        title = f"Most to blame: {cluster_name(worst)}"
+        title = f"Largest contributor: {cluster_name(worst)}"
         title += "" if share is None else f", {100 * share:.0f} % of the loss"
         color = cluster_color(worst) if worst else INK
     figure = new_figure(max(canvas.shape[1] + 36, 480), canvas.shape[0] + 66, title, color=color)

@@ -33,7 +33,7 @@ _DPI = 100
 
 Array = ArrayLike | torch.Tensor
 Curve = Sequence[float]
-Band = tuple[float, float, float]  # a yardstick: low, median, high
+Band = tuple[float, float, float]  # a baseline: low, median, high
 
 
 def to_array(values: Array) -> NDArray[Any]:
@@ -206,7 +206,7 @@ def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
 
 
 def epoch_axis(ax: Axes, epochs: Curve) -> None:
-    """Whole epochs on the x-axis; a single check stands in the middle."""
+    """Whole epochs on the x-axis; a single evaluation stands in the middle."""
     margin = 0.02 * (max(epochs) - min(epochs)) or 1.0
     ax.set_xlim(min(epochs) - margin, max(epochs) + margin)
     several = MaxNLocator(nbins=8, integer=True)
@@ -224,7 +224,7 @@ def add_curve(
     low: float = -np.inf,
     style: str = "-",
 ) -> None:
-    """One curve with gaps at nan, its points hollow below ``low``, the yardstick's lower end."""
+    """One curve with gaps at nan, its points hollow below ``low``, the baseline's lower end."""
     ax.plot(epochs, values, style, color=color, linewidth=2, label=label, clip_on=False)
     if len(epochs) <= 50:
         fill = [color if reaches_baseline(value, low) else "white" for value in values]
@@ -233,7 +233,7 @@ def add_curve(
 
 
 def add_target(ax: Axes, place: int, number: int, value: float, band: Band | None) -> None:
-    """A region's latest value as a disc (numbered: clusters), its yardstick as a bar, and the way still to go."""
+    """A region's latest value as a disc (numbered: clusters), its baseline as a bar, and the way still to go."""
     color = cluster_color(number)
     if band is not None:
         low, median, high = band

@@ -13,7 +13,7 @@ def test_each_metric_has_a_panel_and_a_deviation_is_a_band_of_its_metric():
     cms, fid, kid = figure.axes
     assert cms.get_title(loc="left") == "CMS, latest 0.9990"
     assert fid.get_title(loc="left") == "fid, latest 3"
-    assert cms.patches[0].get_extents().height > 0  # the yardstick
+    assert cms.patches[0].get_extents().height > 0  # the baseline
     band = kid.collections[-1].get_paths()[0].vertices[:, 1]
     assert (band.min(), band.max()) == (pytest.approx(0.2), pytest.approx(1.1))
     assert fid.lines[0].get_ydata()[:2].tolist() == [8.0, 3.0]

@@ -172,14 +172,14 @@ def test_curves_are_read_in_cms_with_equal_steps_towards_one():
     assert heights[0] < heights[1]
 
 
-def test_title_counts_the_clusters_at_their_yardstick():
+def test_title_counts_the_clusters_at_their_baseline():
     figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
     # latest: 0.999, 0.998, 0.997, 0.996, 0.995 against 0.9965
     assert "3 of 5 clusters" in figure.texts[1].get_text()
     assert figure.texts[0].get_text() == "CMS per cluster, epoch 3"
 
 
-def test_points_are_filled_where_the_yardstick_is_reached():
+def test_points_are_filled_where_the_baseline_is_reached():
     ax = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS).axes[0]
     fill = {c.get_edgecolor()[0].tobytes(): [to_hex(f) for f in c.get_facecolor()] for c in ax.collections}
     three = to_hex(cluster_color(3)).lower()
@@ -198,12 +198,12 @@ def test_the_constant_region_is_drawn_like_any_other():
     assert len(strip.patches) == 1
 
 
-def test_exactly_one_reaches_a_yardstick_of_exactly_one():
+def test_exactly_one_reaches_a_baseline_of_exactly_one():
     ax = figures.cluster_curves([1, 2], {"constant": [1 - 1e-8, 0.9]}, {"constant": (1.0, 1.0, 1.0)}, LABELS).axes[0]
     assert [to_hex(color) for color in ax.collections[0].get_facecolor()] == [cluster_color(0).lower(), "#ffffff"]
 
 
-def test_bars_are_the_yardsticks_bands():
+def test_bars_are_the_baselines_bands():
     figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
     strip = figure.axes[1]
     bars = [patch for patch in strip.patches if isinstance(patch, Rectangle)]
@@ -212,7 +212,7 @@ def test_bars_are_the_yardsticks_bands():
         assert to_hex(bar.get_facecolor()).lower() == cluster_color(label).lower()
         assert (bar.get_y(), bar.get_y() + bar.get_height()) == pytest.approx((0.9965, 0.9985))
     (key,) = figure.legends
-    assert [text.get_text() for text in key.get_texts()] == ["latest", "perfect generator", "constant pixels"]
+    assert [text.get_text() for text in key.get_texts()] == ["latest", "baseline: real images", "constant pixels"]
     figure.draw_without_rendering()
     assert not any(ax.get_tightbbox().overlaps(key.get_window_extent()) for ax in figure.axes)
 
@@ -237,9 +237,9 @@ def test_one_check_of_any_value_is_drawn(value):
     assert low < high <= 1
 
 
-def test_without_a_yardstick_nothing_is_said_about_one():
+def test_without_a_baseline_nothing_is_said_about_one():
     figure = figures.cluster_curves(EPOCHS, CURVES, {}, LABELS)
-    assert not any("perfect" in text or "yardstick" in text for text in texts(figure))
+    assert not any("perfect" in text or "baseline" in text for text in texts(figure))
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["latest", "constant pixels"]
     assert not figure.axes[1].patches
 
@@ -250,8 +250,8 @@ def test_image_and_product_carry_both_bands_and_the_latest_values():
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {
         "image, latest 0.9814",
         "product of clusters, latest 0.9848",
-        "perfect generator, image",
-        "perfect generator, product",
+        "baseline, image",
+        "baseline, product",
     }
     spans = [(patch.get_y(), patch.get_y() + patch.get_height()) for patch in ax.patches]
     assert spans == [pytest.approx((0.97, 0.985)), pytest.approx((0.975, 0.99))]
@@ -261,7 +261,7 @@ def test_image_and_product_carry_both_bands_and_the_latest_values():
 def test_grid_outlines_the_worst_region_on_every_sample():
     images = torch.full((3, 1, 8, 8), 0.5)
     figure = figures.sample_grid(images, LABELS, worst=3, share=0.62)
-    assert figure.texts[0].get_text() == "Most to blame: cluster 3, 62 % of the loss"
+    assert figure.texts[0].get_text() == "Largest contributor: cluster 3, 62 % of the loss"
     grid = figure.axes[0].images[0].get_array()
     tile, gap = 96, 8
     assert grid.shape == (2 * tile + gap, 2 * tile + gap, 3)

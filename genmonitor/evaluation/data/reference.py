@@ -171,10 +171,13 @@ class RealSubset:
             return self._probe[:0]
         return self._source.read([self._chosen[i] for i in positions])
 
-    def value_range(self, generated: Tensor) -> tuple[float, float]:
-        """Return the lowest and highest value; raise ValueError where generated images are scaled otherwise."""
-        check_value_range(self._probe, generated)
+    def value_range(self) -> tuple[float, float]:
+        """Return the lowest and highest value."""
         return float(self._probe.min()), float(self._probe.max())
+
+    def range_notes(self, generated: Tensor) -> tuple[str, ...]:
+        """Return what to say of the value range of generated images; raise ValueError for what no training mends."""
+        return check_value_range(self._probe, generated)
 
     def size_note(self, n: int) -> tuple[str, ...]:
         """Return what to say where they are fewer than n."""

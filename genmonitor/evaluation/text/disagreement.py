@@ -49,8 +49,9 @@ def charts(k: int, reference: str) -> dict[str, list[str]]:
 def message(record: Record, changed: Ranked, reference: str) -> str:
     """Return one line about an evaluation."""
     most = [f"{_quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
-    where = f"; most of it at {', '.join(most)}" if most else ""
-    return f"epoch {record['epoch']:g}: disagreement with {AGAINST[reference]}: total {record['total']:.3g}{where}"
+    where = f", most of it at {', '.join(most)}" if most else ""
+    against, total = AGAINST[reference], record["total"]
+    return f"Disagreement with {against}: total {total:.3g}{where} (epoch {record['epoch']:g})"
 
 
 def table(history: History, changed: Ranked, k: int, reference: str) -> str:

@@ -75,8 +75,8 @@ def message(record: Record, n: int) -> str:
     """Return one line about an evaluation."""
     real = f" (real images: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
     return (
-        f"epoch {record['epoch']:g}: {record['vendi']:.3g} modes in {n} images{real}; the prompts explain "
-        f"{100 * record['prompt_share']:.0f} % of the variety; the model's own: Scendi {record['scendi']:.3g}"
+        f"{record['vendi']:.3g} modes in {n} images{real}; the prompts explain {100 * record['prompt_share']:.0f} % of "
+        f"the variety; the model's own: Scendi {record['scendi']:.3g} (epoch {record['epoch']:g})"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from genmonitor._formatting import format_cms
+from genmonitor._formatting import format_cms, reaches_baseline
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.results import Alert, Record
 from genmonitor.partition import PixelPartition
@@ -52,21 +52,24 @@ def largest_contributor(values: Mapping[str, float], partition: PixelPartition) 
 
 
 def message(record: Record, partition: PixelPartition, baseline: Mapping[str, Band]) -> str:
-    """Return one line about an evaluation."""
-    worst, share = largest_contributor(record, partition)
-    where = f"largest contributor: {worst}, {100 * share:.0f} % of the loss (CMS {format_cms(record[worst])})"
-    return (
-        f"epoch {record['epoch']:g}: CMS {format_cms(record['image'])}, baseline {format_cms(baseline['image'][0])} or "
-        f"more; product of the regions {format_cms(record['product'])}; {where if share else 'no region contributes'}"
-    )
+    """Return one line about an evaluation, the finding first."""
+    finding = "Every region reaches its baseline"
+    if not all(reaches_baseline(record[region], baseline[region][0]) for region in partition.regions()):
+        worst, share = largest_contributor(record, partition)
+        finding = f"{worst} contributes {100 * share:.0f} % of the loss: {_against(record[worst], baseline[worst])}"
+    image = f"image: {_against(record['image'], baseline['image'])}, product of the regions"
+    when = f" (epoch {record['epoch']:g})" if "epoch" in record else ""
+    return f"{finding}; {image} {format_cms(record['product'])}{when}"
+
+
+def _against(value: float, band: Band) -> str:
+    return f"CMS {format_cms(value)}, baseline {format_cms(band[0])} or more"
 
 
 def regressed(prefix: str, region: str, record: Record, band: Band) -> Alert:
     """Return the alert about a region that fell below its baseline."""
-    text = (
-        f"{region} regressed: CMS {format_cms(record[region])} at epoch {record['epoch']:g}, "
-        f"baseline {format_cms(band[0])} or more."
-    )
+    cms, low = format_cms(record[region]), format_cms(band[0])
+    text = f"{region} regressed: CMS {cms} at epoch {record['epoch']:g}, baseline {low} or more."
     return Alert(f"{prefix}: {region} regressed", text)
 
 

@@ -187,6 +187,7 @@ def test_real_subset_refuses_a_single_image():
         subset(1, 7)
 
 
-def test_real_subset_range_refuses_another_scale():
-    with pytest.raises(ValueError, match="in one value range"):
-        subset(200, 100).value_range(torch.rand(5, 1, 2, 2))
+def test_real_subset_notes_another_scale():
+    real = subset(200, 100)
+    assert real.range_notes(real.read(range(5))) == ()
+    assert "negative" in real.range_notes(-real.read(range(5)))[0]
