@@ -23,10 +23,10 @@ from genmonitor.functional.cka import CLUSTER_TOLERANCE, site_values
 
 NOTES = (
     "Clusters: with the tolerance of 0.02 that monitors ask for, and the clustering; the other cases have every entry "
-    "within 1e-6. Weak pairs in bfloat16: the same without the clustering, against all pairs in float32; it gains where "
-    "the processor multiplies bfloat16 faster (AMX), and costs nothing elsewhere. For 28×28×1 we had aimed at half of "
-    "torch.mm's rate: three products are left, too little work to cover the features and their axes, and the heaviest of "
-    "the three is in float64."
+    "within 1e-6. Weak pairs in bfloat16: the same without the clustering, against all pairs in float32; this gains "
+    "where the processor multiplies bfloat16 faster (AMX) and costs nothing elsewhere. For 28×28×1 we had aimed at "
+    "half of torch.mm's rate: three products are left, too little work to cover the features and their axes, and the "
+    "heaviest of the three is in float64."
 )
 
 
