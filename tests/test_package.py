@@ -94,6 +94,22 @@ def test_there_is_one_version():
 
 
 @in_repository
+def test_the_map_for_contributors_names_what_exists():
+    named = re.findall(
+        r"`((?:genmonitor|callbacks|tests|benchmarks|\.ci)/[^`]*)`", (ROOT / "CONTRIBUTING.md").read_text()
+    )
+    assert len(named) > 40
+    assert [name for name in named if not list(ROOT.glob(name.replace("<stem>", "[!_]*")))] == []
+
+
+@in_repository
+@pytest.mark.parametrize("stem", ["pixel_clusters", "diversity", "disagreement"])
+def test_a_monitor_has_one_stem(stem):
+    for package in ("callbacks", "genmonitor/evaluation", "genmonitor/evaluation/text", "genmonitor/plotting"):
+        assert (ROOT / package / f"{stem}.py").exists()
+
+
+@in_repository
 def test_all_that_lint_use_one_version_of_ruff():
     """`make lint` and CI take it from constraints.txt, pre-commit from its own file."""
     (pinned,) = re.findall(r"^ruff==.+$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
