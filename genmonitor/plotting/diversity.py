@@ -60,10 +60,8 @@ def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[s
         real: `vendi` and `rke` of real images; may be empty.
         n: samples per evaluation.
     """
-    count, note = (
-        latest(curves["vendi"]),
-        f"{n} samples at each evaluation. Vendi grows with their number: compare equal n.",
-    )
+    count = latest(curves["vendi"])
+    note = f"{n} samples at each evaluation. Vendi grows with their number: compare equal n."
     figure = new_figure(1000, 580, f"Diversity, epoch {epochs[-1]:g}: {count:.3g} modes (Vendi)", note)
     left, right = add_axes(figure, 56, 180, 430, 310), add_axes(figure, 546, 180, 430, 310)
     for name, (color, line, label) in COUNTS.items():

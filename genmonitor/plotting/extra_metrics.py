@@ -23,7 +23,7 @@ def beside_cms(epochs: Curve, image: Curve, baseline: Band | None, others: Mappi
         epochs: one per evaluation.
         image: CMS, one per evaluation.
         baseline: (low, median, high) of CMS; None for none.
-        others: name to one value per evaluation, nan where none; where there is a ``name_std`` too it is drawn as a band.
+        others: name to one value per evaluation, nan where none; a ``name_std`` is drawn as the band of ``name``.
 
     >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5], "kid_std": [0.1, 0.1]})
     >>> [ax.get_title(loc="left") for ax in figure.axes]

@@ -37,7 +37,7 @@ def test_curves_say_how_many_modes_of_how_many_samples():
     figure = diversity_curves(EPOCHS, CURVES, {}, 500)
     title, note = (text.get_text() for text in figure.texts)
     assert title == "Diversity, epoch 10: 17.3 modes (Vendi)"
-    assert note.startswith("500 samples at each check. Vendi grows with their number")
+    assert note.startswith("500 samples at each evaluation. Vendi grows with their number")
     left, right = figure.axes
     assert legend_texts(left) == [
         "Vendi, all images: 17.3",
