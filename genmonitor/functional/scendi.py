@@ -17,9 +17,9 @@ from genmonitor._validation import (
     check_same_length,
 )
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix, rounding_of
+from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix
 from genmonitor.linalg.distances import symmetric_product
-from genmonitor.linalg.spectrum import inverse_root, psd_eigenvalues, unnormalized_entropy
+from genmonitor.linalg.spectrum import inverse_root, psd_eigenvalues, rounding_of, unnormalized_entropy
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,19 +31,17 @@ class JointCovariance:
         cross: C_IT [P, Q].
         prompts: C_TT [Q, Q].
         count: N, the number of samples.
-        rounding: relative precision of the products summed.
     """
 
     outputs: Tensor
     cross: Tensor
     prompts: Tensor
     count: int
-    rounding: float
 
     @classmethod
-    def of(cls, joint: Tensor, size: int, count: int, rounding: float) -> JointCovariance:
+    def of(cls, joint: Tensor, size: int, count: int) -> JointCovariance:
         """Cut a joint covariance [P + Q, P + Q] with P = `size`."""
-        return cls(joint[:size, :size], joint[:size, size:], joint[size:, size:], count, rounding)
+        return cls(joint[:size, :size], joint[:size, size:], joint[size:, size:], count)
 
     def swapped(self) -> JointCovariance:
         """Exchange outputs and prompts, for what outputs explain of prompts."""
@@ -107,7 +105,7 @@ def scendi_score(
     prompt_features = feature_map(prompt_kernel, t.shape[1], num_features, seed)
     if features and prompt_features and len(x) >= max(features.size, prompt_features.size):
         whole = covariance([x, t], [features, prompt_features])
-        joint = JointCovariance.of(whole, features.size, len(x), rounding_of([x, t], len(whole)))
+        joint = JointCovariance.of(whole, features.size, len(x))
         return scendi_from_covariances(joint, rcond=rcond)
     return scendi_from_grams(
         gram_matrix(x, kernel, features),
@@ -124,7 +122,7 @@ def scendi_from_covariances(joint: JointCovariance, *, rcond: float | None = Non
     explained = symmetric_product(factor)
     # Λ_T = F Fᵀ has the eigenvalues of the smaller Fᵀ F
     small = explained if len(factor) <= factor.shape[1] else symmetric_product(factor.T)
-    return _scores(joint.outputs, joint.outputs - explained, small, joint.rounding)
+    return _scores(joint.outputs, joint.outputs - explained, small)
 
 
 def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None = None) -> dict[str, Tensor]:
@@ -145,7 +143,7 @@ def scendi_from_grams(gram: Tensor, prompt_gram: Tensor, *, rcond: float | None 
     prompts = check_normalized("prompt_gram", prompt_gram, diagonal=True)
     check_same_length("gram", outputs, "prompt_gram", prompts)
     check_min_samples("gram", outputs)
-    n, rounding = len(outputs), max(torch.finfo(x.dtype).eps for x in (outputs, prompts))
+    n, rounding = len(outputs), max(rounding_of(gram), rounding_of(prompt_gram))
     outputs, prompts = outputs.double() / n, prompts.double() / n
     root = inverse_root(prompts, cutoff(rcond, n))
     _warn_if_degenerate(root.shape[1], n)
@@ -175,7 +173,9 @@ def cutoff(rcond: float | None, size: int) -> float:
     return check_relative_cutoff("rcond", rcond)
 
 
-def _scores(whole: Tensor, model_driven: Tensor, prompt_driven: Tensor, rounding: float) -> dict[str, Tensor]:
+def _scores(
+    whole: Tensor, model_driven: Tensor, prompt_driven: Tensor, rounding: float | None = None
+) -> dict[str, Tensor]:
     """Compute the scores from C_II and matrices with the non-zero eigenvalues of Λ_I and Λ_T."""
     model, prompt = (psd_eigenvalues(part, rounding, whole) for part in (model_driven, prompt_driven))
     return {

@@ -16,12 +16,11 @@ from genmonitor.kernels.covariance import (
     feature_map,
     gram_matrix,
     has_features,
-    rounding_of,
 )
 from genmonitor.kernels.means import means_within
 from genmonitor.linalg.distances import centered
 from genmonitor.linalg.precision import full_precision
-from genmonitor.linalg.spectrum import entropy, psd_eigenvalues
+from genmonitor.linalg.spectrum import entropy, psd_eigenvalues, rounding_of
 
 
 def vendi_score(
@@ -36,7 +35,8 @@ def vendi_score(
     """Vendi score exp(H_q(λ)), λ the eigenvalues of K / n: how many equally common modes would be as varied.
 
     H_1 = -Σ λ log λ, H_q = log(Σ λ^q) / (1 - q), H_∞ = -log max λ. Values at different n must not be compared: rare
-    modes show only in many samples.
+    modes show only in many samples. Eigenvalues are those of a float64 matrix, whatever the features are; what is below
+    1e-12 of its norm is rounding and does not count, which matters at orders below about 0.5 alone.
 
     Args:
         features: [N, D], N at least 2.
@@ -70,15 +70,15 @@ def vendi_score(
     """
     check_order("order", order)
     x, kernel = _check(features, kernel, num_features)
-    matrix, rounding = _spectral_matrix(x, kernel, num_features, seed)
-    return vendi_of_spectrum(matrix, order, truncation, rounding)
+    return vendi_of_spectrum(_spectral_matrix(x, kernel, num_features, seed), order, truncation)
 
 
 def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None = None) -> Tensor:
     """Vendi score of samples whose Gram matrix is at hand.
 
     Args:
-        gram: [N, N], symmetric, 1 on its diagonal, N at least 2.
+        gram: [N, N], symmetric, 1 on its diagonal, N at least 2; float64 where `order` is below 1, since of a float32
+            matrix the eigenvalues up to 2e-7 of its norm are rounding and do not count.
         order: as for `vendi_score`.
         truncation: as for `vendi_score`.
 
@@ -93,9 +93,9 @@ def vendi_from_gram(gram: Tensor, *, order: float = 1.0, truncation: int | None 
         >>> vendi_from_gram(torch.eye(3), order=2)
         tensor(3.0000, dtype=torch.float64)
     """
-    gram = check_normalized("gram", gram, diagonal=True)
-    check_min_samples("gram", gram)
-    return vendi_of_spectrum(gram / len(gram), order, truncation, None)
+    matrix = check_normalized("gram", gram, diagonal=True).double()
+    check_min_samples("gram", matrix)
+    return vendi_of_spectrum(matrix / len(matrix), order, truncation, rounding_of(gram))
 
 
 def vendi_from_covariance(
@@ -104,7 +104,7 @@ def vendi_from_covariance(
     """Vendi score of samples whose features' covariance (1/N) Σ φ φᵀ is at hand, features of norm 1.
 
     Args:
-        covariance: [P, P], symmetric, of trace 1.
+        covariance: [P, P], symmetric, of trace 1; float64 where `order` is below 1, as in `vendi_from_gram`.
         order: as for `vendi_score`.
         truncation: as for `vendi_score`.
         rounding: relative precision of the products that went into it; None: that of its dtype.
@@ -120,7 +120,8 @@ def vendi_from_covariance(
         >>> vendi_from_covariance(torch.eye(2) / 2)
         tensor(2., dtype=torch.float64)
     """
-    return vendi_of_spectrum(check_normalized("covariance", covariance, diagonal=False), order, truncation, rounding)
+    matrix = check_normalized("covariance", covariance, diagonal=False).double()
+    return vendi_of_spectrum(matrix, order, truncation, rounding_of(covariance) if rounding is None else rounding)
 
 
 def rke_score(
@@ -154,7 +155,7 @@ def rke_score(
     """
     x, kernel = _check(features, kernel, num_features)
     if has_features(kernel, num_features):
-        return rke_from_covariance(_spectral_matrix(x, kernel, num_features, seed)[0])
+        return rke_from_covariance(_spectral_matrix(x, kernel, num_features, seed))
     return rke_from_samples(x, kernel)
 
 
@@ -177,15 +178,15 @@ def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) ->
     return x, check_side("features", x, kernel)
 
 
-def _spectral_matrix(x: Tensor, kernel: Kernel, num_features: int | None, seed: int) -> tuple[Tensor, float | None]:
-    """Return the smaller matrix with the eigenvalues wanted, covariance or K / n, and its rounding."""
+def _spectral_matrix(x: Tensor, kernel: Kernel, num_features: int | None, seed: int) -> Tensor:
+    """Return the smaller matrix with the eigenvalues wanted, covariance or K / n, float64."""
     features = feature_map(kernel, x.shape[1], num_features, seed)
     if features is not None and len(x) >= features.size:
-        return covariance([x], [features]), rounding_of([x], features.size)
-    return gram_matrix(x, kernel, features) / len(x), None
+        return covariance([x], [features])
+    return gram_matrix(x, kernel, features) / len(x)
 
 
-def vendi_of_spectrum(matrix: Tensor, order: float, truncation: int | None, rounding: float | None) -> Tensor:
+def vendi_of_spectrum(matrix: Tensor, order: float, truncation: int | None, rounding: float | None = None) -> Tensor:
     """Return the score of a covariance, or of K / n; `rounding` is as for `psd_eigenvalues`."""
     eigenvalues = psd_eigenvalues(matrix, rounding)
     if truncation is not None:

@@ -24,11 +24,7 @@ STRIPS = 8
 """Strips of rows that a triangle is cut into: 9/16 of the whole matrix are kept."""
 
 CHUNK_ROWS = 4096
-"""Samples per product; the sums over the products are float64."""
-
-FLOAT32_FEATURES = 512
-"""From so many features on, a CPU multiplies float32 samples in float32: twice as fast, and within a chunk off by less
-than a unit in the last place of the matrix's norm. Fewer features are summed in an order that is off by a hundred."""
+"""Samples per product."""
 
 
 def check_kernels(num_features: int | None, **kernels: Kernel | None) -> list[Kernel]:
@@ -100,7 +96,8 @@ def packed_size(dim: int) -> int:
 def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
     """Add Σ φ φᵀ of samples, φ the features of all sides one after the other, to a packed triangle, in place.
 
-    Features and products are taken in `product_dtype`, a chunk of samples at a time.
+    Features and products are float64, whatever the samples are: float32 products would be off by 1e-7 of the largest
+    eigenvalue, which buries the small ones, and entropies of an order up to 1 live off these.
 
     Args:
         packed: float64 [packed_size(P)], P the features of all sides together.
@@ -111,12 +108,12 @@ def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[Featur
         Σ φ [P], float64.
     """
     dim = sum(side.size for side in maps)
-    total, dtype = packed.new_zeros(dim), product_dtype(samples, dim)
+    total = packed.new_zeros(dim)
     rows = min(CHUNK_ROWS, max(1, chunking.MEMORY_BUDGET // (4 * 8 * dim)))
     for start in range(0, len(samples[0]), rows):
-        chunk = [side(x[start : start + rows].to(dtype)) for side, x in zip(maps, samples, strict=True)]
+        chunk = [side(x[start : start + rows].double()) for side, x in zip(maps, samples, strict=True)]
         features = chunk[0] if len(chunk) == 1 else torch.cat(chunk, 1)
-        total = total + features.sum(0).double()
+        total = total + features.sum(0)
         with full_precision():
             _add_triangle(packed, features)
     return total
@@ -161,17 +158,6 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
     return out.fill_diagonal_(1)
 
 
-def product_dtype(samples: Sequence[Tensor], dim: int) -> torch.dtype:
-    """Return what so many features of all sides, and their products, are taken in."""
-    single = all(x.dtype == torch.float32 and x.device.type == "cpu" for x in samples)
-    return torch.float32 if single and dim >= FLOAT32_FEATURES else torch.float64
-
-
-def rounding_of(samples: Sequence[Tensor], dim: int) -> float:
-    """Return the relative precision of their products, for `psd_eigenvalues`."""
-    return torch.finfo(product_dtype(samples, dim)).eps
-
-
 def _strips(dim: int) -> Iterator[tuple[int, int]]:
     step = -(-dim // STRIPS)
     for start in range(0, dim, step):
@@ -189,8 +175,4 @@ def _packed_strips(packed: Tensor, dim: int) -> Iterator[tuple[int, int, Tensor]
 
 def _add_triangle(packed: Tensor, features: Tensor) -> None:
     for start, stop, strip in _packed_strips(packed, features.shape[1]):
-        left, right = features[:, start:stop].T, features[:, start:]
-        if features.dtype == packed.dtype:
-            strip.addmm_(left, right)
-        else:
-            strip.add_(left @ right)
+        strip.addmm_(features[:, start:stop].T, features[:, start:])

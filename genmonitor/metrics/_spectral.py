@@ -12,7 +12,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_at_least, check_count, check_features, check_min_samples, check_no_zero_rows
 from genmonitor.kernels import CosineKernel, Kernel
-from genmonitor.kernels.covariance import FeatureMap, feature_map, has_features, rounding_of
+from genmonitor.kernels.covariance import FeatureMap, feature_map, has_features
 from genmonitor.metrics._base import from_rank_zero
 from genmonitor.metrics._moments import MomentMetric
 
@@ -34,7 +34,6 @@ class SpectralMetric(MomentMetric):
     count: Tensor
     products: Tensor
     feature_sum: Tensor
-    rounding: Tensor
     dims: Tensor
 
     def __init__(self, kernels: list[Kernel], num_features: int | None, seed: int, **kwargs: Any) -> None:
@@ -46,7 +45,6 @@ class SpectralMetric(MomentMetric):
         self.streams = all(has_features(kernel, num_features) for kernel in kernels)
         if self.streams:
             self._add_moment_states()
-            self.add_state("rounding", default=torch.zeros((), dtype=torch.float64), dist_reduce_fx="max")
         else:
             for side in self.gammas:
                 self.add_state(side, default=[], dist_reduce_fx="cat")
@@ -100,7 +98,6 @@ class SpectralMetric(MomentMetric):
         self.dims = dims
         sides, maps = list(samples.values()), [self._features_of(side) for side in samples]
         self._add_moments(sides, maps)
-        self.rounding = self.rounding.clamp_min(rounding_of(sides, len(self.feature_sum)))
 
     def _features_of(self, side: str) -> FeatureMap:
         """Return the explicit features of a side."""

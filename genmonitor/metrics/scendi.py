@@ -175,7 +175,7 @@ class ScendiScore(SpectralMetric):
         self._need_features()
         covariance = self._covariance()
         size = self._features_of("outputs").size
-        return JointCovariance.of(covariance, size, int(self.count), float(self.rounding))
+        return JointCovariance.of(covariance, size, int(self.count))
 
     def _need_features(self) -> None:
         if not self.streams:

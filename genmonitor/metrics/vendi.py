@@ -101,9 +101,9 @@ class VendiScore(_ModeCount):
     def compute(self) -> Tensor:
         """Return a float64 scalar, at least 1."""
         if self.streams:
-            return vendi_of_spectrum(self._covariance(), self.order, self.truncation, float(self.rounding))
+            return vendi_of_spectrum(self._covariance(), self.order, self.truncation)
         ((x, kernel),) = self._kept()
-        return vendi_of_spectrum(gram_matrix(x, kernel) / len(x), self.order, self.truncation, None)
+        return vendi_of_spectrum(gram_matrix(x, kernel) / len(x), self.order, self.truncation)
 
 
 class RKEScore(_ModeCount):

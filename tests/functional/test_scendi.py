@@ -31,7 +31,7 @@ def pairs(n: int, d: int = 4, e: int = 3, seed: int = 0) -> tuple[Tensor, Tensor
 
 def joint_of(outputs: Tensor, prompts: Tensor) -> JointCovariance:
     maps = [feature_map(CosineKernel(), x.shape[1], None, 0) for x in (outputs, prompts)]
-    return JointCovariance.of(covariance([outputs, prompts], maps), outputs.shape[1], len(outputs), 2**-52)
+    return JointCovariance.of(covariance([outputs, prompts], maps), outputs.shape[1], len(outputs))
 
 
 def floats(score: dict[str, Tensor]) -> dict[str, float]:
