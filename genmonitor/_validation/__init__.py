@@ -2,8 +2,9 @@
 """Checks of inputs and the wording of their errors, in one place so that the wording cannot drift.
 
 An error says what was expected of which argument, what came instead, and what to do about it. Checks of tensors and of
-plain numbers are imported from here; those in `arguments` know the package's kernels and partitions, so the modules
-that `arguments` imports must not import it.
+plain numbers are imported from here. Those of kernels, patches, neighbors and calibrations are in `arguments`, for the
+layers above `kernels`. A module checks for itself only what it alone can know, such as which of its estimators take a
+partition.
 """
 
 from genmonitor._validation.numbers import (

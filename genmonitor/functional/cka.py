@@ -127,8 +127,7 @@ def _varying_cka(values: Tensor, kernel: Kernel, tolerance: float, batch_estimat
             raise ValueError(f"Expected at least `batch_estimator`={batch_estimator} images, but got {n}.")
         return _batch_cka(values, kernel, batch_estimator)
     if isinstance(kernel, GaussianKernel):
-        assert kernel.gamma is not None
-        by_features = taylor_cka(values, kernel.gamma, tolerance)
+        by_features = taylor_cka(values, kernel.width, tolerance)
         if by_features is not None:
             return by_features
     return normalized(gram_product(values, kernel))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,27 +15,29 @@ from genmonitor.linalg.feature_maps import fourier_frequencies, unit_sphere
 from genmonitor.linalg.precision import full_precision
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ProjectedPairs(FeatureMap):
     """Random features of the product of two cosine kernels: (P x) ⊙ (Q t) / sqrt(R), P and Q standard normal.
 
     Attributes:
-        output_dim: D, where a row's prompt begins.
+        output_projection: P [R, D].
+        prompt_projection: Q [R, E].
     """
 
-    output_dim: int = 0
+    output_projection: Tensor
+    prompt_projection: Tensor
 
     def to(self, device: torch.device) -> ProjectedPairs:
         """Return the map on a device."""
-        assert self.frequencies is not None
-        return ProjectedPairs(self.size, self.frequencies.to(device), self.output_dim)
+        projections = self.output_projection.to(device), self.prompt_projection.to(device)
+        return replace(self, output_projection=projections[0], prompt_projection=projections[1])
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map rows [N, D + E] of unit outputs and unit prompts to [N, R]."""
-        assert self.frequencies is not None
-        normal, d = self.frequencies.to(x), self.output_dim
+        p, q = self.output_projection.to(x), self.prompt_projection.to(x)
+        d = p.shape[1]
         with full_precision():
-            return (x[:, :d] @ normal[:, :d].T) * (x[:, d:] @ normal[:, d:].T) / math.sqrt(self.size)
+            return (x[:, :d] @ p.T) * (x[:, d:] @ q.T) / math.sqrt(self.size)
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class PairKernel:
             return FeatureMap(2 * num_features, fourier_frequencies(d + e, num_features, gamma=1.0, seed=seed))
         # gamma = 1/2 makes the frequencies standard normal; one draw for both, so that they are independent
         normal = fourier_frequencies(d + e, num_features, gamma=0.5, seed=seed)
-        return ProjectedPairs(num_features, normal, output_dim=d)
+        return ProjectedPairs(size=num_features, output_projection=normal[:, :d], prompt_projection=normal[:, d:])
 
     @property
     def _whole(self) -> Kernel | None:
