@@ -14,7 +14,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from genmonitor._validation import NotFiniteError, check_callable, check_one_of
 from genmonitor.callbacks.configuration import check_configuration, rare_evaluation_notes
-from genmonitor.callbacks.failures import MAX_FAILURES, FailurePolicy, OnError, fill_missing_keys
+from genmonitor.callbacks.failures import MAX_FAILURES, FailurePolicy, OnError, fill_callback_keys, fill_scheduler_keys
 from genmonitor.callbacks.integration.collective import TrainerCollective
 from genmonitor.callbacks.integration.compat import batches_seen, logged_step
 from genmonitor.callbacks.integration.data import batch_size, reference_images
@@ -86,6 +86,7 @@ class GenerativeMonitor(Callback):
         self.history: History = []
         self.images_seen = 0
         self._proved = 0
+        self._used = False
 
     @property
     def prefix(self) -> str:
@@ -108,6 +109,7 @@ class GenerativeMonitor(Callback):
         self.publisher.start(trainer)
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.note(note)
+        fill_scheduler_keys(trainer, self.prefix)
         self._proved = 0
         with self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self._fit(trainer, pl_module)
@@ -161,7 +163,7 @@ class GenerativeMonitor(Callback):
         report = self.evaluator.fit(real, probe, comm, progress)
         if not report.comparable:
             self.reset_history()
-        for note in report.notes:
+        for note in (*report.notes, *self.sampler.check_rows(trainer, pl_module, probe)):
             self.publisher.note(note)
         if self.evaluator.needs_first_samples:
             samples = self.sampler.samples(trainer, pl_module, comm, progress)
@@ -237,7 +239,7 @@ class GenerativeMonitor(Callback):
             self.publisher.record_note(f"The evaluation of epoch {self._epoch(trainer):g} failed and was skipped{why}.")
             if switched_off:
                 self.publisher.note(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
-        fill_missing_keys(trainer, self.prefix)
+        fill_callback_keys(trainer, self.prefix)
         if trainer.is_global_zero:
             self.publisher.write_report(len(self.history))
 
@@ -263,9 +265,10 @@ class GenerativeMonitor(Callback):
 
     def _start_new_run(self) -> None:
         """Let nothing of an earlier run with this monitor stay."""
-        if self.history:
+        if self.history or self._used:
             self.reset_history()
             self.evaluator.forget()
+        self._used = True
         self.images_seen = 0
         self.failures.reset()
         self.schedule.reset()

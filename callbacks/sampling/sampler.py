@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     import lightning.pytorch as pl
 
 SampleFn = Callable[[Any, int], Tensor]
+ALONE = 2
+"""Samples that are drawn again in a batch of their own."""
+SAME_SAMPLE = 0.05
+"""Two draws are of one sample if they differ by less than so much of the pixels' standard deviation: low precision and
+long chains of steps make more of rounding."""
 PromptedSampleFn = Callable[[Any, Any], Tensor]
 
 
@@ -89,10 +95,30 @@ class Sampler:
         if not batches:
             return torch.empty(0, *self._shape, device=pl_module.device)
         with trainer.precision_plugin.forward_context():
-            images = torch.cat([_draw_what_fits(sample, batch, self.seed) for batch in progress(batches, "sampling")])
+            images = torch.cat([draw_batch(sample, batch, self.seed) for batch in progress(batches, "sampling")])
         images = images.to(pl_module.device)  # where the processes talk to each other
         self._shape = tuple(images.shape[1:])
         return images
+
+    def check_rows(self, trainer: pl.Trainer, pl_module: pl.LightningModule, probe: Tensor) -> tuple[str, ...]:
+        """Return what to say of a module whose samples depend on the batch that they are drawn in.
+
+        Args:
+            trainer: whose precision is used.
+            pl_module: draws the samples.
+            probe: the first samples, drawn together.
+        """
+        if min(len(probe), self.batch_size) <= ALONE:
+            return ()
+        alone = self.draw(trainer, pl_module, range(1, 1 + ALONE))
+        difference = float((alone - probe[1 : 1 + ALONE]).abs().mean())
+        if difference <= SAME_SAMPLE * float(probe.std()):
+            return ()
+        return (
+            "samples depend on the batch that they are drawn in, so values change with `sample_batch_size` and the "
+            "number of processes. Draw random numbers for n samples at once, with torch's functions and a row for each "
+            "sample, and let no sample depend on another",
+        )
 
     def samples(
         self,
@@ -132,20 +158,55 @@ class Sampler:
 def _find_method(
     sample_fn: Callable[[Any, Any], Tensor] | None, pl_module: Any, method: str, argument: str, wanted: str
 ) -> Callable[[Any], Tensor]:
+    """Return what draws images from a number or from prompts; raise ValueError where there is nothing that can.
+
+    Args:
+        sample_fn: given by the user, or None.
+        pl_module: whose method is called without one.
+        method: its name.
+        argument: what either takes.
+        wanted: says what that is.
+    """
+    remedy = (
+        f"give `sample_fn=` a function of (pl_module, {argument}) that takes {wanted} and returns images [n, C, H, W]."
+    )
     if sample_fn is not None:
-        return lambda given: sample_fn(pl_module, given)
+        tried = f"`sample_fn(pl_module, {argument})`"
+        return _checked_call(partial(sample_fn, pl_module), tried, f"Instead, {remedy}")
+    tried = f"`{method}({argument})`"
     found: Callable[[Any], Tensor] | None = getattr(pl_module, method, None)
     if not callable(found):
         raise ValueError(
-            f"Expected a way to draw images, but {type(pl_module).__name__} has no method `{method}({argument})`. Add "
-            f"one, or give `sample_fn=` a function of (pl_module, {argument}) that takes {wanted} and returns images "
-            "[n, C, H, W]."
+            f"Expected a way to draw images, but {type(pl_module).__name__} has no method {tried}. Add one, or {remedy}"
         )
-    return found
+    return _checked_call(found, f"`{type(pl_module).__name__}.{method}({argument})`", f"Change it, or {remedy}")
 
 
-def _draw_what_fits(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
-    """Draw a batch, in two halves where the memory does not suffice for the whole, and so on."""
+def _checked_call(function: Callable[[Any], Tensor], tried: str, remedy: str) -> Callable[[Any], Tensor]:
+    """Let a function that is not made for its argument say so; it is the user's, and may be of any signature."""
+
+    def complaint(error: Exception) -> ValueError:
+        said = f"{type(error).__name__}: {error}"
+        return ValueError(f"Expected {tried} to draw images, but calling it so fails with {said}. {remedy}")
+
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise complaint(error) from error
+    except ValueError:  # some that are compiled have no signature
+        pass
+
+    def call(given: Any) -> Tensor:
+        try:
+            return function(given)
+        except (TypeError, AttributeError) as error:
+            raise complaint(error) from error
+
+    return call
+
+
+def draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
+    """Draw the samples of these indices, in halves where the memory does not suffice for all at once."""
     try:
         return _draw_batch(sample, batch, seed)
     except RuntimeError as error:
@@ -159,7 +220,7 @@ def _draw_what_fits(sample: Callable[[list[int]], Any], batch: list[int], seed: 
         f"Give sample_batch_size={half} to save the attempts.",
         stacklevel=2,
     )
-    return torch.cat([_draw_what_fits(sample, part, seed) for part in (batch[:half], batch[half:])])
+    return torch.cat([draw_batch(sample, part, seed) for part in (batch[:half], batch[half:])])
 
 
 def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:

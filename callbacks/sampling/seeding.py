@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import dropout, gumbel_softmax
 from torch.overrides import TorchFunctionMode
 
 Fill = Callable[[Tensor, torch.Generator], Any]
@@ -42,9 +43,13 @@ class SeededRows(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func in _COMPOSITE:
+            return _COMPOSITE[func](self, *args, **kwargs)
         out = func(*args, **kwargs)
         if kwargs.get("generator") is not None or not isinstance(out, Tensor):
             return out
+        if func in _BY_PARTS:
+            return self._by_parts(out, func, *args, **kwargs)
         if func in _CHOICES:
             return self._choose(out, *args, **kwargs)
         if func not in _FILLS or out.ndim == 0 or not out.numel() or len(out) % len(self._generators):
@@ -62,6 +67,35 @@ class SeededRows(TorchFunctionMode):
             drawn = drawn < _COINS[func](*args, **kwargs)
         out.detach().copy_(drawn)  # detached: it may be a leaf that requires grad
         return out
+
+    def _by_parts(self, out: Tensor, func: Any, *parameters: Tensor, **kwargs: Any) -> Tensor:
+        """Draw from a distribution with a parameter for each entry, sample by sample."""
+        n = len(self._generators)
+        if not all(isinstance(x, Tensor) and x.ndim and len(x) % n == 0 and x.numel() for x in parameters):
+            return out
+        parts = zip(*(x.detach().cpu().chunk(n) for x in parameters), strict=True)
+        rows = [func(*part, generator=g, **kwargs) for part, g in zip(parts, self._generators, strict=True)]
+        return out.copy_(torch.cat(rows))
+
+    def _uniform_like(self, x: Tensor) -> Tensor:
+        with self:
+            return torch.rand_like(x)
+
+    def _gumbel_softmax(
+        self, logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+    ) -> Tensor:
+        exponential = -torch.log1p(-self._uniform_like(logits))
+        soft = ((logits - exponential.clamp_min(eps).log()) / tau).softmax(dim)
+        if not hard:
+            return soft
+        one_hot = torch.zeros_like(soft).scatter_(dim, soft.argmax(dim, keepdim=True), 1.0)
+        return one_hot - soft.detach() + soft
+
+    def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or p == 0:
+            return input
+        kept = (self._uniform_like(input) >= p) / (1 - p) if p < 1 else torch.zeros_like(input)
+        return input.mul_(kept) if inplace else input * kept
 
     def _choose(self, out: Tensor, input: Tensor, num_samples: int, replacement: bool = False, **kwargs: Any) -> Tensor:
         n = len(self._generators)
@@ -125,6 +159,15 @@ _FILLS: dict[Any, Callable[..., Fill]] = {
     Tensor.normal_: _in_place("normal_"),
     Tensor.uniform_: _in_place("uniform_"),
     Tensor.exponential_: _in_place("exponential_"),
+    Tensor.log_normal_: _in_place("log_normal_"),
+    Tensor.cauchy_: _in_place("cauchy_"),
+    Tensor.geometric_: _in_place("geometric_"),
+}
+# what torch.distributions draws Gamma, Beta, Dirichlet, Student's t, chi-squared, Poisson and binomial numbers by
+_BY_PARTS = (torch._standard_gamma, torch._sample_dirichlet, torch.poisson, torch.binomial)
+_COMPOSITE: dict[Any, Callable[..., Tensor]] = {  # what they draw inside is out of sight
+    gumbel_softmax: SeededRows._gumbel_softmax,
+    dropout: SeededRows._dropout,
 }
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
-import random
 
 import numpy as np
 import pytest
 import torch
 from torch import distributions
+from torch.nn.functional import dropout, gumbel_softmax
 
-from genmonitor.callbacks.sampling.seeding import SeededRows, draw
+from genmonitor.callbacks.sampling.seeding import SeededRows
 
 WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 4.0])
 
@@ -59,8 +59,23 @@ DRAWS = {
     "Bernoulli": (lambda n: distributions.Bernoulli(torch.full((n, 40), 0.3)).sample(), COIN),
     "Categorical": (lambda n: distributions.Categorical(WEIGHTS.expand(n, 4)).sample(), CHOICE),
     "Categorical of a shape": (lambda n: distributions.Categorical(WEIGHTS).sample((n,)), CHOICE),
+    "gumbel_softmax": (lambda n: gumbel_softmax(torch.zeros(n, 40, 2))[..., 0], UNIFORM),
+    "gumbel_softmax, hard": (lambda n: gumbel_softmax(torch.zeros(n, 40, 2), hard=True)[..., 0], (0.5, 0.5)),
+    "dropout": (lambda n: dropout(torch.ones(n, 40), 0.2), (1, 0.5)),
+    "Dropout in training": (lambda n: torch.nn.Dropout(0.2)(torch.ones(n, 40)), (1, 0.5)),
+    "log_normal_": (lambda n: torch.empty(n, 40).log_normal_(0, 0.5).log(), (0, 0.5)),
+    "geometric_": (lambda n: torch.empty(n, 40).geometric_(0.5), (2, math.sqrt(2))),
+    "Gamma": (lambda n: distributions.Gamma(torch.full((n, 40), 4.0), 2.0).sample(), (2, 1)),
+    "Gamma of a shape": (lambda n: distributions.Gamma(torch.tensor(4.0), 2.0).sample((n, 40)), (2, 1)),
+    "Beta": (lambda n: distributions.Beta(torch.ones(n, 40), torch.ones(n, 40)).sample(), UNIFORM),
+    "Dirichlet": (lambda n: distributions.Dirichlet(torch.ones(n, 40, 2)).sample()[..., 0], UNIFORM),
+    "StudentT": (lambda n: distributions.StudentT(torch.full((n, 40), 10.0)).sample(), (0, math.sqrt(10 / 8))),
+    "poisson": (lambda n: torch.poisson(torch.full((n, 40), 4.0)), (4, 2)),
+    "Binomial": (lambda n: distributions.Binomial(4, torch.full((n, 40), 0.5)).sample(), (2, 1)),
     "Categorical of tokens": (lambda n: distributions.Categorical(WEIGHTS.expand(n, 7, 4)).sample(), CHOICE),
 }
+UNBOUNDED = ("geometric_", "poisson")
+"""Counts of which two draws need not hold the same largest ones."""
 
 
 def rows(function, n, size):
@@ -91,7 +106,8 @@ def test_rows_are_of_the_distribution_asked_for_and_of_its_shape_and_type(name):
     values = drawn.double().flatten()
     assert float(values.mean()) == pytest.approx(mean, abs=4.5 * deviation / math.sqrt(len(values)))
     assert float(values.std()) == pytest.approx(deviation, rel=0.12)
-    assert values.unique().equal(expected.double().unique()) or len(values.unique()) > 1000
+    if name not in UNBOUNDED:
+        assert values.unique().equal(expected.double().unique()) or len(values.unique()) > 1000
     assert len(drawn.view(500, -1)[:100].unique(dim=0)) > min(3, drawn.numel() // 500)  # rows differ
 
 
@@ -145,54 +161,3 @@ def test_nothing_to_draw_is_no_error():
     with SeededRows([0, 1]):
         assert torch.randn(0, 3).shape == (0, 3)
         assert torch.randn(2, 0).shape == (2, 0)
-
-
-def noisy(batch):
-    """A sampler that takes noise from everywhere, the part that all samples share included."""
-    n = len(batch)
-    shared = torch.rand(()) + float(np.random.rand()) + random.random()  # noqa: NPY002
-    return torch.randn(n, 1, 8, 8) + shared
-
-
-def batched(n, size):
-    return [list(range(i, min(i + size, n))) for i in range(0, n, size)]
-
-
-def test_draw_gives_the_same_set_each_time_whatever_the_random_state():
-    sets = []
-    for state in (1, 2):
-        torch.manual_seed(state)
-        np.random.seed(state)  # noqa: NPY002
-        random.seed(state)
-        sets.append(draw(noisy, batched(10, 4), seed=3))
-    assert torch.equal(*sets)
-    assert not torch.equal(sets[0], draw(noisy, batched(10, 4), seed=4))
-
-
-@pytest.mark.parametrize("size", [1, 3, 10, 100])
-def test_draw_gives_the_same_samples_in_batches_of_any_size(size):
-    def sample(batch):
-        return torch.randn(len(batch), 1, 4, 4)
-
-    expected = torch.cat([draw(sample, [[i]], seed=3) for i in range(10)])
-    assert torch.equal(draw(sample, batched(10, size), seed=3), expected)
-    assert len(expected.flatten(1).unique(dim=0)) == 10
-
-
-def test_neighboring_seeds_and_indices_share_no_sample():
-    def sample(batch):
-        return torch.randn(len(batch), 1, 2, 2)
-
-    both = torch.cat([draw(sample, [list(range(50))], seed) for seed in (0, 1, 2)])
-    assert len(both.flatten(1).unique(dim=0)) == 150
-
-
-def test_draw_refuses_what_are_not_as_many_finite_images_as_asked_for():
-    with pytest.raises(ValueError, match="Expected 4 generated images, but got 3"):
-        draw(lambda batch: torch.zeros(3, 1, 2, 2), [[0, 1, 2, 3]], 0)
-    with pytest.raises(ValueError, match=r"`generated images`.*2 of its 4 values are NaN"):
-        draw(lambda batch: torch.tensor([0.0, math.nan, 0.0, math.inf]).view(1, 1, 2, 2), [[0]], 0)
-    with pytest.raises(TypeError, match=r"`generated images` to be a torch.Tensor, but got list"):
-        draw(lambda batch: [[0.0]], [[0]], 0)
-    with pytest.raises(ValueError, match=r"looks like \[N, H, W, C\]"):
-        draw(lambda batch: torch.zeros(1, 8, 8, 3), [[0]], 0)
