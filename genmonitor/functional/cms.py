@@ -46,7 +46,7 @@ def cosine_mean_similarity(
     """Cosine of the angle between two mean embeddings, ⟨μ_X, μ_Y⟩ / (‖μ_X‖ ‖μ_Y‖): 1 where the distributions agree.
 
     If the clusters of a partition are independent, the image's value is the product of the clusters' (Theorem 1), so
-    their logarithms say which region is to blame.
+    their logarithms say which region contributes most to the loss.
 
     Args:
         fake: images [N, C, H, W], or features [N, D] without a partition.
@@ -94,10 +94,10 @@ def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tens
         return values[0]
     image, by_region = values[0], values[1:]
     names = list(partition.regions())
-    # a value that underflowed to 0 takes a finite blame, so that shares stay shares
-    blame = by_region.clamp_min(torch.finfo(by_region.dtype).tiny).log().clamp_max(0).abs()
-    total = blame.sum()
-    shares = torch.where(total > 0, blame / total.where(total > 0, 1), 0)
+    # a value that underflowed to 0 counts as a finite loss, so that shares stay shares
+    loss = by_region.clamp_min(torch.finfo(by_region.dtype).tiny).log().clamp_max(0).abs()
+    total = loss.sum()
+    shares = torch.where(total > 0, loss / total.where(total > 0, 1), 0)
     out = {"image": image, "product": by_region.prod()}
     out |= dict(zip(names, by_region, strict=True))
     out |= {f"share_{name.removeprefix('cluster_')}": share for name, share in zip(names, shares, strict=True)}
