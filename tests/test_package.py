@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the package is made of: its public names, its version, what a wheel holds, and which tools check it."""
 
+import ast
 import copy
 import pickle
 import re
@@ -63,6 +64,17 @@ for name in genmonitor.__all__:
     assert getattr(genmonitor, name).__name__ == vars(genmonitor)[name].__name__ == name
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_type_checkers_see_the_same_names():
+    """They read the imports under `if TYPE_CHECKING`; the program goes by `__getattr__`."""
+    tree = ast.parse(Path(genmonitor.__file__).read_text(encoding="utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {
+        alias.name: node.module for node in imports for alias in node.names if node.module.startswith("genmonitor.")
+    }
+    assert sorted(seen) == sorted(PUBLIC)
+    assert all(getattr(sys.modules[module], name) is getattr(genmonitor, name) for name, module in seen.items())
 
 
 def test_a_public_name_is_the_class_itself():
