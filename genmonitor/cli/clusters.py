@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from genmonitor._validation import check_at_least
 from genmonitor._validation.arguments import check_patches
+from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
 from genmonitor.evaluation.progress import terminal_progress
 from genmonitor.evaluation.regions import find_clusters
@@ -21,22 +21,24 @@ from genmonitor.report.folder import RunFolder
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("images", metavar="IMAGES", help="folder of image files, or a file .npy, .npz or .pt")
-    parser.add_argument("--n-clusters", type=int, metavar="N", help="how many (default: chosen by the data)")
+    parser.add_argument("images", metavar="IMAGES", type=given, help=IMAGES)
     parser.add_argument(
-        "--patch-size", type=int, default=1, metavar="P", help="sites of P×P pixels; 2 or more beyond 64×64"
+        "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
     )
-    parser.add_argument("--n-images", type=int, default=1000, metavar="N", help="how many images to take (1000)")
-    parser.add_argument("--size", type=int, metavar="S", help="cut a folder's images to squares of S×S pixels")
     parser.add_argument(
-        "--out", type=Path, default=Path("runs/clusters"), metavar="FOLDER", help="where to (runs/clusters)"
+        "--patch-size", type=whole_number(1), default=1, metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
+    )
+    parser.add_argument(
+        "--n-images", type=whole_number(2), default=1000, metavar="N", help="how many images to take (1000)"
+    )
+    parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut a folder's images to squares of SxS")
+    parser.add_argument(
+        "--out", type=given_path, default=Path("runs/clusters"), metavar="FOLDER", help="where to (runs/clusters)"
     )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Find the clusters, and write the partition and figures of it."""
-    check_at_least("--n-images", args.n_images, 2)
-    check_at_least("--patch-size", args.patch_size, 1)
     images = read_images(args.images, args.size, args.n_images)
     check_patches("images", images, args.patch_size)
     kernel = GaussianKernel().resolved(images.flatten(1))

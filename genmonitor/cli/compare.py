@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least
 from genmonitor._validation.arguments import check_patches
+from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
 from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, SingleProcess, run_evaluation
 from genmonitor.evaluation.data.value_range import range_doubt
@@ -24,32 +24,35 @@ from genmonitor.report.run import read_run
 
 MIN_REAL, MIN_FAKE = 4, 2
 PROBE = 16
+FOLDER = "genmonitor"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
+    parser.add_argument("real", metavar="REAL", type=given, help=f"real images: {IMAGES}")
+    parser.add_argument("fake", metavar="FAKE", type=given, help="generated images, the same")
     parser.add_argument(
-        "real", metavar="REAL", help="real images: a folder of image files, or a file .npy, .npz or .pt"
+        "--partition", type=given_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run"
     )
-    parser.add_argument("fake", metavar="FAKE", help="generated images, the same")
     parser.add_argument(
-        "--partition", type=Path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run"
+        "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
     )
-    parser.add_argument("--n-clusters", type=int, metavar="N", help="how many (default: chosen by the data)")
     parser.add_argument(
-        "--patch-size", type=int, default=1, metavar="P", help="sites of P×P pixels; 2 or more beyond 64×64"
+        "--patch-size", type=whole_number(1), default=1, metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
     )
-    parser.add_argument("--n-samples", type=int, default=1200, metavar="N", help="at most so many of each side (1200)")
-    parser.add_argument("--size", type=int, metavar="S", help="cut the folders' images to squares of S×S pixels")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of images (0)")
     parser.add_argument(
-        "--out", type=Path, default=Path("runs/compare"), metavar="FOLDER", help="where to (runs/compare)"
+        "--n-samples", type=whole_number(2), default=1200, metavar="N", help="at most so many of each side (1200)"
+    )
+    parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut the folders' images to squares of SxS")
+    parser.add_argument("--seed", type=whole_number(0), default=0, help="of the choice of images (0)")
+    parser.add_argument(
+        "--out", type=given_path, default=Path("runs/compare"), metavar="FOLDER", help="where to (runs/compare)"
     )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Evaluate, and write figures, a manifest and the report."""
-    check_at_least("--n-samples", args.n_samples, MIN_FAKE)
+    _check_folder(args.out)
     real, fake = read_images(args.real, args.size), read_images(args.fake, args.size)
     _check_images(real, fake, args.patch_size)
     partition = None if args.partition is None else _read_partition(args.partition, real)
@@ -83,6 +86,12 @@ def said(result: dict[str, Any]) -> str:
     return "\n".join([result["table"], *(f"Note: {note}." for note in result["notes"]), f"Report: {result['report']}"])
 
 
+def _check_folder(out: Path) -> None:
+    """Refuse to write over what a training run left."""
+    if any("generated_images" not in run.manifest for run in read_run(out / FOLDER).monitors):
+        raise ValueError(f"Expected --out to be a folder of comparisons, but {out} holds a training run's files.")
+
+
 def _read_partition(path: Path, images: Tensor) -> PixelPartition:
     try:
         partition = PixelPartition.load(path)
@@ -95,7 +104,6 @@ def _read_partition(path: Path, images: Tensor) -> PixelPartition:
 
 
 def _check_images(real: Tensor, fake: Tensor, patch_size: int) -> None:
-    check_at_least("--patch-size", patch_size, 1)
     if real.shape[1:] != fake.shape[1:]:
         raise ValueError(
             f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
@@ -113,9 +121,7 @@ def _check_images(real: Tensor, fake: Tensor, patch_size: int) -> None:
 def _write(
     args: argparse.Namespace, evaluator: RegionEvaluator, evaluation: Evaluation, samples: Samples, notes: list[str]
 ) -> Path:
-    folder, prefix = RunFolder(args.out / "genmonitor"), evaluator.prefix
-    if any("generated_images" not in run.manifest for run in read_run(folder.path).monitors):
-        raise ValueError(f"Expected --out to be a folder of comparisons, but {args.out} holds a training run's files.")
+    folder, prefix = RunFolder(args.out / FOLDER), evaluator.prefix
     folder.start(prefix)
     record = {"epoch": 0, "step": 0, **evaluation.values}
     figures = {**evaluator.fit_figures(), "samples": evaluator.figures(evaluation, [record], samples)["samples"]}
@@ -129,7 +135,7 @@ def _write(
         {
             "monitor": "compare",
             "evaluation": evaluation.values,
-            "message": message(record, evaluator.fitted.regions.partition, evaluator.baseline),
+            "message": message(evaluation.values, evaluator.fitted.regions.partition, evaluator.baseline),
             "real_images": args.real,
             "generated_images": args.fake,
             "seed": args.seed,

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._validation import check_images
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 NAMES = ("images", "image", "pixel_values", "arr_0")
@@ -27,11 +31,13 @@ def read_images(where: str, size: int | None = None, limit: int | None = None) -
         limit: at most so many, the first in the order of the names.
 
     Returns:
-        Images [N, C, H, W]; 8 bits per channel become float32 in [0, 1].
+        Images [N, C, H, W]; 8 bits per channel become float32 in [0, 1]. Pictures are as a viewer shows them: upright,
+        by the orientation that their camera noted, and what is transparent over white.
 
     Raises:
         FileNotFoundError: if there is nothing.
-        ValueError: if it holds no images, or images of different sizes without `size`.
+        ValueError: if it holds no images, images of different sizes without `size`, or a file that cannot be read, that
+            has several frames, or more than 8 bits per channel.
     """
     path, key = Path(where), None
     if not path.exists() and ":" in where:
@@ -50,7 +56,7 @@ def read_images(where: str, size: int | None = None, limit: int | None = None) -
         values = values[:, None]
     if values.ndim == 4 and values.shape[3] in (1, 3, 4) and min(values.shape[1:3]) > 4:
         values = values.permute(0, 3, 1, 2)
-    return check_images(f"images of {path}", values[:limit])
+    return check_images(f"images of {path}", values[:limit] if values.ndim else values)
 
 
 def _array(path: Path, key: str | None) -> Tensor:
@@ -59,18 +65,47 @@ def _array(path: Path, key: str | None) -> Tensor:
             content = torch.load(path, map_location="cpu", weights_only=True)
         else:
             content = np.load(path, allow_pickle=False)
-        arrays = {} if isinstance(content, (Tensor, np.ndarray)) else dict(content)  # what is in a .npz is read here
+        arrays = dict(content) if hasattr(content, "keys") else {}  # what is in a .npz is read here
     except Exception as error:
         raise ValueError(f"{path} is no .npy, .npz or .pt file of plain numbers: {error}") from error
     if isinstance(content, (Tensor, np.ndarray)):
-        return torch.as_tensor(content)
+        return _real_numbers(path, content)
     chosen: Any = arrays.get(key) if key else next((arrays[name] for name in NAMES if name in arrays), None)
     if chosen is None and key is None and len(arrays) == 1:
         (chosen,) = arrays.values()
     if not isinstance(chosen, (Tensor, np.ndarray)):
+        names = ", ".join(map(str, arrays)) or "nothing"
         example = f"{path}:{next(iter(arrays), 'NAME')}"
-        raise ValueError(f"Which of {', '.join(map(str, arrays))} in {path} holds the images? Say it as in {example}.")
-    return torch.as_tensor(chosen)
+        raise ValueError(f"Which of {names} in {path} holds the images? Say it as in {example}.")
+    return _real_numbers(path, chosen)
+
+
+def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
+    """Return an array as a tensor of a type that can be computed with; refuse what are no real numbers."""
+    if isinstance(values, Tensor):
+        plain = values.layout == torch.strided and not values.is_quantized
+        kind = "c" if values.is_complex() else "b" if values.dtype == torch.bool else "f" if plain else "?"
+        unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
+        dtype = str(values.dtype) if plain else f"{values.dtype}, {values.layout}"
+    else:
+        kind, unsigned, dtype = values.dtype.kind, values.dtype.kind == "u", str(values.dtype)
+    if kind not in "fiu":
+        raise ValueError(
+            f"Expected real numbers, but {path} holds {dtype}. Convert them to floating point or to uint8 in 0..255."
+        )
+    if isinstance(values, Tensor) and not unsigned:
+        return values.detach()
+    array = np.asarray(values)
+    if unsigned and array.dtype != np.uint8:  # which torch hardly computes with
+        if array.size and array.max() > 255:
+            raise ValueError(
+                f"Expected integers within 0..255, but {path} holds {array.dtype} up to {array.max()}. Scale them to "
+                "floating point yourself."
+            )
+        array = array.astype(np.uint8)
+    if kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
 def _folder(path: Path, size: int | None, limit: int | None) -> Tensor:
@@ -82,16 +117,10 @@ def _folder(path: Path, size: int | None, limit: int | None) -> Tensor:
         raise FileNotFoundError(f"Expected image files ({', '.join(sorted(SUFFIXES))}) under {path}, but found none.")
     arrays = []
     for file in tqdm(files, desc=f"reading {path.name}", leave=False, disable=None):
-        with Image.open(file) as image:
-            if image.mode[0] in "IF":
-                raise ValueError(
-                    f"Expected 8 bits per channel, but {file} has pillow's mode {image.mode!r}. Convert it."
-                )
-            gray = image.mode in ("1", "L", "LA")
-            picture = image.convert("L" if gray else "RGB")
-            if size is not None:
-                picture = ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
-            arrays.append(np.asarray(picture))
+        picture = _picture(file)
+        if size is not None:
+            picture = ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)
+        arrays.append(np.asarray(picture))
     sizes = {array.shape[:2] for array in arrays}
     if len(sizes) > 1:
         some = ", ".join(f"{h}×{w}" for h, w in sorted(sizes)[:3])
@@ -100,3 +129,31 @@ def _folder(path: Path, size: int | None, limit: int | None) -> Tensor:
         arrays = [np.stack([array] * 3, axis=2) if array.ndim == 2 else array for array in arrays]
     values = torch.from_numpy(np.stack(arrays))
     return check_images(f"images of {path}", values[:, None] if values.ndim == 3 else values.permute(0, 3, 1, 2))
+
+
+def _picture(file: Path) -> Image:
+    """Return a picture as a viewer shows it, gray (mode L) or in color (RGB)."""
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(file) as image:
+            frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)  # an MPO's others are previews
+            deep = image.mode[0] in "IF"
+            if frames == 1 and not deep:
+                image.load()
+                return _flat(ImageOps.exif_transpose(image))
+    except Exception as error:  # pillow's decoders raise anything, and often without the file's name
+        raise ValueError(f"{file} cannot be read as an image: {error}") from error
+    if deep:
+        raise ValueError(f"Expected 8 bits per channel, but {file} has pillow's mode {image.mode!r}. Convert it.")
+    raise ValueError(f"Expected one picture in a file, but {file} has {frames} frames. Save each as a file of its own.")
+
+
+def _flat(image: Image) -> Image:
+    """Return an image without transparency and palette."""
+    from PIL import Image
+
+    gray = image.mode in ("1", "L", "LA", "La")
+    if "transparency" in image.info or {"A", "a"} & set(image.getbands()):
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    return image.convert("L" if gray else "RGB")

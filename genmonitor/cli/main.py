@@ -5,10 +5,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import sys
+import traceback
 from collections.abc import Sequence
 
+VALUE_DIFFERS, INPUT_IS_WRONG, CRASHED = 1, 2, 3
+"""Exit statuses; that of argparse for wrong arguments is 2 too."""
 COMMANDS = {
     "compare": "compare generated with real images: which regions are wrong, and by how much",
     "clusters": "find out which pixels of a set of images belong together",
@@ -22,7 +26,11 @@ EXAMPLES = """examples:
   genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_evaluation_00012.json \\
       --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
 
-exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong
+images: 8 bits per channel, read upright by the orientation their camera noted, what is transparent over white;
+files with several frames are refused
+
+exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong, 3 after a crash, which is
+a fault of genmonitor's and shows where
 """
 
 
@@ -33,8 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what stands behind `genmonitor`; None for the command line's.
 
     Returns:
-        The exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong.
+        The exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong, 3 after a
+        crash.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold what a terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = argparse.ArgumentParser(
         prog="genmonitor",
         description="Says where an image generator is wrong and what it fails to vary.",
@@ -52,8 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = importlib.import_module(f"genmonitor.cli.{args.command}")
     try:
         result = chosen.run(args)
+        said = json.dumps(result, indent=1) if args.json else chosen.said(result)
     except (OSError, ValueError) as error:
         print(f"genmonitor {args.command}: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps(result, indent=1) if args.json else chosen.said(result))
-    return 0 if result.get("same", True) else 1
+        return INPUT_IS_WRONG
+    except Exception:
+        traceback.print_exc()
+        return CRASHED
+    print(said)
+    return 0 if result.get("same", True) else VALUE_DIFFERS

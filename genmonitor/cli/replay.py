@@ -9,27 +9,56 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from genmonitor.cli.arguments import given, given_path
+from genmonitor.report.manifest import versions
+
+NEEDED: dict[str, type] = {
+    "monitor": str,
+    "prefix": str,
+    "evaluation": dict,
+    "weights": str,
+    "seed": int,
+    "n_samples": int,
+    "sample_batch_size": int,
+    "drawn": list,
+    "unserializable_args": list,
+    "current_epoch": int,
+    "global_step": int,
+    "processes": int,
+    "threads": int,
+    "device": str,
+    "precision": str,
+    "validation": bool,
+    "versions": dict,
+}
+"""What every manifest of a training run holds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "manifest", metavar="MANIFEST", type=Path, help="…_evaluation_00012.json in a run's genmonitor folder"
+        "manifest",
+        metavar="MANIFEST",
+        type=given_path,
+        help="such as cms_evaluation_00012.json in a run's genmonitor folder",
     )
-    parser.add_argument("--checkpoint", metavar="CKPT", type=Path, required=True, help="the checkpoint of that epoch")
+    parser.add_argument(
+        "--checkpoint", metavar="CKPT", type=given_path, required=True, help="the checkpoint of that epoch"
+    )
     parser.add_argument(
         "--script",
         metavar="FILE.py",
-        type=Path,
+        type=given_path,
         help="the script that trained, where it is not found: looked for where it lies as seen from the manifest, then "
         "where it was",
     )
     parser.add_argument(
         "--setup",
         metavar="FILE.py:FUNCTION",
+        type=given,
         help="a function without arguments that returns (module, data, monitor) as for training; only needed where "
         "they cannot be made from the classes that the manifest names and the hyperparameters in the checkpoint",
     )
@@ -37,21 +66,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure again and compare with what was logged."""
+    manifest = _read_manifest(args.manifest)
     from genmonitor.callbacks.replay import measured, replay
 
-    manifest = json.loads(args.manifest.read_text(encoding="utf-8"))
     with warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")  # advice on training
         replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
     logged = measured(manifest["evaluation"])
-    then = manifest["versions"]
+    then, now = manifest["versions"], versions()
     return {
         "values": {name: {"logged": logged.get(name), "replayed": value} for name, value in replayed.items()},
         "not_replayed": [name for name in logged if name not in replayed],
         "same": all(logged.get(name) == value for name, value in replayed.items()),
         "processes": manifest["processes"],
-        "other_versions": {name: then[name] for name in then if version(name) != then[name]},
+        "other_versions": {name: then[name] for name in then if now.get(name) != then[name]},
     }
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    """Return a manifest that holds at least what tells which evaluation it is of."""
+    try:
+        manifest: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Expected a manifest, but {path} is no whole JSON file: {error}") from error
+    found = manifest if isinstance(manifest, dict) else {}
+    if wrong := [name for name, kind in NEEDED.items() if not isinstance(found.get(name), kind)]:
+        raise ValueError(
+            f"Expected the manifest of an evaluation in a training run, but {path} lacks {', '.join(wrong)}."
+        )
+    return found
 
 
 @contextmanager

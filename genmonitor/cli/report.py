@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from genmonitor.cli.arguments import given_path
 from genmonitor.report import find_folder, write_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument(
-        "run", metavar="RUN", type=Path, help="the folder of a run, such as runs/dcgan-digits/version_0"
+        "run", metavar="RUN", type=given_path, help="the folder of a run, such as runs/dcgan-digits/version_0"
     )
 
 

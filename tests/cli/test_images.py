@@ -20,7 +20,7 @@ def pictures():
     return np.random.default_rng(0).integers(0, 256, (3, 6, 5, 3), dtype=np.uint8)
 
 
-def test_a_folder_is_read_in_the_order_of_its_names(tmp_path, pictures):
+def test_folder_is_read_in_the_order_of_its_names(tmp_path, pictures):
     for name, picture in zip(("b/2.png", "a.png", "b/10.png"), pictures, strict=True):
         save(tmp_path / name, picture)
     (tmp_path / "notes.txt").write_text("no picture")
@@ -30,7 +30,7 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path, pictures):
     assert torch.equal(read_images(str(tmp_path), limit=2), images[:2])
 
 
-def test_grey_pictures_have_one_channel_unless_some_are_colored(tmp_path, pictures):
+def test_gray_pictures_have_one_channel_unless_some_do_not(tmp_path, pictures):
     save(tmp_path / "1.png", pictures[0, :, :, 0])
     assert read_images(str(tmp_path)).shape == (1, 1, 6, 5)
     save(tmp_path / "2.png", pictures[1])
@@ -39,11 +39,16 @@ def test_grey_pictures_have_one_channel_unless_some_are_colored(tmp_path, pictur
     assert torch.equal(images[0, 0], images[0, 2])
 
 
-def test_pictures_of_several_sizes_are_refused_or_resized(tmp_path, pictures):
+def test_pictures_of_several_sizes_are_refused(tmp_path, pictures):
     save(tmp_path / "1.png", pictures[0])
     save(tmp_path / "2.png", pictures[0, :4])
     with pytest.raises(ValueError, match=r"images of one size, but .* holds 4×5, 6×5. Give --size"):
         read_images(str(tmp_path))
+
+
+def test_pictures_are_cut_to_squares_of_a_size(tmp_path, pictures):
+    save(tmp_path / "1.png", pictures[0])
+    save(tmp_path / "2.png", pictures[0, :4])
     assert read_images(str(tmp_path), size=4).shape == (2, 3, 4, 4)
 
 
@@ -69,15 +74,159 @@ def test_floating_point_is_left_as_it_is(tmp_path):
     assert torch.equal(read_images(str(tmp_path / "x.pt")), values)
 
 
-def test_of_several_arrays_one_is_named(tmp_path, pictures):
+def test_array_is_named_where_there_are_several(tmp_path, pictures):
     np.savez(tmp_path / "x.npz", train=pictures, val=pictures[:1])
     with pytest.raises(ValueError, match=r"Which of train, val in .* holds the images\? Say it as in .*x.npz:train"):
         read_images(str(tmp_path / "x.npz"))
-    assert len(read_images(f"{tmp_path / 'x.npz'}:val")) == 1
     with pytest.raises(ValueError, match="Which of train, val"):
         read_images(f"{tmp_path / 'x.npz'}:test")
+    assert len(read_images(f"{tmp_path / 'x.npz'}:val")) == 1
+
+
+def test_array_needs_no_name_where_it_is_alone(tmp_path, pictures):
     np.savez(tmp_path / "one.npz", whatever=pictures)
     assert len(read_images(str(tmp_path / "one.npz"))) == 3
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64, np.int16, np.int64, ">u2"])
+def test_integers_of_any_width_are_read_as_0_to_255(tmp_path, pictures, dtype):
+    np.save(tmp_path / "x.npy", pictures.astype(dtype))
+    expected = torch.from_numpy(pictures).permute(0, 3, 1, 2) / 255
+    assert torch.equal(read_images(str(tmp_path / "x.npy")), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.longdouble, ">f4"])
+def test_floating_point_of_any_kind_is_read(tmp_path, dtype):
+    np.save(tmp_path / "x.npy", np.full((2, 1, 4, 4), 0.5, dtype=dtype))
+    assert torch.equal(read_images(str(tmp_path / "x.npy")).float(), torch.full((2, 1, 4, 4), 0.5))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.bfloat16])
+def test_tensors_of_rare_types_are_read(tmp_path, dtype):
+    torch.save(torch.full((2, 1, 4, 4), 1.0).to(dtype), tmp_path / "x.pt")
+    assert read_images(str(tmp_path / "x.pt")).dtype == torch.float32
+
+
+def test_tensor_that_requires_a_gradient_is_read_without(tmp_path):
+    torch.save(torch.zeros(2, 1, 4, 4, requires_grad=True), tmp_path / "x.pt")
+    assert not read_images(str(tmp_path / "x.pt")).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.uint64, np.int32])
+def test_integers_beyond_255_are_refused(tmp_path, dtype):
+    np.save(tmp_path / "x.npy", np.full((2, 1, 4, 4), 300, dtype=dtype))
+    with pytest.raises(ValueError, match=r"within 0\.\.255, but .*300\. Scale them"):
+        read_images(str(tmp_path / "x.npy"))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "complex64", "U3", "S3", "M8[s]"])
+def test_arrays_of_no_real_numbers_are_refused(tmp_path, dtype):
+    np.save(tmp_path / "x.npy", np.zeros((2, 1, 4, 4), dtype=dtype))
+    with pytest.raises(ValueError, match=r"Expected real numbers, but .*x\.npy holds .*\. Convert them"):
+        read_images(str(tmp_path / "x.npy"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        torch.zeros(2, 1, 4, 4, dtype=torch.bool),
+        torch.zeros(2, 1, 4, 4, dtype=torch.complex64),
+        torch.zeros(2, 1, 4, 4).to_sparse(),
+    ],
+    ids=["bool", "complex", "sparse"],
+)
+def test_tensors_of_no_real_numbers_are_refused(tmp_path, values):
+    torch.save(values, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"Expected real numbers, but .*x\.pt holds torch\..*\. Convert them"):
+        read_images(str(tmp_path / "x.pt"))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 1, 4, 4, 1)])
+def test_arrays_of_another_shape_are_refused(tmp_path, shape):
+    np.save(tmp_path / "x.npy", np.zeros(shape))
+    with pytest.raises(ValueError, match=r"of shape \[N, C, H, W\]"):
+        read_images(str(tmp_path / "x.npy"), limit=2)
+
+
+def test_archive_without_arrays_is_refused(tmp_path):
+    np.savez(tmp_path / "x.npz")
+    with pytest.raises(ValueError, match="Which of nothing in"):
+        read_images(str(tmp_path / "x.npz"))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparent_pixels_are_white(tmp_path, mode):
+    image = Image.new("RGBA", (2, 1), (255, 255, 255, 255))
+    image.putpixel((0, 0), (0, 0, 0, 0))  # black, but none of it is seen
+    image.putpixel((1, 0), (0, 0, 0, 255))
+    image.convert(mode).save(
+        tmp_path / "1.png", **({"transparency": image.convert("P").getpixel((0, 0))} if mode == "P" else {})
+    )
+    images = read_images(str(tmp_path))
+    assert images.shape[1] == (1 if mode == "LA" else 3)
+    assert images[0, :, 0, 0].tolist() == [1.0] * images.shape[1]
+
+
+def test_half_transparent_pixels_are_mixed_with_white(tmp_path):
+    Image.new("RGBA", (1, 1), (255, 0, 0, 51)).save(tmp_path / "1.png")  # a fifth of red
+    assert (255 * read_images(str(tmp_path))).round().flatten().tolist() == [255, 204, 204]
+
+
+def test_opaque_pixels_beside_alpha_are_kept(tmp_path, pictures):
+    Image.fromarray(np.dstack([pictures[0], np.full((6, 5), 255, dtype=np.uint8)])).save(tmp_path / "1.png")
+    assert torch.equal(read_images(str(tmp_path))[0], torch.from_numpy(pictures[0]).permute(2, 0, 1) / 255)
+
+
+@pytest.mark.parametrize(("orientation", "turned"), [(1, 0), (8, 1), (3, 2), (6, 3)])
+def test_pictures_are_upright_by_their_exif_orientation(tmp_path, pictures, orientation, turned):
+    exif = Image.Exif()
+    exif[274] = orientation
+    Image.fromarray(pictures[0]).save(tmp_path / "1.png", exif=exif)
+    expected = torch.from_numpy(np.rot90(pictures[0], turned).copy()).permute(2, 0, 1) / 255
+    assert torch.equal(read_images(str(tmp_path))[0], expected)
+
+
+@pytest.mark.parametrize("ink", [(0, 255, 255, 0), (255, 0, 0, 0), (0, 0, 0, 255), (0, 0, 0, 0)])
+def test_cmyk_pictures_are_read_as_their_inks_look(tmp_path, ink):
+    Image.new("CMYK", (2, 2), ink).save(tmp_path / "1.tif")
+    expected = [0.0 if part or ink[3] else 1.0 for part in ink[:3]]
+    assert read_images(str(tmp_path))[0, :, 0, 0].tolist() == expected
+
+
+@pytest.mark.parametrize("suffix", ["gif", "png", "webp", "tif"])
+def test_pictures_of_several_frames_are_refused(tmp_path, pictures, suffix):
+    first, *others = (Image.fromarray(picture) for picture in pictures)
+    first.save(tmp_path / f"1.{suffix}", save_all=True, append_images=others)
+    with pytest.raises(ValueError, match=rf"one picture in a file, but .*1\.{suffix} has 3 frames"):
+        read_images(str(tmp_path))
+
+
+def test_camera_pictures_with_a_preview_are_read(tmp_path, pictures):
+    first, second = (Image.fromarray(picture) for picture in pictures[:2])
+    first.save(tmp_path / "1.jpg", format="MPO", save_all=True, append_images=[second])
+    assert read_images(str(tmp_path)).shape == (1, 3, 6, 5)
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "gif", "webp"])
+def test_truncated_picture_is_named(tmp_path, suffix):
+    noise = np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+    save(tmp_path / f"1.{suffix}", noise)
+    content = (tmp_path / f"1.{suffix}").read_bytes()
+    (tmp_path / f"1.{suffix}").write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=rf"1\.{suffix} cannot be read as an image"):
+        read_images(str(tmp_path))
+
+
+def test_file_that_is_no_picture_is_named(tmp_path):
+    (tmp_path / "1.png").write_text("no picture")
+    with pytest.raises(ValueError, match=r"1\.png cannot be read as an image"):
+        read_images(str(tmp_path))
+
+
+def test_picture_of_too_many_pixels_is_named(tmp_path):
+    Image.new("1", (20_000, 20_000)).save(tmp_path / "1.png")
+    with pytest.raises(ValueError, match=r"1\.png cannot be read as an image: Image size \(400000000 pixels\) exceeds"):
+        read_images(str(tmp_path))
 
 
 class Trap:
@@ -105,11 +254,17 @@ def test_nothing_is_unpickled(tmp_path, name):
     assert not hasattr(builtins, "sprung")
 
 
-def test_what_is_not_there_is_said(tmp_path):
+def test_read_images_says_what_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no .*nothing"):
         read_images(str(tmp_path / "nothing"))
+
+
+def test_read_images_refuses_a_folder_without_pictures(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"Expected image files .* under .*, but found none"):
         read_images(str(tmp_path))
+
+
+def test_read_images_resizes_pictures_only(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((2, 4, 4)))
     with pytest.raises(ValueError, match="Leave out --size"):
         read_images(str(tmp_path / "x.npy"), size=4)

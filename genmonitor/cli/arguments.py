@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kinds of arguments that several commands take. What is said in `--help` must be plain ASCII."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+IMAGES = "a folder of image files, or a file .npy, .npz or .pt"
+MAX_SEED = 2**63 - 1
+
+
+def given(text: str) -> str:
+    """Return an argument as it is, unless it is empty: an empty path would be the current folder."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a path, but got an empty one")
+    return text
+
+
+def given_path(text: str) -> Path:
+    """Return an argument as a path, unless it is empty."""
+    return Path(given(text))
+
+
+def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
+    """Return what reads a whole number within bounds.
+
+    Example:
+        >>> whole_number(1)("12")
+        12
+    """
+
+    def read(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = minimum - 1
+        if not minimum <= value <= maximum:
+            bounds = f"of at least {minimum}" if value < minimum else f"of at most {maximum}"
+            raise argparse.ArgumentTypeError(f"expected a whole number {bounds}, but got {text}")
+        return value
+
+    return read

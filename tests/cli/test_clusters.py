@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+
+from genmonitor import PixelPartition
+
+
+@pytest.fixture
+def out(files, genmonitor, tmp_path):
+    """The exit status of finding two clusters, what was said, and the folder."""
+    status, said, _ = genmonitor("clusters", files[0], "--n-clusters", 2, "--out", tmp_path / "out")
+    return status, said, tmp_path / "out"
+
+
+def test_clusters_says_how_many_sites_each_has(out):
+    status, said, _ = out
+    assert status == 0
+    assert [line.split() for line in said.splitlines()[1:3]] == [["cluster_1", "12"], ["cluster_2", "12"]]
+
+
+def test_clusters_finds_the_halves(out):
+    labels = PixelPartition.load(out[2] / "partition.npz").labels
+    assert len(labels[:, :3].unique()) == len(labels[:, 3:].unique()) == 1
+
+
+def test_clusters_writes_and_names_its_files(out):
+    _, said, folder = out
+    paths = {line for line in said.splitlines() if line.startswith(str(folder))}
+    assert paths == {str(path) for path in folder.iterdir()}
+    assert {path.suffix for path in folder.iterdir()} == {".npz", ".png"}
+
+
+def test_clusters_as_json_holds_the_labels(files, genmonitor, tmp_path):
+    _, said, _ = genmonitor("clusters", files[0], "--n-clusters", 2, "--out", tmp_path / "out", "--json")
+    labels = PixelPartition.load(tmp_path / "out" / "partition.npz").labels
+    assert json.loads(said)["labels"] == labels.tolist()
+
+
+def test_clusters_takes_no_more_images_than_asked(files, genmonitor, tmp_path):
+    options = ["--n-clusters", 2, "--n-images", 50, "--json"]
+    _, said, _ = genmonitor("clusters", files[0], *options, "--out", tmp_path / "out")
+    assert json.loads(said)["images"] == 50
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--n-clusters", "99"], "`n_clusters` of at most 24"),
+        (["--n-clusters", "0"], "--n-clusters: expected a whole number of at least 1, but got 0"),
+        (["--patch-size", "4"], "`patch_size` to divide the size 4×6"),
+        (["--patch-size", "0"], "--patch-size: expected a whole number of at least 1, but got 0"),
+        (["--n-images", "-5"], "--n-images: expected a whole number of at least 2, but got -5"),
+        (["--size", "0"], "--size: expected a whole number of at least 1, but got 0"),
+        (["--out", ""], "--out: expected a path, but got an empty one"),
+    ],
+)
+def test_clusters_refuses(files, genmonitor, tmp_path, options, message):
+    status, said, complaint = genmonitor("clusters", files[0], "--out", tmp_path / "out", *options)
+    assert (status, said) == (2, "")
+    assert message in complaint
+    assert not (tmp_path / "out").exists()
+
+
+def test_clusters_refuses_an_empty_path(genmonitor):
+    status, _, complaint = genmonitor("clusters", "")
+    assert status == 2
+    assert "argument IMAGES: expected a path, but got an empty one" in complaint

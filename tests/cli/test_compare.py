@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from _helpers.evaluations import halves
+from _helpers.runs import make_run
+
+from genmonitor import PixelPartition
+from genmonitor.functional import cosine_mean_similarity
+from genmonitor.kernels import GaussianKernel
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """What `compare` says of images whose right half is too dark, and the folder that it writes."""
+    import contextlib
+    import io
+
+    from genmonitor.cli import main
+
+    place = tmp_path_factory.mktemp("compared")
+    real, fake = place / "real.npy", place / "fake.npz"
+    np.save(real, halves(300, 1).numpy())
+    np.savez(fake, images=halves(120, 2, dark=0.6).numpy())
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        status = main(["compare", str(real), str(fake), "--n-clusters", "2", "--out", str(place / "out")])
+    assert status == 0
+    return said.getvalue(), place / "out" / "genmonitor"
+
+
+def test_compare_names_the_dark_half_first(compared):
+    said, folder = compared
+    partition = PixelPartition.load(folder / "cms_partition.npz")
+    dark = int(partition.labels[0, 5])
+    assert (partition.labels[:, 3:] == dark).all()
+    rows = [line.split() for line in said.splitlines() if line.startswith("cluster_")]
+    assert rows[0][0] == f"cluster_{dark}"
+    assert int(rows[0][4]) > 80
+
+
+def test_compare_titles_its_table(compared):
+    assert "CMS by region, 120 images (largest contributor to the loss first)" in compared[0]
+
+
+def test_compare_writes_the_report_and_says_where(compared):
+    said, folder = compared
+    assert f"Report: {folder / 'report.html'}\n" in said
+    assert (folder / "report.html").is_file()
+
+
+def test_compare_report_names_both_sets(compared):
+    page = (compared[1] / "report.html").read_text()
+    assert "real.npy" in page
+    assert "fake.npz" in page
+
+
+def test_compare_says_that_the_band_is_narrow(compared):
+    said, folder = compared
+    assert "so its band is too narrow" in said
+    assert "so its band is too narrow" in (folder / "report.html").read_text()
+
+
+def test_compare_speaks_of_no_epoch(compared):
+    said, folder = compared
+    page = (folder / "report.html").read_text()
+    shown = re.sub(r"<script.*?</script>|<style.*?</style>", "", page, flags=re.S)
+    assert "epoch" not in said + shown
+
+
+@pytest.fixture
+def compare(files, genmonitor, tmp_path):
+    """Compare the files; return the result as JSON holds it."""
+
+    def run(*options):
+        status, said, complaint = genmonitor("compare", *files, "--out", tmp_path / "out", "--json", *options)
+        assert status == 0, complaint
+        return json.loads(said)
+
+    return run
+
+
+def test_compare_as_json_holds_the_metrics_own_values(compare, tmp_path):
+    result = compare("--n-clusters", 2)
+    assert result["n_samples"] == 120
+    real = halves(300, 1)[torch.randperm(300, generator=torch.Generator().manual_seed(0))[:120]]
+    values = cosine_mean_similarity(
+        halves(120, 2, dark=0.6),
+        real,
+        kernel=GaussianKernel(result["gamma"]),
+        partition=PixelPartition.load(tmp_path / "out" / "genmonitor" / "cms_partition.npz"),
+    )
+    assert {name: result["values"][name] for name in values} == pytest.approx({k: float(v) for k, v in values.items()})
+
+
+def test_compare_leaves_a_manifest_of_its_values(compare, tmp_path):
+    result = compare("--n-clusters", 2)
+    manifest = json.loads((tmp_path / "out" / "genmonitor" / "cms_evaluation_00001.json").read_text())
+    assert manifest["evaluation"] == result["values"]
+    assert manifest["monitor"] == "compare"
+
+
+def test_compare_says_what_real_images_get(compare):
+    result = compare("--n-clusters", 2)
+    low, median, high = result["baseline"]["image"]
+    assert result["values"]["image"] < low < median < high
+
+
+def test_compare_takes_a_partition(compare, tmp_path):
+    PixelPartition.grid((4, 6), 2, 1).save(tmp_path / "rows.npz")
+    values = compare("--partition", tmp_path / "rows.npz")["values"]
+    assert values["share_1"] == pytest.approx(0.5, abs=0.1)  # upper and lower half are equally wrong
+
+
+def test_compare_removes_what_an_earlier_one_left(compare, tmp_path):
+    compare("--n-clusters", 2)
+    folder = tmp_path / "out" / "genmonitor"
+    assert (folder / "cms_cka.png").exists()
+    PixelPartition.grid((4, 6), 1, 2).save(tmp_path / "columns.npz")
+    compare("--partition", tmp_path / "columns.npz")
+    assert not (folder / "cms_cka.png").exists()
+    assert "cka" not in re.findall(r'alt="([^"]*)"', (folder / "report.html").read_text())
+
+
+def test_compare_does_not_write_over_a_training_run(files, genmonitor, tmp_path):
+    folder = make_run(tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    status, _, complaint = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "run")
+    assert status == 2
+    assert "holds a training run's files" in complaint
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.fixture
+def places(files, tmp_path):
+    """Files that do not go together, by name."""
+    np.save(tmp_path / "other.npy", np.zeros((9, 1, 3, 3), dtype=np.float32))
+    np.save(tmp_path / "scaled.npy", 255 * halves(50, 3).numpy())
+    np.save(tmp_path / "one.npy", halves(1, 3).numpy())
+    names = {name: tmp_path / f"{name}.npy" for name in ("other", "scaled", "one")}
+    return {"real": files[0], "fake": files[1], **names}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("nothing.npy {fake}", "there is no nothing.npy"),
+        ("{real} {other}", "generated images of shape [1, 4, 6] like the real ones, but got [1, 3, 3]"),
+        ("{real} {one}", "at least 4 real and 2 generated images, but got 300 and 1"),
+        ("{real} {fake} --partition {fake}", "partition.npz of `genmonitor clusters`"),
+        ("{real} {fake} --partition nothing.npz", "nothing.npz"),
+        ("{real} {fake} --n-samples 1", "--n-samples: expected a whole number of at least 2, but got 1"),
+        ("{real} {fake} --patch-size 0", "--patch-size: expected a whole number of at least 1, but got 0"),
+        ("{real} {fake} --patch-size 4", "`patch_size` to divide the size 4×6"),
+        ("{real} {fake} --seed -1", "--seed: expected a whole number of at least 0, but got -1"),
+        ("{real} {scaled}", "one value range"),
+    ],
+)
+def test_compare_refuses(places, genmonitor, tmp_path, arguments, message):
+    status, said, complaint = genmonitor("compare", *arguments.format(**places).split(), "--out", tmp_path / "out")
+    assert (status, said) == (2, "")
+    assert message in complaint
+    assert "genmonitor compare: " in complaint
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("arguments", [["", "x.npy"], ["x.npy", " "], ["x.npy", "y.npy", "--partition", ""]])
+def test_compare_refuses_an_empty_path(genmonitor, arguments):
+    status, _, complaint = genmonitor("compare", *arguments)
+    assert status == 2
+    assert "expected a path, but got an empty one" in complaint

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+import sys
+
+import pytest
+
+from genmonitor.cli import main
+from genmonitor.cli import report as report_command
+
+COMMANDS = ["compare", "clusters", "replay", "report"]
+
+
+def in_a_process(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment, check=False
+    )
+
+
+def test_help_names_the_commands_without_loading_lightning():
+    out = in_a_process("""
+import sys
+from genmonitor.cli import main
+try:
+    main(["--help"])
+finally:
+    print("lightning" in sys.modules, "torch" in sys.modules)
+""").stdout
+    assert all(f"\n    {name} " in out for name in COMMANDS)
+    assert out.endswith("False False\n")
+
+
+def test_help_explains_each_exit_status(genmonitor):
+    status, said, _ = genmonitor("--help")
+    assert status == 0
+    words = " ".join(said.split())
+    assert "0 if all went well, 1 if a replayed value differs, 2 if something given is wrong, 3 after a crash" in words
+
+
+def test_help_says_how_pictures_are_read(genmonitor):
+    _, said, _ = genmonitor("--help")
+    assert "transparent over white" in said
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=["genmonitor", *COMMANDS])
+def test_help_is_plain_ascii(command, genmonitor):
+    status, said, _ = genmonitor(*command, "--help")
+    assert status == 0
+    assert said.isascii()
+
+
+def test_help_of_a_command_says_what_it_takes(genmonitor):
+    for command in COMMANDS:
+        _, said, _ = genmonitor(command, "--help")
+        assert f"usage: genmonitor {command}" in said
+        assert "--json" in said
+
+
+def test_output_reaches_an_ascii_terminal():
+    code = """
+import sys
+from genmonitor.cli import main, report
+report.run = lambda args: {"report": "l\\u00f6\\u00df"}
+sys.exit(main(["report", "anything"]))
+"""
+    done = in_a_process(code, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stdout) == (0, "Report: l\\xf6\\xdf\n")
+
+
+def test_no_command_is_a_mistake(genmonitor):
+    status, _, complaint = genmonitor()
+    assert status == 2
+    assert "COMMAND" in complaint
+
+
+@pytest.mark.parametrize(("result", "status"), [({"same": True}, 0), ({"same": False}, 1), ({}, 0)])
+def test_exit_status_tells_a_differing_value(monkeypatch, capsys, result, status):
+    monkeypatch.setattr(report_command, "run", lambda args: {"report": "page", **result})
+    assert main(["report", "run"]) == status
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(ValueError("what"), 2), (FileNotFoundError("what"), 2), (KeyError("what"), 3), (RuntimeError("what"), 3)],
+)
+def test_exit_status_tells_a_crash_from_wrong_input(monkeypatch, capsys, error, status):
+    def fail(args):
+        raise error
+
+    monkeypatch.setattr(report_command, "run", fail)
+    assert main(["report", "run"]) == status
+    assert ("Traceback" in capsys.readouterr().err) is (status == 3)

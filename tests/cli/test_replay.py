@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `genmonitor replay` does before it trains anything; that values come again is tested with the callbacks."""
+
+import json
+
+import pytest
+
+from genmonitor.cli.replay import said
+
+BROKEN = {
+    "half": (b'{"monitor": "Pixel', "is no whole JSON file"),
+    "not text": (b"\xff\xfe\x00", "is no whole JSON file"),
+    "too deep": (b"[" * 100_000, "is no whole JSON file"),
+    "a list": (b"[1, 2]", "lacks monitor, prefix, evaluation"),
+    "empty": (b"{}", "lacks monitor, prefix, evaluation"),
+    "of another kind": (b'{"evaluation": 3}', "lacks monitor, prefix, evaluation"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_replay_names_a_broken_manifest(tmp_path, genmonitor, name):
+    content, message = BROKEN[name]
+    path = tmp_path / "cms_evaluation_00001.json"
+    path.write_bytes(content)
+    status, out, complaint = genmonitor("replay", path, "--checkpoint", tmp_path / "x.ckpt")
+    assert (status, out) == (2, "")
+    assert f"{path} {message}" in complaint
+
+
+def test_replay_refuses_the_manifest_of_a_comparison(tmp_path, genmonitor):
+    path = tmp_path / "cms_evaluation_00001.json"
+    path.write_text(json.dumps({"monitor": "compare", "evaluation": {"image": 1.0}, "versions": {}}))
+    status, _, complaint = genmonitor("replay", path, "--checkpoint", tmp_path / "x.ckpt")
+    assert status == 2
+    assert "Expected the manifest of an evaluation in a training run" in complaint
+
+
+def test_replay_names_a_manifest_that_is_not_there(genmonitor):
+    status, _, complaint = genmonitor("replay", "nowhere.json", "--checkpoint", "nowhere.ckpt")
+    assert status == 2
+    assert "nowhere.json" in complaint
+
+
+@pytest.mark.parametrize("arguments", [["", "--checkpoint", "x"], ["x", "--checkpoint", ""]])
+def test_replay_refuses_an_empty_path(genmonitor, arguments):
+    status, _, complaint = genmonitor("replay", *arguments)
+    assert status == 2
+    assert "expected a path, but got an empty one" in complaint
+
+
+def result(**changes):
+    values = {"image": {"logged": 0.5, "replayed": 0.5}, "mmd": {"logged": 0.1, "replayed": 0.2}}
+    found = {"values": values, "not_replayed": [], "same": False, "processes": 1, "other_versions": {}}
+    return found | changes
+
+
+def test_replay_says_which_value_differs():
+    lines = said(result()).splitlines()
+    assert lines[1].split() == ["image", "0.5", "the", "same"]
+    assert lines[2].split() == ["mmd", "0.1", "0.2"]
+    assert lines[-1] == "1 of 2 values differ."
+
+
+def test_replay_says_that_all_is_the_same():
+    values = {"image": {"logged": 0.5, "replayed": 0.5}}
+    assert said(result(values=values, same=True)).endswith("The same to the last bit.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"processes": 2}, "The run had 2 processes"),
+        ({"other_versions": {"torch": "2.6"}}, "Versions were others then: {'torch': '2.6'}."),
+        ({"not_replayed": ["fid"]}, "Not replayed: fid."),
+    ],
+)
+def test_replay_says_what_may_be_the_reason(changes, reason):
+    assert reason in said(result(**changes))
