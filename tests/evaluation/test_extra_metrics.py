@@ -1,31 +1,46 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, MeanGap, digits, fit, loader, plain
+from _helpers.evaluations import ScriptedCollective
 from torch import nn
 from torchmetrics import Metric, MetricCollection
 from torchmetrics.image.fid import FrechetInceptionDistance
-from torchmetrics.image.inception import InceptionScore
 from torchmetrics.image.kid import KernelInceptionDistance
-from torchmetrics.image.mifid import MemorizationInformedFrechetInceptionDistance
 
-from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")]
+pytestmark = pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")
 
 
-class Features(nn.Module):
-    """A feature network for torchmetrics: six fixed projections of the image."""
+def images(n, seed=0):
+    return 2 * torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(seed)) - 1
 
-    num_features = 6
 
-    def __init__(self):
+class MeanGap(Metric):
+    """Difference of the mean pixel; counts its updates with real images."""
+
+    full_state_update = False
+
+    def __init__(self, reset_real_features=True):
         super().__init__()
-        self.register_buffer("matrix", torch.randn(64, 6, generator=torch.Generator().manual_seed(0)) / 8)
+        self.reset_real_features, self.given = reset_real_features, 0
+        for side in ("real", "fake"):
+            self.add_state(side, default=[], dist_reduce_fx="cat")
 
-    def forward(self, images):
-        return images.float().flatten(1) @ self.matrix
+    def update(self, images, real):
+        assert len(images) <= 100  # no feature network takes all images at once
+        self.given += real
+        getattr(self, "real" if real else "fake").append(images.flatten().float())
+
+    def compute(self):
+        return torch.cat(self.fake).mean() - torch.cat(self.real).mean()
+
+    def reset(self):
+        real = list(self.real)
+        super().reset()
+        if not self.reset_real_features:
+            self.real = real
 
 
 class Brightness(Metric):
@@ -50,72 +65,93 @@ class Parts(Brightness):
         return {"low": torch.cat(self.seen).min(), "high": torch.cat(self.seen).max()}
 
 
-def values(metrics, samples, real):
+def values_of(metrics, samples, real):
     extra = ExtraMetrics(metrics)
-    extra.feed(samples, real)
-    return extra.compute()
+    extra.check(samples[:4], real)
+    extra.update(samples, real)
+    return extra.compute(SingleProcess())
 
 
-def test_each_kind_of_metric_gets_the_sides_it_takes_and_its_results_get_names():
-    real, fake = digits(0, 50), digits(50, 100)
-    found = values(MetricCollection({"Gap": MeanGap(), "Bright": Brightness(), "parts": Parts()}), fake, real)
+def test_extra_metrics_feed_each_kind_and_name_its_results():
+    real, fake = images(50), images(50, seed=1)
+    found = values_of(MetricCollection({"Gap": MeanGap(), "Bright": Brightness(), "parts": Parts()}), fake, real)
     assert found == {
-        "gap": pytest.approx(float(fake.mean() - real.mean()), abs=1e-7),
+        "gap": pytest.approx(float(fake.mean() - real.mean()), abs=1e-6),
         "bright": pytest.approx(float(fake.mean()), abs=1e-6),
         "bright_std": pytest.approx(float(fake.std())),
-        "parts_low": -1,
-        "parts_high": 1,
+        "parts_low": float(fake.min()),
+        "parts_high": float(fake.max()),
     }
     assert all(type(value) is float for value in found.values())
 
 
-@pytest.mark.parametrize("keeps", [True, False])
-def test_the_real_side_is_given_once_to_a_metric_that_keeps_it_and_else_each_time(keeps):
+def test_extra_metrics_name_what_they_computed():
+    extra = ExtraMetrics({"Bright": Brightness()})
+    extra.update(images(9), images(9))
+    extra.compute(SingleProcess())
+    assert extra.names == ["bright", "bright_std"]
+
+
+@pytest.mark.parametrize(("keeps", "updates"), [(True, 1), (False, 3)])
+def test_extra_metrics_give_real_images_once_if_kept(keeps, updates):
     metric = MeanGap(reset_real_features=not keeps)
+    extra, real = ExtraMetrics({"gap": metric}), images(150)
+    for seed in (1, 2, 3):
+        fake = images(150, seed)
+        extra.update(fake, real)
+        found = extra.compute(SingleProcess())
+        assert found["gap"] == pytest.approx(float(fake.mean() - real.mean()), abs=1e-6)
+    assert metric.given == 2 * updates  # 150 images are two batches
+
+
+def test_extra_metrics_forget_what_they_were_checked_with():
+    metric = MeanGap(reset_real_features=False)
     extra = ExtraMetrics({"gap": metric})
-    for start in (150, 300, 450):
-        extra.feed(digits(start, start + 150), digits(0, 150))
-        found = extra.compute()
-        expected = float(digits(start, start + 150).mean() - digits(0, 150).mean())
-        assert found["gap"] == pytest.approx(expected, abs=1e-7)
-    assert metric.given == 2 * (1 if keeps else 3)  # 150 images are two batches
+    extra.check(images(4), images(4))
+    fake, real = images(9, seed=1), images(9, seed=2)
+    extra.update(fake, real)
+    assert extra.compute(SingleProcess())["gap"] == pytest.approx(float(fake.mean() - real.mean()), abs=1e-6)
+    assert not metric.reset_real_features
 
 
-def metrics():
-    return {
-        "fid": FrechetInceptionDistance(feature=Features(), reset_real_features=False, input_img_size=(1, 8, 8)),
-        "kid": KernelInceptionDistance(feature=Features(), subsets=3, subset_size=20),
-        "gap": MeanGap(),
-    }
+class Features(nn.Module):
+    """A feature network for torchmetrics: six fixed projections of the image."""
+
+    num_features = 6
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("matrix", torch.randn(64, 6, generator=torch.Generator().manual_seed(0)) / 8)
+
+    def forward(self, images):
+        return images.float().flatten(1) @ self.matrix
 
 
-def test_torchmetrics_own_fid_and_kid_are_fed_from_the_samples_of_each_check(tmp_path):
-    monitor = plain(extra_metrics=MetricCollection(metrics()))
-    runner, module = fit(tmp_path, monitor, module=Linear(lr=0.0), val=loader(digits(300, 400)), max_epochs=3)
-    first, *later = [{name: check[name] for name in ("fid", "kid", "kid_std", "gap")} for check in monitor.history]
-    assert [check["gap"] for check in later] == [first["gap"]] * 2
-    assert [check["fid"] for check in later] == pytest.approx([first["fid"]] * 2, rel=1e-5)
-    assert [check["kid"] for check in later] == [first["kid"]] * 2
-    assert float(runner.callback_metrics["cms/fid"]) == pytest.approx(first["fid"])
-
-    with torch.no_grad():
-        samples = monitor.draw(runner, module, range(60))
-    features = Features()
-    fake, real = features(samples).double(), features(monitor._real).double()
+def test_extra_metrics_feed_torchmetrics_fid():
+    fid = FrechetInceptionDistance(feature=Features(), reset_real_features=False, input_img_size=(1, 8, 8))
+    samples, others = images(60), images(80, seed=1)
+    fake, real = (Features()(side).double() for side in (samples, others))
     gap = (fake.mean(0) - real.mean(0)).square().sum()
     root = torch.linalg.eigvals(fake.T.cov() @ real.T.cov()).sqrt().real.sum()
-    assert first["fid"] == pytest.approx(float(gap + fake.T.cov().trace() + real.T.cov().trace() - 2 * root), rel=1e-3)
-    assert first["gap"] == pytest.approx(float(samples.mean() - monitor._real.mean()), abs=1e-6)
+    expected = float(gap + fake.T.cov().trace() + real.T.cov().trace() - 2 * root)
+    assert values_of({"fid": fid}, samples, others)["fid"] == pytest.approx(expected, rel=1e-3)
+
+
+def test_extra_metrics_feed_torchmetrics_kid():
+    kid = KernelInceptionDistance(feature=Features(), subsets=3, subset_size=20)
+    assert values_of({"kid": kid}, images(40), images(40, seed=1)).keys() == {"kid", "kid_std"}
 
 
 class Broken(MeanGap):
+    """Fails once it is checked."""
+
     def __init__(self, where):
         super().__init__()
         self.where, self.updates = where, 0
 
     def update(self, images, real):
         self.updates += 1
-        if self.where == "update" and self.updates > 2:  # the first two are tried before training
+        if self.where == "update" and self.updates > 2:  # the first two are the check's
             raise RuntimeError("no such feature")
         super().update(images, real)
 
@@ -127,67 +163,38 @@ class Broken(MeanGap):
 
 
 @pytest.mark.parametrize("where", ["update", "compute", "a matrix"])
-def test_an_extra_metric_that_fails_is_left_out_and_the_check_goes_on(tmp_path, where):
-    monitor = plain(extra_metrics={"broken": Broken(where), "gap": MeanGap()}, on_error="warn")
+def test_extra_metrics_leave_out_one_that_fails(where):
     with pytest.warns(UserWarning, match="`extra_metrics`: broken failed"):
-        runner, _ = fit(tmp_path, monitor, val=loader(digits(300, 400)))
-    assert runner.current_epoch == 2
-    assert len(monitor.history) == 2
-    assert all("gap" in check and "image" in check and "broken" not in check for check in monitor.history)
+        found = values_of({"broken": Broken(where), "gap": MeanGap()}, images(9), images(9, seed=1))
+    assert found.keys() == {"gap"}
 
 
-def all_four():
-    return metrics() | {
-        "mifid": MemorizationInformedFrechetInceptionDistance(Features(), reset_real_features=False),
-        "inception_score": InceptionScore(Features(), splits=2),
-    }
+def test_extra_metrics_leave_out_what_fails_elsewhere():
+    extra = ExtraMetrics({"bright": Brightness()})
+    extra.update(images(9), images(9))
+    assert extra.compute(ScriptedCollective(other=False)) == {}
+    assert extra.names == []
 
 
-@pytest.mark.filterwarnings("ignore:Metric `InceptionScore` will save all", "ignore:.*MemorizationInformed.* will save")
-def test_metrics_that_move_the_global_random_state_leave_training_bit_for_bit_alone(tmp_path):
-    weights = []
-    for extra in (None, all_four()):
-        torch.manual_seed(0)
-        monitor = plain(extra_metrics=extra)
-        _, module = fit(tmp_path / str(len(weights)), monitor, module=Linear(), val=loader(digits(300, 400)))
-        weights.append(torch.cat([p.detach().flatten() for p in module.parameters()]))
-    assert torch.equal(*weights)
-    named = {"fid", "kid", "kid_std", "gap", "mifid", "inception_score", "inception_score_std"}
-    assert named <= monitor.history[0].keys()
-    assert named == set(monitor._extra_names)
-    monitor.extra_metrics["kid"].update(digits(0, 60), real=False)
-    before = torch.get_rng_state()
-    monitor.extra_metrics["kid"].compute()
-    assert not torch.equal(torch.get_rng_state(), before)  # so there is something to leave alone
-
-
-def test_the_values_are_drawn_beside_cms(tmp_path):
-    monitor = PixelClusterMonitor(
-        3, n_samples=60, n_cluster_images=200, on_error="raise", extra_metrics={"gap": MeanGap()}
-    )
-    fit(tmp_path, monitor, val=loader(digits(300, 400)))
-    figure = monitor.figures(digits(0, 60))["extra_metrics"]
-    assert [ax.get_title(loc="left").split(",")[0] for ax in figure.axes] == ["CMS", "gap"]
-    assert figure.axes[1].lines[0].get_ydata().tolist() == [check["gap"] for check in monitor.history]
-    assert (tmp_path / "genmonitor" / "cms_extra_metrics.png").exists()
-
-    assert len(monitor.history) == 2
-    assert all("gap" in check and "image" in check and "broken" not in check for check in monitor.history)
-
-
-def test_an_extra_metric_that_takes_no_such_images_is_refused_before_training(tmp_path):
+def test_extra_metrics_check_refuses_images_of_the_wrong_kind():
     class ThreeChannels(MeanGap):
         def update(self, images, real):
             raise ValueError("three channels, please")
 
     with pytest.raises(ValueError, match=r"`extra_metrics` .* color raised ValueError: three channels, please"):
-        fit(tmp_path, plain(extra_metrics={"color": ThreeChannels()}), val=loader(digits(300, 400)))
+        ExtraMetrics({"color": ThreeChannels()}).check(images(4), images(4))
 
 
-@pytest.mark.parametrize("name", ["image", "MMD", "share_1", "cluster_2"])
-def test_a_name_of_the_monitors_own_is_refused(name):
+@pytest.mark.parametrize("name", ["image", "MMD", "share_1", "cluster_2", "baseline_image"])
+def test_extra_metrics_refuse_names_of_the_evaluators_own(name):
     with pytest.raises(ValueError, match=f"`extra_metrics` .* got '{name}'"):
-        plain(extra_metrics={name: MeanGap()})
+        ExtraMetrics({name: MeanGap()})
+
+
+@pytest.mark.parametrize("metrics", [MeanGap(), [MeanGap()], {"gap": len}])
+def test_extra_metrics_refuse_what_is_no_collection(metrics):
+    with pytest.raises(TypeError, match="`extra_metrics` to be a MetricCollection or a dictionary of metrics"):
+        ExtraMetrics(metrics)
 
 
 class Inception(MeanGap):
@@ -200,15 +207,14 @@ class Inception(MeanGap):
         self.normalize, self.seen = normalize, []
 
     def update(self, images, real):
-        self.seen.append((images.dtype, tuple(images.shape[1:]), float(images.min()), float(images.max())))
-        super().update(images.float(), real)
+        self.seen.append(images)
+        super().update(images, real)
 
 
 @pytest.mark.parametrize(("normalize", "dtype", "high"), [(True, torch.float32, 1), (False, torch.uint8, 255)])
-def test_torchmetrics_own_network_gets_three_channels_in_the_range_it_expects(normalize, dtype, high):
-    metric = Inception(normalize)
-    extra = ExtraMetrics({"fid": metric})
-    extra.prepare(digits(0, 20), digits(20, 60))
-    extra.feed(digits(0, 20), digits(20, 60))
-    assert {(kind, shape) for kind, shape, _, _ in metric.seen} == {(dtype, (3, 8, 8))}
-    assert (min(low for *_, low, _ in metric.seen), max(top for *_, top in metric.seen)) == (0, high)
+def test_extra_metrics_scale_images_for_torchmetrics_network(normalize, dtype, high):
+    metric, real = Inception(normalize), images(40)
+    values_of({"fid": metric}, images(20, seed=1), real)
+    assert {(x.dtype, tuple(x.shape[1:])) for x in metric.seen} == {(dtype, (3, 8, 8))}
+    assert min(float(x.min()) for x in metric.seen) == 0
+    assert max(float(x.max()) for x in metric.seen) == high

@@ -65,9 +65,8 @@ def test_preserve_rng_restores_after_an_exception():
     seed_everything(1)
     expected = next_numbers()
     seed_everything(1)
-    with pytest.raises(KeyError), preserve_rng():
-        next_numbers()
-        raise KeyError
+    with pytest.raises(TypeError), preserve_rng():
+        len(next_numbers()[2])  # a number has no length
     assert next_numbers() == expected
 
 
@@ -90,9 +89,8 @@ def test_image_source_moves_no_generator_of_its_dataset(kind):
 def test_training_state_includes_generators_of_the_module(kind):
     module, left = nn.Sequential(nn.Linear(2, 2)), Noise(kind)
     module[0].noise = Noise(kind)
-    with pytest.raises(KeyboardInterrupt), preserve_training_state(module):
-        module[0].noise(0)
-        raise KeyboardInterrupt
+    with pytest.raises(TypeError), preserve_training_state(module):
+        len(module[0].noise(0))  # a number has no length
     assert module[0].noise(0) == left(0)
 
 

@@ -133,7 +133,7 @@ class TooLong(TensorDataset):
 
 
 def test_image_source_says_that_a_length_is_wrong():
-    with pytest.raises(ValueError, match="the training data to hold 9 images, .* but there is none at 7"):
+    with pytest.raises(ValueError, match=r"the training data to hold 9 images, .* but there is none at 7"):
         ImageSource(TooLong(IMAGES), None, "the training data").read([7])
 
 

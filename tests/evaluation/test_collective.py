@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from _helpers.evaluations import ScriptedCollective
+
+from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess
+
+
+def fail():
+    raise KeyError("here")
+
+
+def test_single_process_hears_nobody_else():
+    comm = SingleProcess()
+    assert (comm.rank, comm.world_size) == (0, 1)
+    assert (comm.all_true(True), comm.all_true(False), comm.any_true(False)) == (True, False, False)
+    assert comm.broadcast("x") == "x"
+
+
+@pytest.mark.parametrize(("own", "other", "expected"), [(0, 0, False), (0, 1, True), (1, 0, True)])
+def test_any_true_asks_every_process(own, other, expected):
+    # what the other one answers is whether its flag is false
+    assert ScriptedCollective(other=not other).any_true(bool(own)) is expected
+
+
+def test_all_ranks_or_none_passes_where_all_succeed():
+    comm = ScriptedCollective()
+    with comm.all_ranks_or_none():
+        pass
+    assert comm.flags == [True]
+
+
+def test_all_ranks_or_none_raises_its_own_error_and_tells():
+    comm = ScriptedCollective()
+    with pytest.raises(KeyError, match="here"), comm.all_ranks_or_none():
+        fail()
+    assert comm.flags == [False]
+
+
+def test_all_ranks_or_none_raises_where_another_failed():
+    with (
+        pytest.raises(FailedElsewhereError, match="Another process failed"),
+        ScriptedCollective(other=False).all_ranks_or_none(),
+    ):
+        pass
+
+
+def test_from_rank_zero_makes_it_there():
+    assert ScriptedCollective(rank=0).from_rank_zero(lambda: 7) == 7
+
+
+def test_from_rank_zero_makes_nothing_elsewhere():
+    assert ScriptedCollective(rank=1, sent=7).from_rank_zero(fail) == 7
+
+
+@pytest.mark.parametrize("comm", [ScriptedCollective(rank=0), ScriptedCollective(rank=1, sent=KeyError("here"))])
+def test_from_rank_zero_raises_its_error_everywhere(comm):
+    with pytest.raises(KeyError, match="here"):
+        comm.from_rank_zero(fail)
+
+
+def test_gather_rows_of_one_process_are_its_own():
+    rows = torch.arange(6.0).view(3, 2)
+    assert torch.equal(SingleProcess().gather_rows(rows), rows)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 8])
+def test_rank_indices_cover_everything_once(n):
+    parts = [ScriptedCollective(rank).rank_indices(n) for rank in (0, 1)]
+    assert [i for part in parts for i in part] == list(range(n))
+    assert abs(len(parts[0]) - len(parts[1])) <= 1

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+import random
+
+import numpy as np
+import pytest
+import torch
+from _helpers.evaluations import (
+    ScriptedCollective,
+    disagreement_evaluator,
+    diversity_evaluator,
+    region_evaluator,
+    samples_of,
+)
+
+from genmonitor.evaluation import Evaluation, Evaluator, SingleProcess, run_evaluation
+from genmonitor.evaluation.collective import FailedElsewhereError
+from genmonitor.evaluation.evaluator import NotFittedError, SettingsChangedError, check_same_settings
+from genmonitor.evaluation.results import FitReport
+
+
+class Drawing(Evaluator):
+    """Measures a random number, and fails where it is told to."""
+
+    def __init__(self, fails_in=None):
+        super().__init__(n_samples=4, prefix="drawing")
+        self.fails_in, self.seen = fails_in, []
+
+    def fit(self, real, probe, comm, progress=None):
+        return FitReport()
+
+    def update(self, samples):
+        self.seen.append(len(samples.images))
+        self.next_number("update")
+
+    def compute(self, comm):
+        return Evaluation({"number": self.next_number("compute")})
+
+    def next_number(self, where):
+        if where == self.fails_in:
+            raise RuntimeError(f"no {where}")
+        return float(torch.rand(())) + np.random.rand() + random.random()  # noqa: NPY002
+
+
+def run(evaluator, seed=0, comm=None, draw=None):
+    return run_evaluation(
+        evaluator, draw or (lambda: samples_of(torch.zeros(4, 1, 2, 2))), comm or SingleProcess(), seed
+    )
+
+
+def random_states():
+    numpy = np.random.get_state()  # noqa: NPY002
+    return torch.get_rng_state().tolist(), numpy[1].tolist(), numpy[2], random.getstate()
+
+
+def test_run_evaluation_returns_samples_and_values():
+    samples, evaluation = run(Drawing())
+    assert len(samples.images) == 4
+    assert evaluation.values.keys() == {"number", "sampling_seconds", "metric_seconds"}
+    assert all(value >= 0 for value in evaluation.values.values())
+
+
+def test_run_evaluation_seeds_what_a_metric_draws():
+    first, same, other = (run(Drawing(), seed)[1].values["number"] for seed in (1, 1, 2))
+    assert first == same != other
+
+
+@pytest.mark.parametrize("fails_in", [None, "update", "compute"])
+def test_run_evaluation_restores_random_states(fails_in):
+    before = random_states()
+    try:
+        run(Drawing(fails_in))
+    except RuntimeError as error:
+        assert str(error) == f"no {fails_in}"  # noqa: PT017
+    assert random_states() == before
+
+
+def test_run_evaluation_leaves_the_sampler_its_random_states():
+    def draw():
+        torch.rand(3)
+        return samples_of(torch.zeros(4, 1, 2, 2))
+
+    torch.manual_seed(0)
+    torch.rand(3)
+    expected = torch.rand(())
+    torch.manual_seed(0)
+    run(Drawing(), draw=draw)
+    assert torch.equal(torch.rand(()), expected)
+
+
+def test_run_evaluation_updates_nothing_if_another_failed_to_draw():
+    evaluator = Drawing()
+    with pytest.raises(FailedElsewhereError):
+        run(evaluator, comm=ScriptedCollective(other=False))
+    assert evaluator.seen == []
+
+
+@pytest.mark.parametrize(("fails_in", "flags"), [("update", [True, False]), ("compute", [True, True, False])])
+def test_run_evaluation_tells_others_of_a_failure(fails_in, flags):
+    comm = ScriptedCollective()
+    with pytest.raises(RuntimeError, match=f"no {fails_in}"):
+        run(Drawing(fails_in), comm=comm)
+    assert comm.flags == flags
+
+
+def test_check_same_settings_names_those_that_differ():
+    with pytest.raises(SettingsChangedError, match=r"but these differ: b, c\.") as error:
+        check_same_settings({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 3})
+    assert error.value.names == ("b", "c")
+
+
+def test_check_same_settings_ignores_what_is_no_longer_one():
+    check_same_settings({"a": 1}, {"a": 1, "gone": 2})
+
+
+def test_evaluator_needs_to_say_nothing_more():
+    evaluator, history = Drawing(), [{"epoch": 0.0, "step": 0.0}]
+    samples, evaluation = run(evaluator)
+    assert evaluator.commit(evaluation, history) == []
+    assert not evaluator.figures(evaluation, history, samples)
+    assert not evaluator.tables(evaluation)
+    assert evaluator.message(evaluation, history) == evaluator.summary(history) == ""
+
+
+def test_evaluator_state_is_taken_over():
+    first, second = Drawing(), Drawing()
+    second.load_state_dict(first.state_dict())
+    assert second.state_dict() == first.state_dict() == {"settings": {"n_samples": 4}, "fit": {}}
+
+
+@pytest.mark.parametrize("evaluator", [region_evaluator(), diversity_evaluator()], ids=["regions", "diversity"])
+def test_evaluator_is_used_after_fit_only(evaluator):
+    with pytest.raises(NotFittedError, match=r"Expected a fitted \w+Evaluator\. Call `fit` with real images first"):
+        evaluator.update(samples_of(torch.zeros(4, 1, 4, 4)))
+
+
+@pytest.mark.parametrize("make", [region_evaluator, diversity_evaluator, disagreement_evaluator])
+def test_evaluator_prefix_begins_the_names_of_its_files(make, tmp_path):
+    assert make(prefix="other").prefix == "other"
