@@ -71,14 +71,25 @@ class FailurePolicy:
         self.count = state["failures"]
 
 
-def fill_missing_keys(trainer: pl.Trainer, prefix: str) -> None:
-    """Give the worst value to keys that somebody waits for and that no evaluation could log yet.
+def fill_scheduler_keys(trainer: pl.Trainer, prefix: str) -> None:
+    """Give the worst value to keys that learning-rate schedulers wait for and that no evaluation logged yet.
 
-    Lightning ends a run in which ModelCheckpoint, EarlyStopping or a learning-rate scheduler never finds its key, and
-    EarlyStopping one that is not finite.
+    Lightning ends a run in which a scheduler that is due does not find its key, be it before the first evaluation.
     """
-    waiting = [(getattr(c, "monitor", None), getattr(c, "mode", "min")) for c in trainer.callbacks]  # type: ignore[attr-defined]
-    waiting += [(config.monitor, getattr(config.scheduler, "mode", "min")) for config in trainer.lr_scheduler_configs]
-    for key, mode in waiting:
-        if str(key).startswith(f"{prefix}/"):
-            trainer.callback_metrics.setdefault(str(key), torch.tensor(-WORST if mode == "max" else WORST))
+    for config in trainer.lr_scheduler_configs:
+        _fill(trainer, prefix, config.monitor, getattr(config.scheduler, "mode", "min"))
+
+
+def fill_callback_keys(trainer: pl.Trainer, prefix: str) -> None:
+    """Give the worst value to keys that callbacks wait for and that no evaluation could log.
+
+    Lightning ends a run in which ModelCheckpoint or EarlyStopping never finds its key, and EarlyStopping one that is
+    not finite.
+    """
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        _fill(trainer, prefix, getattr(callback, "monitor", None), getattr(callback, "mode", "min"))
+
+
+def _fill(trainer: pl.Trainer, prefix: str, key: str | None, mode: str) -> None:
+    if str(key).startswith(f"{prefix}/"):
+        trainer.callback_metrics.setdefault(str(key), torch.tensor(-WORST if mode == "max" else WORST))

@@ -62,15 +62,18 @@ class Collective(ABC):
     def from_rank_zero(self, make: Callable[[], _T]) -> _T:
         """Make something on rank zero alone and return it, or raise its error, on every process."""
         outcome: Any = None
+        failure: Exception | None = None
         if self.rank == 0:
             try:
                 outcome = make()
             except Exception as error:
-                outcome = error
-        outcome = self.broadcast(outcome)
-        if isinstance(outcome, Exception):
-            raise outcome
-        result: _T = outcome
+                failure = error
+        received = self.broadcast(outcome if failure is None else _portable(failure))
+        if failure is not None:
+            raise failure
+        if isinstance(received, Exception):
+            raise received
+        result: _T = received
         return result
 
     def gather_rows(self, rows: Tensor) -> Tensor:
@@ -87,6 +90,14 @@ class Collective(ABC):
             range(0, 3)
         """
         return range(n * self.rank // self.world_size, n * (self.rank + 1) // self.world_size)
+
+
+def _portable(error: Exception) -> Exception:
+    """Return an exception that every process can be sent: another's arguments and attributes may be anything."""
+    ours = type(error).__module__.split(".")[0] in ("builtins", "genmonitor")
+    if ours and all(isinstance(arg, (str, int, float, type(None))) for arg in error.args):
+        return type(error)(*error.args)
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 class SingleProcess(Collective):

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
 from genmonitor.evaluation.rng import find_generators, preserve_generators, preserve_rng
@@ -73,7 +74,7 @@ def _preserve_tensors(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     """Restore the attributes of every submodule and of the plain objects among them, buffers that are None too."""
-    namespaces = {id(part.__dict__): part.__dict__ for part in module.modules()}
+    namespaces = {id(part.__dict__): part.__dict__ for part in module.modules() if not _is_uninitialized(part)}
     held = [value for namespace in namespaces.values() for value in namespace.values() if _is_plain(value)]
     namespaces |= {id(vars(value)): vars(value) for value in held}
     restore = [_remember(namespace) for namespace in namespaces.values()]
@@ -82,6 +83,11 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     finally:
         for put_back in restore:
             put_back()
+
+
+def _is_uninitialized(part: nn.Module) -> bool:
+    """Say whether a lazy module is still to take its sizes from the first batch, which may be that of the samples."""
+    return isinstance(part, LazyModuleMixin) and part.has_uninitialized_params()  # type: ignore[misc]
 
 
 def _is_plain(value: Any) -> bool:
