@@ -158,7 +158,7 @@ class GenerativeMonitor(Callback):
 
     def _fit(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
-        real = reference_images(trainer, self.real_images, self.image_key)
+        real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
         probe = self.sampler.draw(trainer, pl_module, range(min(PROBE, self.sampler.n_samples)), progress)
         report = self.evaluator.fit(real, probe, comm, progress)
         if not report.comparable:

@@ -204,7 +204,7 @@ class _EvaluateOnce(Callback):
             return Samples(images, torch.arange(n, device=images.device))
 
         with preserve_training_state(pl_module):
-            real = reference_images(trainer, monitor.real_images, monitor.image_key)
+            real = reference_images(trainer, monitor.real_images, monitor.image_key, SingleProcess())
             probe = sampler.draw(trainer, pl_module, range(min(PROBE, n)))
             monitor.evaluator.fit(real, probe, SingleProcess())
             _check_real_images(monitor, self.manifest, self.folder)

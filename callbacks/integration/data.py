@@ -5,23 +5,91 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
 from genmonitor.callbacks.integration.compat import validation_dataloaders
-from genmonitor.evaluation.data.images import ImageKey
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.images import ImageKey, ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.streams import StreamedItems, is_stream, take_items
+from genmonitor.evaluation.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
 
-def reference_images(trainer: pl.Trainer, real_images: Any, image_key: ImageKey) -> ReferenceImages:
-    """Return the real images that the user gave, or else those of the Trainer."""
+_taken: WeakKeyDictionary[Any, StreamedItems] = WeakKeyDictionary()
+"""What was taken from each stream, for all monitors."""
+
+
+def reference_images(
+    trainer: pl.Trainer, real_images: Any, image_key: ImageKey, comm: Collective, progress: Progress = no_progress
+) -> ReferenceImages:
+    """Return the real images that the user gave, or else those of the Trainer; every process calls it.
+
+    Of data that can only be streamed, rank zero takes the first images, for all processes.
+    """
     if real_images is not None:
-        return ReferenceImages(given=real_images, image_key=image_key)
-    training, validation = first_loader(trainer.train_dataloader), first_loader(validation_dataloaders(trainer))
-    return ReferenceImages(training=training, validation=validation, image_key=image_key)
+        given, taken = _indexed(real_images, image_key, "`real_images`", comm, progress)
+        return ReferenceImages(given=given, image_key=image_key, taken=taken)
+    loaders = trainer.train_dataloader, validation_dataloaders(trainer)
+    names = "the training data", "the validation data"
+    found = [
+        _indexed(find_loader(loader, image_key), image_key, name, comm, progress)
+        for loader, name in zip(loaders, names, strict=True)
+    ]
+    (training, of_training), (validation, of_validation) = found
+    taken = "; ".join(filter(None, (of_training, of_validation)))
+    return ReferenceImages(training=training, validation=validation, image_key=image_key, taken=taken)
+
+
+def _indexed(data: Any, image_key: ImageKey, name: str, comm: Collective, progress: Progress) -> tuple[Any, str]:
+    """Return data with access by index, and what to say of how they were taken from a stream."""
+    if data is None or not is_stream(data):
+        return data, ""
+    if comm.any_true(data not in _taken):
+        _taken[data] = comm.from_rank_zero(lambda: take_items(data, image_key, name, progress))
+    items = _taken[data]
+    return items, f"{name} can only be streamed, so its first {len(items)} images serve as real images for the run"
+
+
+def find_loader(loaders: Any, image_key: ImageKey) -> Any:
+    """Return the loader whose batches hold images; the first where there is one alone, or none that does.
+
+    Args:
+        loaders: whatever a Trainer holds: a loader, lists and dictionaries of them, or a CombinedLoader.
+        image_key: where the images are in a batch.
+    """
+    found = all_loaders(loaders)
+    if len(found) < 2:
+        return found[0] if found else None
+    return next((loader for loader in found if _has_images(loader, image_key)), found[0])
+
+
+def all_loaders(loaders: Any) -> list[Any]:
+    """Return all loaders, in their order.
+
+    Example:
+        >>> all_loaders({"a": [1, 2], "b": 3})
+        [1, 2, 3]
+    """
+    loaders = getattr(loaders, "flattened", loaders)
+    if isinstance(loaders, (Mapping, list, tuple)):
+        parts = loaders.values() if isinstance(loaders, Mapping) else loaders
+        return [loader for part in parts for loader in all_loaders(part)]
+    return [] if loaders is None else [loaders]
+
+
+def _has_images(loader: Any, image_key: ImageKey) -> bool:
+    if is_stream(loader):
+        return True
+    try:
+        ImageSource(loader, image_key, "the data").read([0])
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def batch_size(batch: Any) -> int:
@@ -35,11 +103,3 @@ def batch_size(batch: Any) -> int:
         return len(batch) if batch.ndim else 0
     parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
     return next(filter(None, map(batch_size, parts)), 0)
-
-
-def first_loader(loaders: Any) -> Any:
-    """Return the first loader of whatever a Trainer holds: one, lists and dictionaries of them, or a CombinedLoader."""
-    first = getattr(loaders, "flattened", loaders)
-    while isinstance(first, (Mapping, list, tuple)):
-        first = next(iter(first.values() if isinstance(first, Mapping) else first), None)
-    return first

@@ -133,7 +133,8 @@ class RegionEvaluator(Evaluator[Evaluation]):
         finder = self._finder
         split = split_reference(real, finder.n_cluster_images, finder.n_samples, finder.block_size, finder.seed)
         self.to_sites.to(probe.device)
-        notes, signature = list(split.notes), split.signature()
+        # rank zero's, since a dataset may differ between processes: they must agree on whether to begin anew
+        notes, signature = list(split.notes), comm.broadcast(split.signature())
         comparable = not self._data or self._data == signature
         if not comparable:
             self.forget()

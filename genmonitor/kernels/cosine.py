@@ -17,6 +17,7 @@ class CosineKernel(Kernel):
     """The cosine kernel ⟨x, y⟩ / (‖x‖ ‖y‖), which has no width.
 
     Example:
+        >>> import torch
         >>> CosineKernel()(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 3.0]]))
         tensor([[1., 0.]])
     """

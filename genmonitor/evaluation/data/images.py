@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
 from genmonitor._validation import check_images
 from genmonitor.evaluation.progress import Progress, no_progress
@@ -47,7 +47,7 @@ class ImageSource:
                 f"Expected {name} to be a Dataset with a length and access by index, a DataLoader over one, or a tensor"
                 f", but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
             )
-        indices = getattr(getattr(data, "sampler", None), "indices", None)  # those of a SubsetRandomSampler
+        indices = _sampled_indices(data)
         self.dataset: Dataset[Any] = dataset if indices is None else Subset(dataset, list(indices))
         self.image_key = image_key
         self.name = name
@@ -55,13 +55,20 @@ class ImageSource:
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]
 
-    def origin(self) -> tuple[Dataset[Any], Sequence[int]]:
-        """Return the dataset that all Subsets were taken from, and where each image is in it."""
-        dataset, indices = self.dataset, list(range(len(self)))
+    def root(self) -> Dataset[Any]:
+        """Return the dataset that all Subsets were taken from."""
+        dataset = self.dataset
+        while isinstance(dataset, Subset):
+            dataset = dataset.dataset
+        return dataset
+
+    def places(self, indices: Sequence[int]) -> list[int]:
+        """Return where images are in the dataset that all Subsets were taken from."""
+        dataset, places = self.dataset, list(indices)
         while isinstance(dataset, Subset):
             inner = dataset.indices
-            dataset, indices = dataset.dataset, [inner[i] for i in indices]
-        return dataset, indices
+            dataset, places = dataset.dataset, [inner[i] for i in places]
+        return places
 
     @contextmanager
     def preserve_rng(self) -> Iterator[None]:
@@ -123,6 +130,30 @@ class _FixedItems(Dataset[Any]):
                 f"Expected {self.name} to hold {len(self.dataset)} images, as its length says, but there is none at "  # type: ignore[arg-type]
                 f"{index}. Let its length be the number of its items."
             ) from error
+
+
+def _sampled_indices(loader: Any) -> list[int] | None:
+    """Return the indices that a loader's sampler chooses from, such as those of a SubsetRandomSampler.
+
+    A batch sampler may hold it, or a sampler for several processes, by way of a dataset of what it samples.
+    """
+    queue = [getattr(loader, "batch_sampler", None), getattr(loader, "sampler", None)]
+    seen: set[int] = set()
+    while queue:
+        sampler = queue.pop(0)
+        if sampler is None or id(sampler) in seen:
+            continue
+        seen.add(id(sampler))
+        if (indices := getattr(sampler, "indices", None)) is not None:
+            return [int(i) for i in indices]
+        held = _attributes(sampler)
+        held += [value for part in held if isinstance(part, Dataset) for value in _attributes(part)]
+        queue += [value for value in held if isinstance(value, Sampler)]
+    return None
+
+
+def _attributes(thing: Any) -> list[Any]:
+    return list(getattr(thing, "__dict__", {}).values())
 
 
 def find_images(batch: Any, key: ImageKey) -> Tensor:

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor.evaluation.baseline import DRAWS
 from genmonitor.evaluation.data.images import ImageKey, ImageSource
 from genmonitor.evaluation.data.value_range import check_value_range
 
 PROBE_IMAGES = 100
 """Images that tell shape and value range."""
+MAX_PERMUTED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class ReferenceImages:
         validation: what it is not trained on.
         image_key: where the images are in a batch, see `find_images`.
         name: what errors and notes call the set that was given.
+        taken: what to tell the user of how they were taken from a stream.
     """
 
     given: Any = None
@@ -34,6 +37,7 @@ class ReferenceImages:
     validation: Any = None
     image_key: ImageKey = None
     name: str = "`real_images`"
+    taken: str = ""
 
     def source(self) -> ImageSource:
         """Return the images for what is fixed at the start: those given, else the training data.
@@ -59,11 +63,13 @@ class ReferenceImages:
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know of where they come from."""
-        if self.given is not None or self.validation is not None:
-            return ()
-        return (
-            "there is no validation data, or it is switched off: generated images are compared with training images",
-        )
+        notes = (self.taken,) if self.taken else ()
+        if self.given is None and self.validation is None:
+            notes += (
+                "there is no validation data, or it is switched off: generated images are compared with training "
+                "images",
+            )
+        return notes
 
 
 @dataclass(frozen=True)
@@ -109,14 +115,15 @@ def split_reference(
     """
     source, held_out = real.source(), real.held_out()
     generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(source), generator=generator)
+    # beyond what clusters and disjoint draws of the baseline take, real images are of no use
+    order = random_order(len(source), 2 * (n_clusters + (DRAWS + 2) * n_samples), generator)
     notes = list(real.notes())
     if held_out is None:
         compared, half = source, min(n_samples, len(order) // 2)
         chosen, rest = order[:half], order[half:]
     else:
         compared = held_out
-        chosen = torch.randperm(len(compared), generator=generator)[:n_samples]
+        chosen = random_order(len(compared), n_samples, generator)[:n_samples]
         rest = _without(source, order, compared, chosen)
         if len(rest) < len(order):
             notes.append(
@@ -159,7 +166,7 @@ class RealSubset:
     def at_random(cls, real: ReferenceImages, n: int, seed: int, shape: tuple[int, ...]) -> RealSubset:
         """Choose n images at random, or all where there are fewer, to compare generated ones with."""
         source = real.compared()
-        order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))
+        order = random_order(len(source), n, torch.Generator().manual_seed(seed))
         return cls(source, order[:n].tolist(), shape)
 
     def __len__(self) -> int:
@@ -186,13 +193,23 @@ class RealSubset:
         return (f"only {len(self)} real images are there to compare {n} generated ones with",)
 
 
+def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
+    """Return the whole numbers below n in a random order; of more than a million at least as many as are wanted.
+
+    A permutation of all indices of a set of many millions would take seconds and gigabytes.
+    """
+    if n <= MAX_PERMUTED:
+        return torch.randperm(n, generator=generator)
+    some = torch.randint(n, (2 * wanted,), generator=generator).unique()
+    return some[torch.randperm(len(some), generator=generator)]
+
+
 def _without(source: ImageSource, order: Tensor, compared: ImageSource, chosen: Tensor) -> Tensor:
     """Return those of the training images that are not among the validation images compared with."""
-    (dataset, place), (other, other_place) = source.origin(), compared.origin()
-    if dataset is not other:
+    if source.root() is not compared.root():
         return order
-    taken = {other_place[i] for i in chosen.tolist()}
-    return order[torch.tensor([place[i] not in taken for i in order.tolist()], dtype=torch.bool)]
+    taken = set(compared.places(chosen.tolist()))
+    return order[torch.tensor([place not in taken for place in source.places(order.tolist())], dtype=torch.bool)]
 
 
 def _check_enough(source: ImageSource, compared: ImageSource, rest: int, chosen: int, block_size: int | None) -> None:

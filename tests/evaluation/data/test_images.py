@@ -137,11 +137,11 @@ def test_image_source_says_that_a_length_is_wrong():
         ImageSource(TooLong(IMAGES), None, "the training data").read([7])
 
 
-def test_image_source_finds_its_origin_through_subsets():
+def test_image_source_finds_its_root_through_subsets():
     inner = TensorDataset(IMAGES)
-    dataset, indices = ImageSource(Subset(Subset(inner, [5, 3, 1]), [2, 0]), None, "x").origin()
-    assert dataset is inner
-    assert indices == [1, 5]
+    source = ImageSource(Subset(Subset(inner, [5, 3, 1]), [2, 0]), None, "x")
+    assert source.root() is inner
+    assert source.places([1, 0, 1]) == [5, 1, 5]
 
 
 def test_image_source_refuses_images_of_several_sizes():

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of data that can only be streamed: the first of one pass, kept as a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, find_images
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.rng import (
+    find_generators,
+    preserve_generators,
+    preserve_rng,
+    seed_everything,
+    seed_generators,
+)
+
+MAX_ITEMS = 5000
+MAX_BYTES = 2**28
+"""How many images are taken at most, and how much memory they may need: 256 MiB."""
+
+
+class StreamedItems(Dataset[Any]):
+    """Items taken from a stream, in its order.
+
+    Args:
+        items: as a dataset gives them.
+    """
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
+
+
+def is_stream(data: Any) -> bool:
+    """Say whether data have no access by index: an IterableDataset, a loader of one, or any other iterable.
+
+    Example:
+        >>> is_stream(DataLoader([1, 2, 3])), is_stream(map(str, [1]))
+        (False, True)
+    """
+    dataset = getattr(data, "dataset", data)
+    if isinstance(dataset, IterableDataset):
+        return True
+    return not isinstance(dataset, Tensor) and not hasattr(dataset, "__getitem__") and hasattr(dataset, "__iter__")
+
+
+def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = no_progress) -> StreamedItems:
+    """Take the first items of a pass of its own over a stream: 5000, or as many as 256 MiB hold.
+
+    The pass begins from random states of its own, which are restored, and touches no iterator that somebody else holds;
+    a stream that keeps its position in itself, and in no random generator, is moved.
+
+    Args:
+        data: an IterableDataset, a loader over one, or another iterable that can be gone over more than once.
+        image_key: where the images are in a batch, see `find_images`.
+        name: what to call it in errors.
+        progress: wraps the batches.
+
+    Raises:
+        ValueError: if it is an iterator, which this would use up, or holds no images.
+    """
+    if isinstance(data, Iterator):
+        raise ValueError(
+            f"Expected {name} as data that can be gone over more than once, but got an iterator, "
+            f"{type(data).__name__}. Give the dataset or loader that it came from."
+        )
+    items: list[Any] = []
+    size, dataset = 0, getattr(data, "dataset", data)
+    generators = find_generators(dataset)
+    with preserve_rng(), preserve_generators(generators):
+        seed_everything(0)
+        seed_generators(generators, 0)
+        for batch in progress(_own_loader(data), f"the first images of {name}"):
+            images = find_images(batch, image_key)
+            items += [_item(batch, index) for index in range(len(images))]
+            size += images.numel() * images.element_size()
+            if len(items) >= MAX_ITEMS or size >= MAX_BYTES:
+                break
+    return StreamedItems(items[:MAX_ITEMS])
+
+
+def _own_loader(data: Any) -> Any:
+    """Return a loader with an iterator of its own: one with persistent workers has a single one."""
+    if isinstance(data, IterableDataset):
+        return DataLoader(data, batch_size=READ_BATCH)
+    if not isinstance(data, DataLoader):
+        return data
+    return DataLoader(
+        data.dataset,
+        batch_size=data.batch_size,
+        collate_fn=data.collate_fn,
+        num_workers=data.num_workers,
+        worker_init_fn=data.worker_init_fn,
+        multiprocessing_context=data.multiprocessing_context,
+    )
+
+
+def _item(batch: Any, index: int) -> Any:
+    """Return item `index` of a collated batch in the structure of the batch."""
+    if isinstance(batch, Mapping):
+        return {name: _item(part, index) for name, part in batch.items()}
+    if isinstance(batch, Sequence) and not isinstance(batch, str) and not all(isinstance(x, str) for x in batch):
+        return tuple(_item(part, index) for part in batch)
+    return batch[index] if isinstance(batch, (Tensor, Sequence)) else batch

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
+from lightning.pytorch.utilities import CombinedLoader
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
+
+from genmonitor.callbacks.integration.data import all_loaders, batch_size, find_loader
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined")]
+
+
+class Stream(IterableDataset):
+    def __init__(self, images):
+        self.images = images
+
+    def __iter__(self):
+        return iter([(image,) for image in self.images])
+
+
+class Captioned(Linear):
+    """Takes images from the second part of a combined batch."""
+
+    def training_step(self, batch, index):
+        return super().training_step(batch["images"], index)
+
+
+def streamed(images):
+    return DataLoader(Stream(images), 100)
+
+
+def real_sizes(monitor):
+    """Return how many real images are compared with, and where they come from."""
+    origin = monitor.evaluator.fitted.real_origin
+    return len(origin["indices"]), origin["from"]
+
+
+def test_streams_serve_as_real_images_and_it_is_said(tmp_path):
+    monitor = plain()
+    train, val = streamed(digits(0, 300)), streamed(digits(300, 500))
+    with pytest.warns(UserWarning, match="the training data can only be streamed, so its first 300 images serve"):
+        fit(tmp_path, monitor, train=train, val=val, limit_train_batches=3, limit_val_batches=2)
+    assert real_sizes(monitor) == (60, "the validation data")
+    assert len(monitor.history) == 2
+
+
+def test_training_is_untouched_by_a_pass_over_its_stream(tmp_path):
+    weights = []
+    for monitors in ((), (plain(on_error="warn"),)):
+        torch.manual_seed(1)
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _, module = fit(tmp_path, *monitors, module=Linear(), train=streamed(digits(0, 300)), limit_train_batches=3)
+        weights.append(module.net.weight.detach().clone())
+    assert torch.equal(*weights)
+
+
+def test_given_streams_are_taken_too(tmp_path):
+    monitor = plain(real_images=Stream(digits(0, 400)))
+    with pytest.warns(UserWarning, match="`real_images` can only be streamed, so its first 400 images serve"):
+        fit(tmp_path, monitor, max_epochs=1)
+    assert real_sizes(monitor)[1] == "`real_images`"
+
+
+def test_images_are_found_in_a_later_part_of_a_combined_loader(tmp_path):
+    words = DataLoader(TensorDataset(torch.zeros(300, 5)), 100)
+    train = CombinedLoader({"words": words, "images": loader(digits(0, 300))}, "max_size")
+    monitor = plain()
+    fit(tmp_path, monitor, module=Captioned(), train=train, val=loader(digits(300, 500)), max_epochs=1)
+    assert len(monitor.history) == 1
+
+
+def test_find_loader_takes_the_first_where_none_has_images():
+    parts = [DataLoader(TensorDataset(torch.zeros(3, 2)), 3), DataLoader(TensorDataset(torch.ones(3, 2)), 3)]
+    assert find_loader(parts, None) is parts[0]
+    assert find_loader(None, None) is None
+    assert all_loaders([{"a": parts[0]}, (parts[1],)]) == parts
+
+
+SPLIT = {
+    "sampler": lambda data, indices: DataLoader(data, 50, sampler=SubsetRandomSampler(indices)),
+    "batch_sampler": lambda data, indices: DataLoader(
+        data, batch_sampler=BatchSampler(SubsetRandomSampler(indices), 50, drop_last=False)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", SPLIT)
+def test_a_split_made_by_samplers_is_followed(tmp_path, way):
+    data, order = TensorDataset(digits(0, 600)), list(range(600))
+    monitor = plain()
+    train, val = SPLIT[way](data, order[:400]), SPLIT[way](data, order[400:])
+    fit(tmp_path, monitor, train=train, val=val, max_epochs=1)
+    chosen = torch.cat([digits(0, 600)[400 + i] for i in monitor.evaluator.fitted.real_origin["indices"]])
+    assert torch.equal(chosen[:, None], monitor.evaluator.fitted.real)
+
+
+def test_batch_size_is_that_of_the_first_tensor():
+    assert batch_size([("a", "b"), {"x": torch.zeros(4, 2)}]) == 4
+    assert batch_size({"text": ["a"]}) == 0
+    assert batch_size(torch.tensor(3)) == 0
