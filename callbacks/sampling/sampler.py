@@ -148,7 +148,7 @@ class Sampler:
             images, self.drawn = draw(indices), [(0, len(indices))]
         return Samples(images, torch.tensor(indices, dtype=torch.long, device=images.device))
 
-    def _request(self) -> tuple[Hashable, ...]:
+    def _request(self) -> tuple[Any, ...]:
         """Return what a sample depends on beside its index and the weights."""
         way: Hashable = self.sample_fn if isinstance(self.sample_fn, Hashable) else id(self.sample_fn)
         prompts: Hashable = None if self.prompts is None else tuple(self.prompts.values)

@@ -63,7 +63,7 @@ class ReferenceImages:
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know of where they come from."""
-        notes = (self.taken,) if self.taken else ()
+        notes: tuple[str, ...] = (self.taken,) if self.taken else ()
         if self.given is None and self.validation is None:
             notes += (
                 "there is no validation data, or it is switched off: generated images are compared with training "
