@@ -16,7 +16,8 @@ from genmonitor._validation.arguments import check_kernel, check_prompt_split_ar
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompted_images import PromptKey, subset_by_prompt
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSubset, ReferenceImages
+from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement_figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.encoders import Encoder

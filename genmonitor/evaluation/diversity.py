@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSubset, ReferenceImages
+from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity_figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.encoders import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
@@ -242,7 +243,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             if real.given is not None:
                 raise
             return None, (f"precision, recall, density and coverage are not measured. {error}".removesuffix("."),)
-        return subset, real.notes() + subset.size_note(self.n_samples)
+        return subset, real.notes() + subset.notes(self.n_samples)
 
     def _check_size(self) -> None:
         """Refuse features whose covariance would take minutes to decompose."""

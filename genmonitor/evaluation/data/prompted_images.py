@@ -13,7 +13,8 @@ from torch import Tensor
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import READ_BATCH, ImageSource, describe_batch, look_up
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSubset, ReferenceImages
+from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.progress import Progress, no_progress
 
 PromptKey = str | int | Callable[[Any], Any] | None
@@ -143,7 +144,7 @@ def subset_by_prompt(
     """
     source = real.compared()
     chosen = comm.from_rank_zero(lambda: choose_by_prompt(source, prompt_key, prompts, n, seed, progress))
-    notes = real.notes()
+    notes = real.notes() + source.reading_notes(chosen)
     if len(chosen) < n:
         notes += (
             f"only {len(chosen)} real images, as many of each prompt, are there to compare {n} generated ones with",

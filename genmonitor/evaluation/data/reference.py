@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +10,8 @@ import torch
 from torch import Tensor
 
 from genmonitor.evaluation.baseline import DRAWS
-from genmonitor.evaluation.data.images import ImageKey, ImageSource
-from genmonitor.evaluation.data.value_range import check_value_range
+from genmonitor.evaluation.data.images import READ_TWICE, ImageKey, ImageSource
 
-PROBE_IMAGES = 100
-"""Images that tell shape and value range."""
 MAX_PERMUTED = 1_000_000
 
 
@@ -134,63 +130,9 @@ def split_reference(
         chosen = chosen[: len(chosen) - len(chosen) % block_size]
     _check_enough(source, compared, len(rest), len(chosen), block_size)
     _check_one_shape(source, rest, compared, chosen)
-    notes += _size_notes(source, len(rest), len(chosen), n_samples) + _random_note(source, rest[:1].tolist())
+    notes += _size_notes(source, len(rest), len(chosen), n_samples)
+    notes += source.reading_notes(rest[:READ_TWICE].tolist())
     return RealSplit(source, rest[:n_clusters].tolist(), rest, compared, chosen.tolist(), tuple(notes))
-
-
-class RealSubset:
-    """Some real images of a set, fixed for the run.
-
-    Args:
-        source: the set.
-        chosen: their indices in it.
-        shape: (C, H, W) of generated images.
-
-    Raises:
-        ValueError: if there are fewer than 2, or they are not of this shape.
-    """
-
-    def __init__(self, source: ImageSource, chosen: Sequence[int], shape: tuple[int, ...]) -> None:
-        self._source, self._chosen = source, list(chosen)
-        if len(self) < 2:
-            raise ValueError(f"Expected at least 2 real images, but {source.name} holds {len(self)}. Give more.")
-        self._probe = self.read(range(min(PROBE_IMAGES, len(self))))
-        if self._probe.shape[1:] != shape:
-            raise ValueError(
-                f"Expected real images of shape {list(shape)} like the generated ones, but got "
-                f"{list(self._probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's "
-                "transform."
-            )
-
-    @classmethod
-    def at_random(cls, real: ReferenceImages, n: int, seed: int, shape: tuple[int, ...]) -> RealSubset:
-        """Choose n images at random, or all where there are fewer, to compare generated ones with."""
-        source = real.compared()
-        order = random_order(len(source), n, torch.Generator().manual_seed(seed))
-        return cls(source, order[:n].tolist(), shape)
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def read(self, positions: range) -> Tensor:
-        """Read some of them, on the CPU; of none, an empty tensor of their shape."""
-        if not len(positions):
-            return self._probe[:0]
-        return self._source.read([self._chosen[i] for i in positions])
-
-    def value_range(self) -> tuple[float, float]:
-        """Return the lowest and highest value."""
-        return float(self._probe.min()), float(self._probe.max())
-
-    def range_notes(self, generated: Tensor) -> tuple[str, ...]:
-        """Return what to say of the value range of generated images; raise ValueError for what no training mends."""
-        return check_value_range(self._probe, generated)
-
-    def size_note(self, n: int) -> tuple[str, ...]:
-        """Return what to say where they are fewer than n."""
-        if len(self) >= n:
-            return ()
-        return (f"only {len(self)} real images are there to compare {n} generated ones with",)
 
 
 def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
@@ -245,12 +187,3 @@ def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> 
             f"{source.name} are there to draw from"
         )
     return notes
-
-
-def _random_note(source: ImageSource, first: list[int]) -> list[str]:
-    if torch.equal(source.read(first), source.read(first)):
-        return []
-    return [
-        f"an image of {source.name} is another each time it is read, since the dataset draws from a generator that "
-        "is out of sight, which reading moves. Give `real_images=` the images without augmentation"
-    ]

@@ -214,3 +214,25 @@ def test_image_source_takes_no_batch_from_the_loader(begun):
 
 def test_fingerprint_tells_other_images_apart():
     assert fingerprint(IMAGES) == fingerprint(IMAGES.clone()) != fingerprint(IMAGES.flip(0))
+
+
+FLIPS = random.Random(3)
+"""A generator that no attribute of the dataset leads to."""
+
+
+class Flipped(Dataset):
+    def __init__(self, n):
+        self.images = torch.rand(n, 1, 2, 2, generator=torch.Generator().manual_seed(1))
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        image = self.images[index]
+        return image.flip(-1) if FLIPS.random() < 0.1 else image
+
+
+def test_image_source_notices_one_flip_in_ten():
+    (note,) = ImageSource(Flipped(500), None, "the data").reading_notes(range(500))
+    assert "an image of the data is another each time it is read" in note
+    assert ImageSource(Flipped(500).images, None, "x").reading_notes(range(500)) == ()
