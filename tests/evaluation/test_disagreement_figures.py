@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.disagreement_figures import DisagreementFigures
+from genmonitor.evaluation.disagreement_modes import Disagreement, Mode, SampleSet
+
+PROMPTS = Prompts(["a cat", "a dog"])
+FOUND = Disagreement(
+    total=0.5,
+    top=[Mode(0.3, [("a cat", 1.0), ("a dog", 0.05)])],
+    bottom=[Mode(-0.2, [("a dog", 1.0), ("a cat", 0.5)])],
+    similar=Mode(0.001, [("a cat", 1.0)]),
+    changed=[("a cat", 0.9), ("a dog", 0.1)],
+)
+
+
+def side(brightness):
+    """Four pictures, two of each prompt."""
+    return SampleSet(torch.rand(4, 2), torch.full((4, 1, 2, 2), brightness))
+
+
+@pytest.fixture
+def figures():
+    return DisagreementFigures(FOUND, side(1.0), side(0.0), PROMPTS, (0.0, 1.0), "real images")
+
+
+def texts(figure):
+    return " | ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
+
+
+def test_disagreement_curves_draw_total_and_modes(figures):
+    history = [{"epoch": e, "total": 0.5, "top_1": 0.3, "bottom_1": -0.2} for e in (0, 1)]
+    drawn = [list(line.get_ydata()) for axes in figures.curves(history, 1).axes for line in axes.lines]
+    assert [0.5, 0.5] in drawn
+    assert [0.3, 0.3] in drawn
+    assert [-0.2, -0.2] in drawn
+
+
+def test_disagreement_modes_are_drawn_with_their_prompts(figures):
+    drawn = texts(figures.modes())
+    assert "a dog" in drawn
+    assert "real images" in drawn
+
+
+def test_disagreement_changed_prompts_are_drawn(figures):
+    drawn = texts(figures.changed())
+    assert "a cat" in drawn
+    assert "90 %" in drawn
+
+
+def test_disagreement_table_holds_each_prompt_and_its_part(figures):
+    table = figures.table()
+    assert table.columns == ["prompt", "part", "model", "real images"]
+    assert [row[:2] for row in table.rows] == [["a cat", 0.9], ["a dog", 0.1]]
+
+
+def test_disagreement_table_holds_pictures_of_both_sides(figures):
+    _, _, model, reference = figures.table().rows[0]
+    assert model.shape == reference.shape
+    assert model[0, 0].tolist() == [255, 255, 255]
+    assert reference[0, 0].tolist() == [0, 0, 0]

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+from itertools import pairwise
+
+import pytest
+import torch
+
+from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.disagreement_modes import LARGEST_SIDE, SampleSet, disagreement, thumbnail
+from genmonitor.functional import prompt_split
+from genmonitor.kernels import GaussianKernel
+
+NAMES = ["a", "b", "c"] * 10
+PROMPTS = torch.eye(3).repeat(10, 1)
+REFERENCE = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+
+
+def split_of(outputs):
+    """Return what splits outputs from the reference, and how many modes it was asked for."""
+    asked = []
+
+    def split(num_modes):
+        asked.append(num_modes)
+        kernels = {"output_kernel": GaussianKernel(0.5), "prompt_kernel": GaussianKernel(8.0)}
+        return prompt_split(outputs, PROMPTS, REFERENCE, PROMPTS, num_modes=num_modes, **kernels)
+
+    return split, asked
+
+
+def moved(prompt, by=5.0):
+    """Return the reference with the outputs of a prompt moved."""
+    outputs = REFERENCE.clone()
+    outputs[NAMES.index(prompt) :: 3] += by
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def found():
+    split, _ = split_of(moved("b"))
+    return disagreement(split, 2, NAMES, NAMES)
+
+
+def test_disagreement_has_k_modes_of_either_sign(found):
+    top, bottom = ([mode.eigenvalue for mode in modes] for modes in (found.top, found.bottom))
+    assert len(top) == len(bottom) == 2
+    assert top == sorted(top, reverse=True)
+    assert bottom == sorted(bottom)
+    assert top[1] > 0 > bottom[1]
+
+
+def test_disagreement_modes_are_about_the_prompt_that_changed(found):
+    assert {mode.prompts[0][0] for mode in (*found.top, *found.bottom)} == {"b"}
+
+
+def test_disagreement_has_a_mode_that_both_sides_share(found):
+    assert abs(found.similar.eigenvalue) < found.top[0].eigenvalue
+    assert found.similar.prompts[0][0] != "b"
+
+
+def test_disagreement_ranks_every_prompt(found):
+    assert found.changed[0][0] == "b"
+    assert {prompt for prompt, _ in found.changed} == {"a", "b", "c"}
+
+
+def test_disagreement_of_the_same_outputs_is_none():
+    split, _ = split_of(REFERENCE)
+    found = disagreement(split, 2, NAMES, NAMES)
+    assert found.top == found.bottom == []
+    assert found.total == pytest.approx(0, abs=1e-6)
+    assert all(part == pytest.approx(0, abs=1e-6) for _, part in found.changed)
+
+
+def test_disagreement_asks_for_more_modes_until_both_signs_are_there():
+    outputs = torch.cat([REFERENCE[:2], 40 + 20 * torch.randn(28, 4, generator=torch.Generator().manual_seed(1))])
+    split, asked = split_of(outputs)
+    found = disagreement(split, 1, NAMES, NAMES)
+    assert len(found.top) == len(found.bottom) == 1
+    assert asked[:2] == [4, 8]
+    assert all(more == min(2 * less, 60) for less, more in pairwise(asked))
+
+
+def test_sample_set_of_one_process_is_everything():
+    side = SampleSet(torch.rand(3, 2), torch.rand(3, 1, 2, 2))
+    gathered = side.gathered(SingleProcess())
+    assert torch.equal(gathered.features, side.features)
+    assert torch.equal(gathered.shown, side.shown)
+
+
+def test_thumbnail_leaves_small_images_as_they_are():
+    images = torch.rand(1, 1, LARGEST_SIDE, 8)
+    assert thumbnail(images) is images
+
+
+def test_thumbnail_averages_squares_of_large_ones():
+    images = torch.rand(1, 1, 2 * LARGEST_SIDE, 8)
+    small = thumbnail(images)
+    assert small.shape == (1, 1, LARGEST_SIDE, 4)
+    assert float(small[0, 0, 0, 0]) == pytest.approx(float(images[0, 0, :2, :2].mean()))

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DiversityEvaluator without a Trainer."""
+
+import json
+
+import pytest
+import torch
+from _helpers.evaluations import diversity_evaluator, evaluate, fit, labeled, measured, of_classes, samples_of
+from matplotlib.figure import Figure
+from torch import nn
+
+from genmonitor import GaussianKernel
+from genmonitor.evaluation import DiversityEvaluator, ReferenceImages
+from genmonitor.evaluation.evaluator import SettingsChangedError
+from genmonitor.evaluation.fidelity import NEIGHBORS
+from genmonitor.functional import (
+    W1KPCalibration,
+    calibrate,
+    precision_recall_density_coverage,
+    rke_score,
+    scendi_score,
+    vendi_score,
+    w1kp_score,
+)
+
+LABELS = torch.arange(24) % 3
+REAL = labeled(40).tensors[0]
+FAKE = of_classes(LABELS, seed=1)
+NO_REAL = ReferenceImages()
+CALIBRATION = calibrate(REAL.flatten(1))
+
+
+def fitted(real=REAL, **settings):
+    evaluator = diversity_evaluator(**settings)
+    fit(evaluator, real, FAKE)
+    return evaluator
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A fitted evaluator with a calibration, its history of two evaluations, and the last of these."""
+    evaluator, history = fitted(calibration=CALIBRATION), []
+    evaluate(evaluator, of_classes(LABELS, seed=2), history)
+    return evaluator, history, evaluate(evaluator, FAKE, history)
+
+
+def test_diversity_values_are_the_scores_of_the_samples(shared):
+    values = shared[2].values
+    outputs, prompts = FAKE.flatten(1), torch.eye(3)[LABELS]
+    expected = scendi_score(outputs, prompts) | {"vendi": vendi_score(outputs), "rke": rke_score(outputs)}
+    assert {name: values[name] for name in expected} == pytest.approx({k: float(v) for k, v in expected.items()})
+
+
+def test_diversity_values_hold_the_likeness_to_real_images(shared):
+    evaluator = fitted(labeled(24).tensors[0])  # all of them are compared with
+    expected = precision_recall_density_coverage(FAKE.flatten(1), labeled(24).tensors[0].flatten(1), k=NEIGHBORS)
+    values = evaluate(evaluator, FAKE).values
+    assert {name: values[name] for name in expected} == {name: float(value) for name, value in expected.items()}
+
+
+def test_diversity_values_hold_what_real_images_get(shared):
+    values = shared[2].values
+    assert values["real_vendi"] > values["real_rke"] > 1
+
+
+def test_diversity_values_hold_w1kp_with_a_calibration(shared):
+    expected = w1kp_score(FAKE.flatten(1), LABELS, calibration=CALIBRATION)
+    assert shared[2].values["w1kp"] == pytest.approx(float(expected["w1kp"]), rel=1e-5)
+
+
+def test_diversity_values_lack_w1kp_without_a_calibration():
+    evaluator = fitted()
+    assert "w1kp" not in evaluate(evaluator, FAKE).values
+    assert not any("w1kp" in names for names in evaluator.charts().values())
+
+
+def test_diversity_evaluation_is_repeatable(shared):
+    evaluator, _, evaluation = shared
+    assert measured(evaluate(evaluator, FAKE)) == measured(evaluation)
+
+
+def test_diversity_spectra_add_up(shared):
+    total, explained, own = (float(spectrum.sum()) for spectrum in shared[2].spectra)
+    assert total == pytest.approx(1) == pytest.approx(explained + own)
+
+
+def test_diversity_mode_ends_are_samples(shared):
+    ends = shared[2].ends
+    assert torch.equal(ends.images, FAKE[ends.indices])
+
+
+def test_diversity_encodes_each_sample_once():
+    seen = []
+
+    def encoder(images):
+        seen.append(len(images))
+        return images.flatten(1)
+
+    evaluator = fitted(output_encoder=encoder, batch_size=10, calibration=CALIBRATION)
+    seen.clear()
+    evaluate(evaluator, FAKE)
+    assert seen == [10, 10, 4]
+
+
+def test_diversity_charts_name_values_that_there_are(shared):
+    evaluator, _, evaluation = shared
+    assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
+
+
+def test_diversity_message_counts_modes(shared):
+    evaluator, history, evaluation = shared
+    assert f"{evaluation.values['vendi']:.3g} modes in 24 images" in evaluator.message(evaluation, history)
+
+
+def test_diversity_summary_lists_the_least_varied_prompts(shared):
+    evaluator, history, evaluation = shared
+    summary = evaluator.summary(history)
+    assert all(f"'{row.found.prompt}'" in summary for row in evaluation.least_varied)
+
+
+def test_diversity_figures_are_drawn(shared):
+    evaluator, history, evaluation = shared
+    drawn = evaluator.figures(evaluation, history, samples_of(FAKE))
+    assert drawn.keys() == {"curves", "spectrum", "modes", "least_varied"}
+    assert all(isinstance(figure, Figure) for figure in drawn.values())
+
+
+def test_diversity_manifest_is_json_and_names_its_artifacts(shared, tmp_path):
+    evaluator, _, _ = shared
+    evaluator.write_artifacts(tmp_path)
+    manifest = json.loads(json.dumps(evaluator.manifest()))
+    assert {path.name for path in tmp_path.iterdir()} == {manifest["prompts"], manifest["calibration"]}
+    assert torch.equal(W1KPCalibration.load(tmp_path / manifest["calibration"]).distances, CALIBRATION.distances)
+
+
+def test_diversity_manifest_without_a_calibration_says_so(tmp_path):
+    evaluator = fitted()
+    evaluator.write_artifacts(tmp_path)
+    assert evaluator.manifest()["calibration"] is None
+    assert [path.name for path in tmp_path.iterdir()] == ["diversity_prompts.json"]
+
+
+# state
+
+WIDTHS = {"kernel": GaussianKernel(), "prompt_kernel": GaussianKernel(), "num_features": 16}
+
+
+def test_diversity_state_keeps_the_widths(tmp_path):
+    first, second = fitted(**WIDTHS), diversity_evaluator(**WIDTHS)
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    fit(second, REAL, FAKE)
+    assert second.kernel == first.kernel
+    assert measured(evaluate(second, FAKE)) == measured(evaluate(first, FAKE))
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"n_samples": 12}, "n_samples"),
+        ({"seed": 1}, "seed"),
+        ({"rcond": 1e-3}, "rcond"),
+        ({"num_features": 8}, "num_features"),
+        ({"kernel": GaussianKernel(2.0)}, "kernel"),
+        ({"calibration": CALIBRATION}, "calibration"),
+    ],
+)
+def test_diversity_state_of_other_settings_is_refused(settings, name):
+    saved = fitted(**WIDTHS).state_dict()
+    other = diversity_evaluator(**(WIDTHS | settings))
+    before = other.kernel, other.prompt_kernel
+    with pytest.raises(SettingsChangedError, match=f"but these differ: {name}"):
+        other.load_state_dict(saved)
+    assert (other.kernel, other.prompt_kernel) == before  # nothing is taken over
+
+
+# what it is given
+
+
+def test_diversity_freezes_its_encoders():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 4))
+    evaluator = fitted(output_encoder=net)
+    assert evaluator.networks() == {"output_encoder": net}
+    assert not any(parameter.requires_grad for parameter in net.parameters())
+
+
+def test_diversity_without_real_images_lacks_the_likeness():
+    evaluator = diversity_evaluator()
+    (note,) = fit(evaluator, NO_REAL, FAKE).notes
+    assert note.startswith("precision, recall, density and coverage are not measured. Expected real images")
+    assert "precision" not in evaluate(evaluator, FAKE).values
+
+
+def test_diversity_figures_without_real_images_are_drawn():
+    evaluator, history = fitted(NO_REAL), []
+    evaluation = evaluate(evaluator, FAKE, history)
+    assert evaluator.figures(evaluation, history, samples_of(FAKE)).keys() == {"curves", "spectrum", "modes"}
+
+
+def test_diversity_notes_few_real_images():
+    report = fit(diversity_evaluator(), REAL[:10], FAKE)
+    assert report.notes == ("only 10 real images are there to compare 24 generated ones with",)
+
+
+@pytest.mark.parametrize(
+    ("n_prompts", "calibration", "expected"), [(3, None, 1000), (1200, None, 1200), (800, CALIBRATION, 1600)]
+)
+def test_diversity_n_samples_suit_the_prompts(n_prompts, calibration, expected):
+    assert DiversityEvaluator(range(n_prompts), calibration=calibration).n_samples == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"kernel": GaussianKernel()}, "Expected `num_features` for GaussianKernel"),
+        ({"n_samples": 2}, "`n_samples` to be at least the number of prompts, 3, but got 2"),
+        ({"prompts": ["a", "b"]}, "Expected a `prompt_encoder`"),
+        ({"calibration": CALIBRATION, "n_samples": 5}, "at least 2 samples of each prompt for W1KP"),
+        ({"calibration": 5}, "`calibration` to be a W1KPCalibration, but got 5"),
+    ],
+)
+def test_diversity_refuses(settings, message):
+    with pytest.raises(ValueError, match=message):
+        diversity_evaluator(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "real", "message"),
+    [
+        ({}, REAL[:5], "more than 5 real and generated images"),
+        ({}, torch.rand(20, 3, 4, 4), r"real images of shape \[1, 4, 4\] like the generated ones"),
+        ({"kernel": GaussianKernel(), "num_features": 8}, NO_REAL, "Expected a `kernel` with its gamma"),
+        ({"output_encoder": lambda x: x.flatten(1).repeat(1, 200)}, REAL, "at most 3072 features of each output"),
+        ({"calibration": calibrate(torch.rand(20, 9))}, REAL, "with 9 values"),
+    ],
+)
+def test_diversity_fit_refuses(settings, real, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(real, **settings)

@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""RegionEvaluator without a Trainer."""
+
+import json
+
+import pytest
+import torch
+from _helpers.evaluations import evaluate, fit, halves, measured, region_evaluator, samples_of
+from matplotlib.figure import Figure
+from torch import nn
+from torchmetrics import CosineSimilarity
+from torchmetrics.aggregation import MeanMetric
+
+from genmonitor import CosineMeanSimilarity, PixelPartition
+from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.evaluator import SettingsChangedError
+
+REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)
+COLUMNS = PixelPartition.grid((4, 6), 1, 2)
+
+
+class Brightness(MeanMetric):
+    """The mean pixel of generated images."""
+
+    def update(self, images):
+        super().update(images)
+
+
+def fitted(**settings):
+    evaluator = region_evaluator(**settings)
+    fit(evaluator, REAL, GOOD)
+    return evaluator
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A fitted evaluator, and a history of two evaluations of which the second is bad."""
+    evaluator, history = fitted(), []
+    evaluations = [evaluate(evaluator, images, history) for images in (GOOD, BAD)]
+    return evaluator, history, evaluations[-1]
+
+
+def dark_region(evaluator):
+    return f"cluster_{int(evaluator.partition.labels[0, 5])}"
+
+
+def test_region_values_are_the_plain_metrics(shared):
+    evaluator, _, evaluation = shared
+    metric = CosineMeanSimilarity(evaluator.partition, evaluator.kernel)
+    metric.update(evaluator.fitted.real, real=True)
+    metric.update(BAD, real=False)
+    expected = {name: float(value) for name, value in metric.compute().items()}
+    assert {name: evaluation.values[name] for name in expected} == expected
+
+
+def test_region_values_hold_mmd_and_the_baselines_medians(shared):
+    evaluator, _, evaluation = shared
+    medians = {name: value for name, value in evaluation.values.items() if name.startswith("baseline_")}
+    assert medians == {f"baseline_{name}": band[1] for name, band in evaluator.baseline.items()}
+    assert evaluation.values["mmd"] > evaluator.baseline["mmd"][2]
+
+
+def test_region_values_blame_the_part_that_is_wrong(shared):
+    evaluator, _, evaluation = shared
+    dark = dark_region(evaluator)
+    assert evaluation.values[dark] < evaluator.baseline[dark][0]
+    assert evaluation.values[dark.replace("cluster", "share")] > 0.8
+
+
+def test_region_evaluation_is_repeatable(shared):
+    evaluator, _, evaluation = shared
+    assert measured(evaluate(evaluator, BAD)) == measured(evaluation)
+
+
+def test_region_message_names_the_dark_half(shared):
+    evaluator, history, evaluation = shared
+    assert evaluator.message(evaluation, history).startswith(f"{dark_region(evaluator)} contributes")
+
+
+def test_region_summary_has_a_row_for_each_region(shared):
+    evaluator, history, _ = shared
+    rows = [line.split()[0] for line in evaluator.summary(history).splitlines() if line.startswith("cluster_")]
+    assert rows[0] == dark_region(evaluator)
+    assert sorted(rows) == ["cluster_1", "cluster_2"]
+
+
+def test_region_charts_name_values_that_there_are(shared):
+    evaluator, _, evaluation = shared
+    assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
+
+
+def test_region_line_series_hold_every_region(shared):
+    evaluator, history, _ = shared
+    series = evaluator.line_series(history)["clusters_chart"]
+    assert series.epochs == [0, 1]
+    assert series.curves == {name: [record[name] for record in history] for name in ("cluster_1", "cluster_2")}
+
+
+def test_region_figures_are_drawn(shared):
+    evaluator, history, evaluation = shared
+    drawn = {**evaluator.fit_figures(), **evaluator.figures(evaluation, history, samples_of(BAD))}
+    assert {"clusters", "curves", "samples"} <= drawn.keys()
+    assert all(isinstance(figure, Figure) for figure in drawn.values())
+
+
+def test_region_manifest_is_json_and_names_its_artifacts(shared, tmp_path):
+    evaluator, _, _ = shared
+    evaluator.write_artifacts(tmp_path)
+    manifest = json.loads(json.dumps(evaluator.manifest()))
+    assert {path.name for path in tmp_path.iterdir()} == {manifest["partition"], manifest["real"]}
+    assert (manifest["kernel"], manifest["gamma"]) == ("GaussianKernel", evaluator.kernel.gamma)
+
+
+def test_region_artifacts_tell_partition_and_real_images(shared, tmp_path):
+    evaluator, _, _ = shared
+    evaluator.write_artifacts(tmp_path)
+    assert PixelPartition.load(tmp_path / evaluator.manifest()["partition"]) == evaluator.partition
+    real = json.loads((tmp_path / evaluator.manifest()["real"]).read_text())
+    assert real["sha256"] == fingerprint(REAL[real["indices"]])
+
+
+# alerts
+
+
+def alerts_of(evaluator, evaluations):
+    """Evaluate sets of images one after the other; return the alerts of each."""
+    history, found = [], []
+    for images in evaluations:
+        evaluation = evaluate(evaluator, images)
+        history.append({"epoch": len(history), "step": 0, **evaluation.values})
+        found.append(evaluator.commit(evaluation, history))
+    return found
+
+
+def test_region_commit_alerts_once_on_a_regression():
+    evaluator = fitted()
+    first, second, third, fourth = alerts_of(evaluator, [REAL[:24], BAD, BAD, BAD])
+    assert first == second == fourth == []
+    (alert,) = third
+    assert alert.title == f"cms: {dark_region(evaluator)} regressed"
+    assert alert.text.startswith(f"{dark_region(evaluator)} regressed: CMS ")
+    assert "at epoch 2, baseline" in alert.text
+
+
+def test_region_commit_is_silent_on_a_good_generator():
+    assert alerts_of(fitted(), 4 * [REAL[:24]]) == [[], [], [], []]
+
+
+# state
+
+
+def through_a_file(state, folder):
+    torch.save(state, folder / "state.pt")
+    return torch.load(folder / "state.pt", weights_only=True)
+
+
+def test_region_state_gives_the_same_values_again(shared, tmp_path):
+    evaluator, _, evaluation = shared
+    again = region_evaluator()
+    again.load_state_dict(through_a_file(evaluator.state_dict(), tmp_path))
+    report = fit(again, REAL, GOOD)
+    assert report.comparable
+    assert measured(evaluate(again, BAD)) == measured(evaluation)
+
+
+def test_region_state_remembers_which_region_was_below(tmp_path):
+    first, second = fitted(), region_evaluator()
+    alerts_of(first, [REAL[:24], BAD])
+    second.load_state_dict(through_a_file(first.state_dict(), tmp_path))
+    fit(second, REAL, GOOD)
+    (alerts,) = alerts_of(second, [BAD])
+    assert len(alerts) == 1
+
+
+def test_region_state_before_fit_holds_nothing_found():
+    again = region_evaluator()
+    again.load_state_dict(region_evaluator().state_dict())
+    assert again.partition is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"n_clusters": 3}, "n_clusters"),
+        ({"n_samples": 20}, "n_samples"),
+        ({"seed": 1}, "seed"),
+        ({"patch_size": 2}, "patch_size"),
+        ({"block_size": 12}, "block_size"),
+        ({"partition": COLUMNS}, "n_clusters, partition, site_size"),
+    ],
+)
+def test_region_state_of_other_settings_is_refused(shared, settings, name):
+    other = region_evaluator(**settings)
+    with pytest.raises(SettingsChangedError, match=f"but these differ: {name}"):
+        other.load_state_dict(shared[0].state_dict())
+    assert other.baseline == {}  # nothing is taken over
+    assert other.kernel.gamma is None
+
+
+def test_region_fit_to_other_images_starts_anew():
+    evaluator = fitted()
+    before = evaluator.kernel.gamma
+    report = fit(evaluator, halves(80, seed=5, dark=0.9), GOOD)
+    assert not report.comparable
+    assert any("used with other images before" in note for note in report.notes)
+    assert evaluator.kernel.gamma != before
+
+
+def test_region_fit_to_the_same_images_keeps_everything():
+    evaluator = fitted()
+    regions = evaluator.fitted.regions
+    assert fit(evaluator, REAL, GOOD).comparable
+    assert evaluator.fitted.regions is regions
+
+
+def test_region_forget_finds_everything_anew():
+    evaluator = fitted()
+    evaluator.forget()
+    assert evaluator.partition is None
+    assert evaluator.baseline == {}
+
+
+# what it is given
+
+
+def test_region_fit_takes_a_partition():
+    evaluator = fitted(partition=COLUMNS)
+    assert evaluator.partition is COLUMNS
+    assert "cka" not in evaluator.fit_figures()
+
+
+def test_region_extra_metrics_are_among_the_values():
+    evaluator = fitted(extra_metrics={"Brightness": Brightness()})
+    assert evaluate(evaluator, BAD).values["brightness"] == pytest.approx(float(BAD.mean()), abs=1e-6)
+    assert evaluator.unserializable_args() == ["extra_metrics"]
+
+
+def test_region_fit_refuses_an_extra_metric_that_does_not_fit():
+    with pytest.raises(ValueError, match="`extra_metrics` to take images"):
+        fitted(extra_metrics={"cosine": CosineSimilarity()})
+
+
+def test_region_site_encoder_moves_regions_to_its_maps():
+    evaluator = fitted(site_encoder=nn.AvgPool2d(2))
+    assert evaluator.partition.labels.shape == (2, 3)
+    pooled = CosineMeanSimilarity(evaluator.partition, evaluator.kernel)
+    pooled.update(nn.AvgPool2d(2)(evaluator.fitted.real), real=True)
+    pooled.update(nn.AvgPool2d(2)(BAD), real=False)
+    assert evaluate(evaluator, BAD).values["image"] == float(pooled.compute()["image"])
+    assert evaluator.unserializable_args() == ["site_encoder"]
+
+
+def test_region_evaluation_notes_images_that_are_all_the_same():
+    evaluator = fitted()
+    notes = evaluate(evaluator, GOOD[:1].expand(24, -1, -1, -1)).notes
+    assert notes == ("all generated images are the same, so the values say little",)
+    assert evaluate(evaluator, GOOD).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "probe", "message"),
+    [
+        ({}, torch.rand(8, 3, 4, 6), r"generated images of shape \[1, 4, 6\] like the real ones, but got \[3, 4, 6\]"),
+        ({"patch_size": 4}, GOOD, "`patch_size` to divide"),
+        ({"partition": PixelPartition.grid((4, 4), 1, 2)}, GOOD, "images"),
+    ],
+)
+def test_region_fit_refuses(settings, probe, message):
+    evaluator = region_evaluator(**settings)
+    with pytest.raises(ValueError, match=message):
+        fit(evaluator, REAL, probe)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import pytest
+import torch
+
+from genmonitor import GaussianKernel, PixelPartition
+from genmonitor.evaluation.region_figures import curve, evaluation_figures, fit_figures
+from genmonitor.evaluation.regions import RegionFit
+
+PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
+BAND = (0.9, 0.95, 1.0)
+NAMES = ("image", "product", "cluster_1", "cluster_2", "constant", "mmd")
+IMAGES = torch.rand(70, 1, 4, 6)
+
+
+def regions(**found):
+    return RegionFit(PARTITION, GaussianKernel(1.0), dict.fromkeys(NAMES, BAND), (0.0, 1.0), **found)
+
+
+def record(epoch, **values):
+    shares = {"share_1": 0.2, "share_2": 0.8, "share_constant": 0.0}
+    return {"epoch": epoch, "step": epoch, **dict.fromkeys(NAMES, 0.8), **shares, **values}
+
+
+HISTORY = [record(0), record(1, gap=0.5, cluster_1=0.7)]
+
+
+def titles(figure):
+    return [axes.get_title(loc="left") or axes.get_title() for axes in figure.axes]
+
+
+def test_curve_has_nan_where_an_evaluation_lacks_the_value():
+    missing, found = curve(HISTORY, "gap")
+    assert math.isnan(missing)
+    assert found == 0.5
+
+
+def test_fit_figures_of_found_regions():
+    found = regions(cka=torch.eye(6), average=IMAGES.mean(0))
+    assert fit_figures(found, (4, 6)).keys() == {"clusters", "clusters_over_average", "cka"}
+
+
+def test_fit_figures_of_regions_from_a_saved_state():
+    assert fit_figures(regions(), (4, 6)).keys() == {"clusters"}
+
+
+def test_fit_figures_are_as_large_as_the_image():
+    drawn = fit_figures(regions(), (4, 6))["clusters"].axes[0].get_images()[0].get_array()
+    assert drawn.shape[:2] == (4, 6)
+
+
+def test_evaluation_figures_without_extra_metrics():
+    drawn = evaluation_figures(regions(), HISTORY, IMAGES)
+    assert drawn.keys() == {"curves", "image_and_product", "samples"}
+
+
+def test_evaluation_figures_put_extra_metrics_beside_cms():
+    drawn = evaluation_figures(regions(), HISTORY, IMAGES, ["gap"])["extra_metrics"]
+    assert [title.split(",")[0] for title in titles(drawn)] == ["CMS", "gap"]
+    assert drawn.axes[1].lines[0].get_ydata()[1] == 0.5
+
+
+def words_of_samples(history):
+    figure = evaluation_figures(regions(), history, IMAGES)["samples"]
+    return " ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
+
+
+def test_sample_grid_names_the_largest_contributor():
+    assert "80 %" in words_of_samples(HISTORY)
+
+
+def test_sample_grid_names_nobody_where_nothing_is_lost():
+    nothing = [record(0, share_1=0.0, share_2=0.0)]
+    assert "%" not in words_of_samples(nothing)
+
+
+@pytest.mark.parametrize("name", ["cluster_1", "cluster_2", "constant"])
+def test_curves_draw_every_region(name):
+    figure = evaluation_figures(regions(), HISTORY, IMAGES)["curves"]
+    drawn = [list(line.get_ydata()) for axes in figure.axes for line in axes.lines]
+    assert curve(HISTORY, name) in drawn

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from _helpers.evaluations import halves
+
+from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
+from genmonitor.evaluation.encoders import SiteEncoder
+from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric, find_clusters
+from genmonitor.functional import cosine_mean_similarity, maximum_mean_discrepancy, pixel_cka
+from genmonitor.functional.cka import CLUSTER_TOLERANCE
+
+COLUMNS = PixelPartition.grid((4, 6), 1, 2)
+IMAGES = halves(80)
+CPU = torch.device("cpu")
+
+
+def finder(**settings):
+    defaults = {
+        "n_clusters": 2,
+        "partition": None,
+        "n_cluster_images": 40,
+        "n_samples": 24,
+        "patch_size": 1,
+        "kernel": GaussianKernel(),
+        "block_size": None,
+        "to_sites": SiteEncoder(None, 100),
+        "seed": 0,
+    }
+    if "partition" in settings:
+        defaults["n_clusters"] = None
+    return RegionFinder(**(defaults | settings))
+
+
+def split():
+    return split_reference(ReferenceImages(given=IMAGES), 40, 24, None, 0)
+
+
+def find(**settings):
+    return finder(**settings).find(split(), CPU)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return find()
+
+
+def test_region_finder_finds_what_varies_together(found):
+    labels = found.partition.labels
+    assert len(labels[:, :3].unique()) == len(labels[:, 3:].unique()) == 1
+    assert labels[0, 0] != labels[0, 5]
+
+
+def test_region_finder_takes_the_kernels_width_from_real_images(found):
+    used = split()
+    assert found.kernel == GaussianKernel().resolved(used.source.read(used.for_clusters).flatten(1))
+
+
+def test_region_finder_keeps_the_matrix_and_the_average(found):
+    used = split()
+    images = used.source.read(used.for_clusters)
+    assert torch.equal(found.average, images.mean(0))
+    assert torch.equal(found.cka, pixel_cka(images, kernel=found.kernel, tolerance=CLUSTER_TOLERANCE))
+    assert found.value_range == (float(images.min()), float(images.max()))
+
+
+def test_region_finder_measures_a_baseline_of_every_value(found):
+    assert found.baseline.keys() == {"image", "product", "cluster_1", "cluster_2", "mmd"}
+    low, median, high = found.baseline["image"]
+    assert 0.8 < low < median < high <= 1
+
+
+def test_region_finder_takes_given_regions_and_kernel():
+    given = find(partition=COLUMNS, kernel=LaplacianKernel(0.5))
+    assert given.partition is COLUMNS
+    assert given.kernel == LaplacianKernel(0.5)
+    assert given.cka is None
+
+
+def test_region_finder_clusters_the_maps_of_an_encoder():
+    maps = find(to_sites=SiteEncoder(lambda images: images[:, :, ::2, ::2], 100))
+    assert maps.partition.labels.shape == (2, 3)
+
+
+def test_region_finder_says_what_it_does():
+    said = []
+
+    def progress(iterable, description):
+        said.append(description)
+        return iter(iterable)
+
+    finder().find(split(), CPU, progress)
+    assert said == ["clusters", "baseline"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_samples": 1}, "`n_samples` to be a whole number >= 2"),
+        ({"n_clusters": 0}, "`n_clusters` to be a whole number >= 1"),
+        ({"n_cluster_images": 1}, "`n_cluster_images` to be a whole number >= 2"),
+        ({"n_cluster_images": 9}, "`n_cluster_images` of at least 10 images, 10 and 2 per cluster, but got 9"),
+        ({"n_clusters": 30}, "`n_cluster_images` of at least 60 images"),
+        ({"patch_size": 0}, "`patch_size` to be a whole number >= 1"),
+        ({"kernel": CosineKernel()}, "`kernel` to be a GaussianKernel or LaplacianKernel"),
+        ({"block_size": 7}, "multiple of `block_size`=7, but got 24"),
+        ({"partition": COLUMNS, "n_clusters": 2}, "Expected `n_clusters` or `partition`, but got both"),
+    ],
+)
+def test_region_finder_refuses(settings, message):
+    with pytest.raises(ValueError, match=message):
+        finder(**settings)
+
+
+def test_region_finder_refuses_a_set_too_small_for_clusters():
+    few = split_reference(ReferenceImages(given=IMAGES[:16]), 40, 24, None, 0)
+    with pytest.raises(ValueError, match="at least 10 images, 10 and 2 per cluster, but got 8"):
+        finder().find(few, CPU)
+
+
+def test_region_finder_settings_are_plain_python():
+    settings = finder(partition=COLUMNS).settings()
+    assert settings["partition"] == COLUMNS.labels.tolist()
+    assert (settings["kernel"], settings["gamma"], settings["n_clusters"]) == ("GaussianKernel", None, None)
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel(), LaplacianKernel()])
+def test_region_fit_survives_a_checkpoint(tmp_path, kernel):
+    fitted = find(kernel=kernel)
+    torch.save(fitted.state_dict(), tmp_path / "state.pt")
+    again = RegionFit.from_state(torch.load(tmp_path / "state.pt", weights_only=True), kernel)
+    assert again.partition == fitted.partition
+    assert again.kernel == fitted.kernel
+    assert again.baseline == fitted.baseline
+    assert again.value_range == fitted.value_range
+    assert again.cka is again.average is None
+
+
+def test_region_metric_adds_the_unbiased_mmd():
+    real, fake, kernel = halves(20), halves(20, seed=1), GaussianKernel(0.5)
+    metric = RegionMetric(COLUMNS, kernel)
+    metric.update(real, real=True)
+    metric.update(fake, real=False)
+    values = metric.compute()
+    expected = cosine_mean_similarity(fake, real, partition=COLUMNS, kernel=kernel)
+    assert {name: float(values[name]) for name in expected} == {name: float(x) for name, x in expected.items()}
+    assert float(values["mmd"]) == pytest.approx(float(maximum_mean_discrepancy(fake, real, kernel=kernel)), abs=1e-6)
+
+
+def test_find_clusters_of_patches_have_their_size():
+    partition, cka = find_clusters(IMAGES, GaussianKernel(0.5), 2, patch_size=2)
+    assert partition.patch_size == 2
+    assert partition.labels.shape == (2, 3)
+    assert cka.shape == (6, 6)

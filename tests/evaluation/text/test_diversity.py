@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from genmonitor.evaluation.text.diversity import ABOUT, NAMES, SCORES, charts, message, table
+from genmonitor.functional.w1kp import PromptVariability
+
+FIRST = {"epoch": 0.0, "vendi": 9.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
+LAST = FIRST | {"epoch": 1.0, "vendi": 5.0}
+WITH_REAL = LAST | {"real_vendi": 12.0, "real_rke": 7.0, "precision": 0.5}
+ALIKE = PromptVariability("a cat\x1b[2J", outputs=9, w1kp=0.9, level="high", reusability=2)
+
+
+def test_diversity_message_counts_modes():
+    assert message(LAST, 24) == (
+        "5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3 (epoch 1)"
+    )
+
+
+def test_diversity_message_says_what_real_images_get():
+    assert "5 modes in 24 images (real images: 12);" in message(WITH_REAL, 24)
+
+
+def test_diversity_table_says_when_each_was_highest():
+    (row,) = [line for line in table([FIRST, LAST], 24, []).splitlines() if line.startswith("modes (Vendi)")]
+    assert row.split()[2:] == ["5.000", "9.000", "at", "epoch", "0"]
+
+
+def test_diversity_table_has_what_real_images_get():
+    (row,) = [line for line in table([WITH_REAL], 24, []).splitlines() if line.startswith("modes (RKE)")]
+    assert row.split()[-1] == "7.000"
+
+
+def test_diversity_table_leaves_out_what_was_not_measured():
+    assert "precision" in table([WITH_REAL], 24, [])
+    assert "precision" not in table([LAST], 24, [])
+
+
+def test_diversity_table_quotes_prompts():
+    said = table([LAST], 24, [ALIKE])
+    assert r"0.90 high   'a cat\x1b[2J'" in said  # no escape sequence reaches the terminal
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize("calibrated", [True, False])
+def test_diversity_charts_hold_w1kp_with_a_calibration(calibrated):
+    assert (["w1kp"] in charts(24, calibrated).values()) is calibrated
+
+
+def test_diversity_charts_say_of_how_many_samples():
+    assert "Modes of 24 images (Vendi grows with n)" in charts(24, False)
+
+
+def test_diversity_values_are_all_named_and_explained():
+    assert set(SCORES) == NAMES.keys() <= ABOUT.keys()
