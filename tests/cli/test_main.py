@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import io
 import os
 import subprocess
 import sys
@@ -11,21 +12,17 @@ from genmonitor.cli import report as report_command
 COMMANDS = ["compare", "clusters", "replay", "report"]
 
 
-def in_a_process(code, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment, check=False
-    )
-
-
 def test_help_names_the_commands_without_loading_lightning():
-    out = in_a_process("""
+    code = """
 import sys
 from genmonitor.cli import main
 try:
     main(["--help"])
 finally:
     print("lightning" in sys.modules, "torch" in sys.modules)
-""").stdout
+"""
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment).stdout
     assert all(f"\n    {name} " in out for name in COMMANDS)
     assert out.endswith("False False\n")
 
@@ -56,15 +53,13 @@ def test_help_of_a_command_says_what_it_takes(genmonitor):
         assert "--json" in said
 
 
-def test_output_reaches_an_ascii_terminal():
-    code = """
-import sys
-from genmonitor.cli import main, report
-report.run = lambda args: {"report": "l\\u00f6\\u00df"}
-sys.exit(main(["report", "anything"]))
-"""
-    done = in_a_process(code, PYTHONIOENCODING="ascii")
-    assert (done.returncode, done.stdout) == (0, "Report: l\\xf6\\xdf\n")
+def test_output_reaches_an_ascii_terminal(monkeypatch):
+    terminal = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding="ascii"))
+    monkeypatch.setattr(report_command, "run", lambda args: {"report": "löß"})
+    assert main(["report", "run"]) == 0
+    sys.stdout.flush()
+    assert terminal.getvalue() == b"Report: l\\xf6\\xdf\n"
 
 
 def test_no_command_is_a_mistake(genmonitor):

@@ -95,7 +95,7 @@ def test_disagreement_with_previous_waits_for_the_commit():
     assert first == again
 
 
-def test_disagreement_takes_real_images_in_the_order_of_the_prompts():
+def test_disagreement_takes_real_images_in_prompt_order():
     evaluator = fitted("data", output_encoder=lambda images: images[:, 0].mean(2))
     reference = evaluate(evaluator, START).reference
     assert torch.equal(reference.features.argmax(1), LABELS)  # the bright row of each class

@@ -69,7 +69,7 @@ def test_disagreement_of_the_same_outputs_is_none():
     assert all(part == pytest.approx(0, abs=1e-6) for _, part in found.changed)
 
 
-def test_disagreement_asks_for_more_modes_until_both_signs_are_there():
+def test_disagreement_asks_for_modes_until_both_signs_are_there():
     outputs = torch.cat([REFERENCE[:2], 40 + 20 * torch.randn(28, 4, generator=torch.Generator().manual_seed(1))])
     split, asked = split_of(outputs)
     found = disagreement(split, 1, NAMES, NAMES)

@@ -49,7 +49,7 @@ def test_disagreement_table_lists_the_prompts_that_differ():
     assert "a fish" not in said
 
 
-def test_disagreement_table_without_prompts_has_no_heading_for_them():
+def test_disagreement_table_has_no_heading_without_prompts():
     assert "part  prompt" not in table([LAST], [], 1, "data")
 
 
