@@ -36,7 +36,7 @@ def check_value_range(real: Tensor, fake: Tensor) -> tuple[str, ...]:
         Traceback (most recent call last):
         ValueError: Expected real and generated images in one value range, but real images reach 255 and ...
         >>> check_value_range(real, 2 * real - 1)[0]
-        'real images are in [0, 1], but 0.47 of the generated values are negative. If training does not mend that, ...'
+        "real images are in [0, 1], but 0.47 of the generated values are negative. If training does not mend that, ..."
     """
     low, high = float(real.min()), float(real.max())
     fake_low, fake_high = float(fake.min()), float(fake.max())
