@@ -154,6 +154,15 @@ def test_disagreement_state_gives_the_same_values_again(reference, tmp_path):
     assert measured(evaluate(second, changed(LATER))) == measured(evaluate(first, changed(LATER)))
 
 
+def test_disagreement_state_keeps_pictures_of_the_reference(shared):
+    evaluator, _, evaluation = shared
+    again = disagreement_evaluator(reference="start")
+    again.load_state_dict(evaluator.state_dict())
+    fit(again, REAL, START)
+    shown = evaluate(again, START).reference.shown
+    assert torch.allclose(shown, evaluation.reference.shown, atol=1e-3)  # they are kept in half precision
+
+
 def test_disagreement_state_keeps_the_prompts_of_the_summary(shared):
     evaluator, history, _ = shared
     again = disagreement_evaluator(reference="start")

@@ -220,6 +220,14 @@ def test_region_forget_finds_everything_anew():
     assert evaluator.baseline == {}
 
 
+def test_region_forget_forgets_which_region_was_below():
+    evaluator = fitted()
+    alerts_of(evaluator, [REAL[:24], BAD])
+    evaluator.forget()
+    fit(evaluator, REAL, GOOD)
+    assert alerts_of(evaluator, [BAD]) == [[]]
+
+
 # what it is given
 
 

@@ -124,9 +124,9 @@ def test_region_finder_settings_are_plain_python():
     assert (settings["kernel"], settings["gamma"], settings["n_clusters"]) == ("GaussianKernel", None, None)
 
 
-@pytest.mark.parametrize("kernel", [GaussianKernel(), LaplacianKernel()])
-def test_region_fit_survives_a_checkpoint(tmp_path, kernel):
-    fitted = find(kernel=kernel)
+@pytest.mark.parametrize(("kernel", "patch_size"), [(GaussianKernel(), 1), (LaplacianKernel(), 2)])
+def test_region_fit_survives_a_checkpoint(tmp_path, kernel, patch_size):
+    fitted = find(kernel=kernel, patch_size=patch_size)
     torch.save(fitted.state_dict(), tmp_path / "state.pt")
     again = RegionFit.from_state(torch.load(tmp_path / "state.pt", weights_only=True), kernel)
     assert again.partition == fitted.partition
