@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lightning callbacks that evaluate an image generator while it trains."""
+"""Lightning callbacks that evaluate an image generator while it trains.
+
+A monitor of your own is an evaluator (`genmonitor.evaluation.Evaluator`) in a `GenerativeMonitor` with a `Sampler`.
+"""
 
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.disagreement import DisagreementMonitor
 from genmonitor.callbacks.diversity import DiversityMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
+from genmonitor.callbacks.sampling.sampler import Sampler
+from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.clip import clip_encoders
 
-__all__ = ["DisagreementMonitor", "DiversityMonitor", "GenerativeMonitor", "PixelClusterMonitor", "clip_encoders"]
+__all__ = [
+    "DisagreementMonitor",
+    "DiversityMonitor",
+    "GenerativeMonitor",
+    "PixelClusterMonitor",
+    "Sampler",
+    "Schedule",
+    "clip_encoders",
+]

@@ -30,7 +30,7 @@ from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.evaluator import Evaluator, SettingsChangedError, check_same_settings, run_evaluation
 from genmonitor.evaluation.isolation import preserve_training_state
-from genmonitor.evaluation.results import Alert, History
+from genmonitor.evaluation.results import Alert, History, Record
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -78,6 +78,11 @@ class GenerativeMonitor(Callback):
         on_error: OnError = "warn",
     ) -> None:
         check_callable("on_alert", on_alert, "that takes a line of text")
+        if evaluator.n_samples != sampler.n_samples:
+            raise ValueError(
+                f"Expected a sampler of as many samples as the evaluator wants, {evaluator.n_samples}, but got one of "
+                f"{sampler.n_samples}. Give Sampler({evaluator.n_samples}, ...)."
+            )
         check_one_of("weights", weights, ("auto", "raw", "averaged"))
         self.evaluator, self.sampler, self.schedule = evaluator, sampler, schedule or Schedule()
         self.failures = FailurePolicy(on_error)
@@ -188,29 +193,31 @@ class GenerativeMonitor(Callback):
                     comm,
                     self.sampler.seed,
                 )
+                record = {"epoch": epoch, "step": step, **evaluation.values, "images_seen": self.images_seen}
+                with comm.all_ranks_or_none():
+                    alerts = self.evaluator.commit(evaluation, [*self.history, record])
             except Exception as error:  # on every process
                 if self.failures.raises:
                     raise
                 self._on_failure(trainer, error, step)
                 return
         self.failures.succeeded()
-        evaluation.values["images_seen"] = self.images_seen
-        self._log(trainer, pl_module, evaluation.values, step)
-        self.history.append({"epoch": epoch, "step": step, **evaluation.values})
-        alerts = self.evaluator.commit(evaluation, self.history)
+        self.history.append(record)
+        self._log(trainer, pl_module, record)
         if trainer.is_global_zero:
             with preserve_training_state(pl_module):
                 found = PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts)
                 self.publisher.publish(found, lambda: manifest(self, trainer, pl_module, used))
 
-    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, values: dict[str, float], step: int) -> None:
-        named = {f"{self.prefix}/{name}": float(value) for name, value in values.items()}
+    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, record: Record) -> None:
+        values = {name: float(value) for name, value in record.items() if name not in ("epoch", "step")}
+        named = {f"{self.prefix}/{name}": value for name, value in values.items()}
         by_steps = self.schedule.by_steps
         # not to the loggers: there one that refuses a value would end the run, and values that do not fall on a
         # multiple of log_every_n_steps would be lost
         pl_module.log_dict(named, on_step=by_steps, on_epoch=not by_steps, logger=False, batch_size=1, sync_dist=True)
         if trainer.is_global_zero:
-            self.publisher.publish_values(values, self.evaluator.about, trainer.current_epoch, step)
+            self.publisher.publish_values(values, self.evaluator.about, trainer.current_epoch, int(record["step"]))
 
     def _proof(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> AbstractContextManager[None]:
         """Prove that the training is left alone, at the first occasions of a fit."""

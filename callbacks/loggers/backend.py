@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from genmonitor.callbacks.integration.compat import logger_key
 from genmonitor.evaluation.results import Alert, LineSeries, Table
@@ -41,15 +41,17 @@ class Backend(ABC):
         ...         self.experiment.send_text(f"step {step}: {alert.title}")
     """
 
-    takes_figures: ClassVar[bool] = False
-    """Whether it shows figures; if not, the user is told where their files are."""
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         _registered.append(cls)
 
     def __init__(self, logger: Any) -> None:
         self.logger = logger
+
+    @property
+    def takes_figures(self) -> bool:
+        """Whether it shows figures; if not, the user is told where their files are."""
+        return type(self).log_figures is not Backend.log_figures
 
     @property
     def experiment(self) -> Any:

@@ -14,8 +14,6 @@ from genmonitor.report.files import file_stem
 class MLflowBackend(Backend):
     """A logger whose experiment is an `MlflowClient`, which is told the run at each call."""
 
-    takes_figures = True
-
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
         """Say whether it takes figures for a run that the logger names."""

@@ -128,9 +128,12 @@ class Publisher:
             self.note(note)
         for alert in found.alerts:
             self.publish_alert(alert)
-        message = evaluator.message(evaluation, history)
-        rank_zero_info(message)
-        self.attempt(lambda: self._write_manifest(len(history), lambda: manifest() | {"message": message}))
+
+        def described() -> dict[str, Any]:
+            return manifest() | {"message": evaluator.message(evaluation, history)}
+
+        self.attempt(lambda: rank_zero_info(evaluator.message(evaluation, history)))
+        self.attempt(lambda: self._write_manifest(len(history), described))
         self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
         self.attempt(lambda: self._publish_line_series(evaluator.line_series(history), step))
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))

@@ -25,8 +25,6 @@ _layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDicti
 class TensorBoardBackend(Backend):
     """A logger whose experiment is a `SummaryWriter`, or writes like one."""
 
-    takes_figures = True
-
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
         """Say whether it takes figures and texts as a `SummaryWriter` does."""

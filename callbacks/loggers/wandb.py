@@ -22,8 +22,6 @@ _MAX_TITLE = 63  # wandb refuses longer titles of alerts
 class WandbBackend(Backend):
     """A logger whose experiment is a run of W&B."""
 
-    takes_figures = True
-
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
         """Say whether it is a run of W&B: what it logs are wandb's own objects, which nothing else takes."""

@@ -14,22 +14,34 @@ Example:
 """
 
 from genmonitor.evaluation.collective import Collective, SingleProcess
+from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.evaluator import Evaluator, run_evaluation
+from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.results import Evaluation, Samples
+from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, Table
 
 __all__ = [
+    "Alert",
     "Collective",
     "DisagreementEvaluator",
     "DiversityEvaluator",
     "Evaluation",
     "Evaluator",
+    "FitReport",
+    "History",
+    "LineSeries",
+    "Progress",
+    "RealSubset",
     "ReferenceImages",
     "RegionEvaluator",
     "Samples",
     "SingleProcess",
+    "Table",
+    "no_progress",
+    "require_fitted",
     "run_evaluation",
+    "terminal_progress",
 ]

@@ -74,7 +74,10 @@ def _preserve_tensors(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     """Restore the attributes of every submodule and of the plain objects among them, buffers that are None too."""
-    namespaces = {id(part.__dict__): part.__dict__ for part in module.modules() if not _is_uninitialized(part)}
+    parts = list(module.modules())
+    # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
+    modes = [(part, part.training) for part in parts if _is_uninitialized(part)]
+    namespaces = {id(part.__dict__): part.__dict__ for part in parts if not _is_uninitialized(part)}
     held = [value for namespace in namespaces.values() for value in namespace.values() if _is_plain(value)]
     namespaces |= {id(vars(value)): vars(value) for value in held}
     restore = [_remember(namespace) for namespace in namespaces.values()]
@@ -83,10 +86,12 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     finally:
         for put_back in restore:
             put_back()
+        for part, training in modes:
+            part.training = training
 
 
 def _is_uninitialized(part: nn.Module) -> bool:
-    """Say whether a lazy module is still to take its sizes from the first batch, which may be that of the samples."""
+    """Say whether a lazy module is still to take its sizes from its first batch."""
     return isinstance(part, LazyModuleMixin) and part.has_uninitialized_params()  # type: ignore[misc]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from genmonitor._io import atomic_write
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSubset
+from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.encoders import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 

@@ -95,13 +95,13 @@ class RealSplit:
 
 
 def split_reference(
-    real: ReferenceImages, n_clusters: int, n_samples: int, block_size: int | None, seed: int
+    real: ReferenceImages, n_cluster_images: int, n_samples: int, block_size: int | None, seed: int
 ) -> RealSplit:
     """Choose real images at random, from a generator of their own.
 
     Args:
         real: where they come from.
-        n_clusters: images for the kernel's width and the clusters.
+        n_cluster_images: images for the kernel's width and the clusters.
         n_samples: images to compare with.
         block_size: their number is cut to a multiple of it.
         seed: of the choice.
@@ -112,7 +112,7 @@ def split_reference(
     source, held_out = real.source(), real.held_out()
     generator = torch.Generator().manual_seed(seed)
     # beyond what clusters and disjoint draws of the baseline take, real images are of no use
-    order = random_order(len(source), 2 * (n_clusters + (DRAWS + 2) * n_samples), generator)
+    order = random_order(len(source), 2 * (n_cluster_images + (DRAWS + 2) * n_samples), generator)
     notes = list(real.notes())
     if held_out is None:
         compared, half = source, min(n_samples, len(order) // 2)
@@ -132,7 +132,7 @@ def split_reference(
     _check_one_shape(source, rest, compared, chosen)
     notes += _size_notes(source, len(rest), len(chosen), n_samples)
     notes += source.reading_notes(rest[:READ_TWICE].tolist())
-    return RealSplit(source, rest[:n_clusters].tolist(), rest, compared, chosen.tolist(), tuple(notes))
+    return RealSplit(source, rest[:n_cluster_images].tolist(), rest, compared, chosen.tolist(), tuple(notes))
 
 
 def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:

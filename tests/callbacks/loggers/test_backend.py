@@ -20,8 +20,6 @@ from genmonitor.callbacks.loggers.backend import Backend
 class AimBackend(Backend):
     """Aim."""
 
-    takes_figures = True
-
     @classmethod
     def handles(cls, logger, experiment):
         return hasattr(experiment, "track_image")
