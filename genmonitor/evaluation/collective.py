@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import torch
@@ -93,10 +94,10 @@ class Collective(ABC):
 
 
 def _portable(error: Exception) -> Exception:
-    """Return an exception that every process can be sent: another's arguments and attributes may be anything."""
-    ours = type(error).__module__.split(".")[0] in ("builtins", "genmonitor")
-    if ours and all(isinstance(arg, (str, int, float, type(None))) for arg in error.args):
-        return type(error)(*error.args)
+    """Return an error that other processes can be sent: the same where pickling keeps it, else its type and text."""
+    with suppress(Exception):
+        if str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 

@@ -17,10 +17,10 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity_figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.diversity_modes import DiversityMetric, ScoredSamples
 from genmonitor.evaluation.encoders import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
-from genmonitor.evaluation.modes import DiversityMetric, ScoredSamples
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompt_diversity import LeastVaried, PromptDiversity
 from genmonitor.evaluation.prompted import PromptedFeatures

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.modes import ModeEnds
+from genmonitor.evaluation.diversity_modes import ModeEnds
 from genmonitor.evaluation.prompt_diversity import LeastVaried
 from genmonitor.evaluation.results import Evaluation, History
 from genmonitor.evaluation.text.diversity import OF_REAL, SCORES

@@ -210,7 +210,7 @@ def sample_grid(
     value_range: tuple[float, float] = (0.0, 1.0),
     share: float | None = None,
 ) -> Figure:
-    """Generated samples, the largest contributor to the loss outlined on the first row, so that the others stay legible.
+    """Generated samples; the largest contributor to the loss is outlined on the first row, the others stay legible.
 
     Args:
         images: (n, c, H, W); the first 64 or fewer are shown, as many as stay readable.
