@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+# which errors mean that memory ran out is known nowhere else; the module is public but not documented
 from lightning.pytorch.utilities.memory import garbage_collection_cuda, is_oom_error
 
 __all__ = [
