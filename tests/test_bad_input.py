@@ -187,11 +187,11 @@ MONITORS = [
     (lambda: PixelClusterMonitor(block_size=7), "`block_size`=7", "1200", "Use 1197 samples"),
     (lambda: PixelClusterMonitor(patch_size=-1), "`patch_size`", "-1", ">= 1"),
     (lambda: PixelClusterMonitor(site_encoder=3), "`site_encoder`", "3", "from images to maps [n, c, h, w]"),
-    (lambda: PixelClusterMonitor(on_drop="print"), "`on_drop`", "'print'", "that takes a line of text"),
+    (lambda: PixelClusterMonitor(on_alert="print"), "`on_alert`", "'print'", "that takes a line of text"),
     (lambda: PixelClusterMonitor(extra_metrics=3), "`extra_metrics`", "int", "Wrap them: MetricCollection"),
     (lambda: PixelClusterMonitor(extra_metrics=[1]), "`extra_metrics`", "list", "a dictionary of metrics"),
     (lambda: PixelClusterMonitor(extra_metrics={"fid": 3}), "`extra_metrics`", "dict of int", "MetricCollection"),
-    (lambda: PixelClusterMonitor(sample_fn=3), "`sample_fn`", "int", "callable"),
+    (lambda: PixelClusterMonitor(sample_fn=3), "`sample_fn`", "got 3", "a callable of (module, n)"),
     (lambda: PixelClusterMonitor(on_error="ignore"), "`on_error`", "'ignore'", "one of 'warn', 'raise'"),
     (lambda: PixelClusterMonitor(seed=1.5), "`seed`", "1.5", "a whole number"),
     (lambda: PixelClusterMonitor(weights=None), "`weights`", "None", "'averaged'"),
@@ -228,7 +228,7 @@ OURS = [Path(genmonitor.__file__).parent, Path(genmonitor.callbacks.__file__).pa
 
 
 @pytest.mark.parametrize("case", range(len(WRONG)), ids=[f"{i} {parts[0]}" for i, (_, *parts) in enumerate(WRONG)])
-def test_a_wrong_use_is_refused_by_us_and_the_message_says_what_to_change(case, record_property):
+def test_wrong_use_is_refused_by_us_saying_what_to_change(case, record_property):
     call, *parts = WRONG[case]
     with pytest.raises((TypeError, ValueError, FileNotFoundError)) as caught:
         call()
@@ -240,5 +240,5 @@ def test_a_wrong_use_is_refused_by_us_and_the_message_says_what_to_change(case, 
     record_property("wrong uses refused", 1)
 
 
-def test_there_are_many_of_them():
+def test_wrong_uses_are_many():
     assert len(WRONG) >= 60

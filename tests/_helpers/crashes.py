@@ -36,26 +36,17 @@ KINDS = {"figure": ".png", "manifest": ".json", "partition": ".npz", "checkpoint
 EPOCHS = 4
 
 
-class Quick:
-    """Draws small figures: what matters here is how they are written."""
+def quick(monitor):
+    """Let a monitor draw small figures: what matters here is how they are written."""
 
-    def first_figures(self):
+    def fit_figures():
         return {name: Figure((1, 1)) for name in ("clusters", "cka")}
 
-    def figures(self, samples):
+    def figures(*args):
         return {name: Figure((1, 1)) for name in ("curves", "samples")}
 
-
-class Clusters(Quick, PixelClusterMonitor):
-    pass
-
-
-class Diversity(Quick, DiversityMonitor):
-    pass
-
-
-class Disagreement(Quick, DisagreementMonitor):
-    pass
+    monitor.evaluator.fit_figures, monitor.evaluator.figures = fit_figures, figures
+    return monitor
 
 
 class Shrinking(Linear):
@@ -76,9 +67,9 @@ class Shrinking(Linear):
 def train(folder, between_epochs):
     """Train to the end, from the last checkpoint if there is one, and write down what came out."""
     how = {"every_n_train_steps": 2} if between_epochs else {}
-    clusters = Clusters(3, n_samples=40, n_cluster_images=100, on_error="raise", **how)
-    diversity = Diversity(range(5), 40, on_error="raise", **how)
-    disagreement = Disagreement(range(5), 40, reference="previous", on_error="raise", **how)
+    clusters = quick(PixelClusterMonitor(3, n_samples=40, n_cluster_images=100, on_error="raise", **how))
+    diversity = quick(DiversityMonitor(range(5), 40, on_error="raise", **how))
+    disagreement = quick(DisagreementMonitor(range(5), 40, reference="previous", on_error="raise", **how))
     # never between steps at the end of an epoch: Lightning itself repeats steps when such a run is resumed twice
     often = {"every_n_train_steps": 5} if between_epochs else {"every_n_epochs": 1}
     keep = ModelCheckpoint(folder, save_last=True, filename="{step}", **often)
@@ -89,7 +80,7 @@ def train(folder, between_epochs):
     outcome = {
         "curves": [measured(monitor) for monitor in (clusters, diversity, disagreement)],
         "clusters": clusters.partition.labels.tolist(),
-        "yardstick": clusters.yardstick,
+        "baseline": clusters.baseline,
         "gamma": clusters.kernel.gamma,
         "weights": module.net.weight.tolist(),
     }

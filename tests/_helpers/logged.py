@@ -1,13 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of what loggers wrote."""
+"""Readers of what loggers wrote, and a logger that remembers."""
 
 import json
 import struct
 import warnings
 from pathlib import Path
 
+from lightning.pytorch.loggers.logger import Logger
 from matplotlib.image import imread
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+
+class Remember(Logger):
+    """Keeps what monitors give it, by step."""
+
+    name, version, save_dir = "remember", "0", None
+
+    def __init__(self):
+        super().__init__()
+        self.logged = []
+
+    def log_hyperparams(self, *args, **kwargs):
+        pass
+
+    def log_metrics(self, metrics, step=None):
+        self.logged += [(step, metrics)] if any(key.startswith("cms/") for key in metrics) else []
 
 
 def read_tensorboard(folder):

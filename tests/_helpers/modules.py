@@ -36,6 +36,10 @@ def loader(images, batch_size=100, **settings):
     return DataLoader(TensorDataset(images), batch_size, **settings)
 
 
+class Kept(list):
+    """A list on a module to which sampling may append: an evaluation puts back what is in lists, not in these."""
+
+
 class Linear(LightningModule):
     """A linear generator of digits: what it logs and learns comes from random numbers, so any draw too many shows."""
 
@@ -61,7 +65,7 @@ class Linear(LightningModule):
 
 
 class Deep(Linear):
-    """The same with whatever a check could disturb: dropout, BatchNorm, a sampler that trains its statistics."""
+    """The same with whatever an evaluation could disturb: dropout, BatchNorm, a sampler that trains its statistics."""
 
     def __init__(self):
         super().__init__()
@@ -135,12 +139,18 @@ def no_figures(*args):
     return {}
 
 
-class Plain(PixelClusterMonitor):
-    """The monitor without its figures, which take most of a tiny run's time."""
+def without_figures(monitor):
+    """Return a monitor without its figures, which take most of a tiny run's time."""
+    monitor.evaluator.fit_figures = monitor.evaluator.figures = no_figures
+    return monitor
 
-    def __init__(self, **arguments):
-        super().__init__(**arguments)
-        self.evaluator.fit_figures = self.evaluator.figures = no_figures
+
+class Plain(PixelClusterMonitor):
+    """The monitor without its figures."""
+
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        without_figures(self)
 
 
 def plain(**settings):
@@ -188,4 +198,15 @@ def fit_planted(folder, monitor, spoiled, from_epoch, epochs=5, **settings):
 
 def measured(monitor):
     """Return the history without what the clock says."""
-    return [{k: v for k, v in check.items() if not k.endswith("_seconds")} for check in monitor.history]
+    return [{k: v for k, v in record.items() if not k.endswith("_seconds")} for record in monitor.history]
+
+
+def epochs(monitor):
+    """Return the epochs of its evaluations."""
+    return [record["epoch"] for record in monitor.history]
+
+
+def drawn(monitor, runner, module, n=None):
+    """Return the first n samples of a monitor's set, None for all, by the function under every evaluation."""
+    with torch.no_grad():
+        return monitor.sampler.draw(runner, module, range(n or monitor.sampler.n_samples))

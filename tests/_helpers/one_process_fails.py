@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by test_several_processes.py in each of two processes: the second fails in each part of a check in turn."""
+"""Run by test_several_processes.py in each of two processes: the second fails in each part of an evaluation in turn."""
 
 import json
 import sys
@@ -11,12 +11,11 @@ import torch
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
 
-from _helpers.modules import MeanGap, Plain, fit, measured
+from _helpers.modules import MeanGap, fit, measured, plain
 from _helpers.prompted import Prompted, disagreeing, labelled
 from _helpers.prompted import plain as diversity
 
-from genmonitor.callbacks import disagreement as disagreement_monitor
-from genmonitor.callbacks import disagreement_modes, modes, regions, variability
+from genmonitor.evaluation import disagreement, disagreement_modes, diversity_modes, prompt_diversity, regions
 from genmonitor.functional import calibrate
 from genmonitor.metrics import prdc, scendi
 
@@ -24,21 +23,17 @@ PARTS = {
     "cms": [(regions, "cms_from_means"), (MeanGap, "compute")],
     "diversity": [
         (modes, "scendi_from_covariances"),
-        (prdc.PRDC, "_compared"),
-        (variability, "similarities"),
+        (prdc, "prdc_from_radii"),
+        (prompt_diversity, "similarities"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
-        (modes, "_ends"),
+        (modes.ScoredSamples, "ends"),
     ],
-    "disagreement": [(disagreement_modes, "avg_pool2d"), (disagreement_monitor, "prompt_split")],
+    "disagreement": [(disagreement_modes, "avg_pool2d"), (disagreement, "prompt_split")],
 }
 """What each monitor calls once it has its samples, in this order."""
 EPOCHS = [1, 2, 4, 5, 7, 8]
-"""When they fail: three checks in a row would switch a monitor off."""
-
-
-class PlainClusters(Plain):
-    """By a name of its own, since a checkpoint keeps callbacks by theirs."""
+"""When they fail: three evaluations in a row would switch a monitor off."""
 
 
 def main(folder, processes):
@@ -62,7 +57,7 @@ def main(folder, processes):
     settings = {"on_error": "warn", "n_samples": 61}
     calibration = calibrate(torch.rand(50, 64, generator=torch.Generator().manual_seed(0)))
     monitors = (
-        PlainClusters(3, n_cluster_images=200, **settings, extra_metrics={"gap": MeanGap(reset_real_features=False)}),
+        plain(**settings, extra_metrics={"gap": MeanGap(reset_real_features=False)}),
         diversity(**settings, calibration=calibration),
         disagreeing(**settings | {"n_samples": 60}),
     )

@@ -2,7 +2,7 @@
 """A tiny generator of digits by class, and the monitors that the tests attach to it."""
 
 import torch
-from _helpers.modules import Linear, digits, fit
+from _helpers.modules import Linear, digits, fit, without_figures
 from lightning.pytorch.callbacks import Callback
 from sklearn.datasets import load_digits
 from torch import nn
@@ -47,10 +47,11 @@ class Killed(Callback):
 
 
 class Plain(DiversityMonitor):
-    """The monitor without its figures, which take most of a tiny run's time."""
+    """The monitor without its figures."""
 
-    def figures(self, samples):
-        return {}
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        without_figures(self)
 
 
 def plain(prompts=range(5), **settings):
@@ -72,10 +73,11 @@ class Changed(Prompted):
 
 
 class PlainDisagreement(DisagreementMonitor):
-    """The monitor without its figures, which take most of a tiny run's time."""
+    """The monitor without its figures."""
 
-    def figures(self, samples):
-        return {}
+    def __init__(self, *args, **settings):
+        super().__init__(*args, **settings)
+        without_figures(self)
 
 
 def disagreeing(prompts=range(5), **settings):
@@ -93,3 +95,15 @@ def watch(folder, monitor, module=None, **settings):
     """Fit one epoch with the monitor; return what it measured."""
     fit(folder, monitor, module=module or Prompted(), **({"max_epochs": 1} | settings))
     return monitor.history[-1]
+
+
+def evaluations(monitor):
+    """Return a list to which a monitor's evaluations are added as they succeed, with what its figures show."""
+    kept, commit = [], monitor.evaluator.commit
+
+    def keep(evaluation, history):
+        kept.append(evaluation)
+        return commit(evaluation, history)
+
+    monitor.evaluator.commit = keep
+    return kept

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data, a module and a monitor of runs that are replayed."""
 
-from _helpers.modules import Linear, digits, loader
+from _helpers.modules import Linear, digits, loader, without_figures
 from lightning import LightningDataModule
 
 from genmonitor.callbacks import PixelClusterMonitor
@@ -29,26 +29,7 @@ class Unsaved(Linear):
         super().__init__(lr)
 
 
-class Quiet(PixelClusterMonitor):
-    """Without its figures."""
-
-    def first_figures(self):
-        return {}
-
-    def figures(self, samples):
-        return {}
-
-
-class Another(Quiet):
-    """One that stands beside the other in a Trainer."""
-
-    prefix = "another"
-    state_key = "another"
-
-
-for _kind in (Quiet, Another):  # as manifests name the class
-    _kind.__name__ = "PixelClusterMonitor"
-
-
 def quiet(**settings):
-    return Quiet(**({"n_clusters": 3, "n_samples": 60, "n_cluster_images": 200, "on_error": "raise"} | settings))
+    """Return a small monitor without figures, of the class that its manifests name."""
+    defaults = {"n_clusters": 3, "n_samples": 60, "n_cluster_images": 200, "on_error": "raise"}
+    return without_figures(PixelClusterMonitor(**(defaults | settings)))

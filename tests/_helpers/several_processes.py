@@ -12,7 +12,7 @@ import torch
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
 
-from _helpers.modules import Linear, MeanGap, Plain, digits, fit, loader, measured, plain
+from _helpers.modules import Linear, MeanGap, digits, fit, loader, measured, plain
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 
@@ -33,12 +33,6 @@ def one_cannot_encode(module, images):
     return images
 
 
-class Other(Plain):
-    """A second monitor on the same Trainer."""
-
-    prefix = "other"
-
-
 def one_gives_nan(module, n):
     return module.sample(n) * (float("nan") if fails(module) else 1)
 
@@ -49,9 +43,9 @@ def outcomes(folder, processes, accelerator="cpu"):
     for name, n in (
         ("well", 301),
         ("one fails to sample", 301),
-        ("one fails to collect", 301),
+        ("one fails to encode", 301),
         ("one fails by NaN", 301),
-        ("no share for one", 2),
+        ("nothing to do for one", 2),
         ("two share samples", 301),
     ):
         torch.manual_seed(0)
@@ -63,11 +57,11 @@ def outcomes(folder, processes, accelerator="cpu"):
             parts["sample_fn"] = one_gives_nan
         if accelerator == "gpu":  # where tensors of the CPU cannot be gathered
             parts.setdefault("sample_fn", lambda module, n: module.sample(n).cpu())
-        if name == "one fails to collect":
+        if name == "one fails to encode":
             parts["site_encoder"] = partial(one_cannot_encode, module)
         monitor = plain(n_samples=n, on_error="warn", sample_batch_size=64, **parts)
-        # under several processes the shares of 301 and of 150 samples are different ones
-        others = [Other(3, n_samples=150, n_cluster_images=200, on_error="raise", sample_batch_size=64)]
+        # under several processes the indices of 301 and of 150 samples are different ones
+        others = [plain(n_samples=150, sample_batch_size=64, prefix="other")]
         if name != "two share samples":
             others = []
         best = ModelCheckpoint(folder / f"{name} {processes}", monitor="cms/image", mode="max")
@@ -75,7 +69,7 @@ def outcomes(folder, processes, accelerator="cpu"):
         strategy = strategy if processes > 1 or accelerator == "gpu" else {}
         train, val = loader(digits(0, 600), 50), loader(digits(600, 1200), 50)
         trainer, _ = fit(folder, monitor, *others, best, module=module, train=train, val=val, max_epochs=3, **strategy)
-        fixed = [monitor.partition.labels.tolist(), monitor.kernel.gamma, monitor.yardstick]
+        fixed = [monitor.partition.labels.tolist(), monitor.kernel.gamma, monitor.baseline]
         image = float(trainer.callback_metrics["cms/image"])
         out[name] = {"history": measured(monitor), "image": image, "fixed": json.loads(json.dumps(fixed))}
         if others:

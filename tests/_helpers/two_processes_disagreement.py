@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
 
 from _helpers.modules import fit, measured
-from _helpers.prompted import Changed, disagreeing, labelled
+from _helpers.prompted import Changed, disagreeing, evaluations, labelled
 
 
 def outcomes(folder, processes, n):
@@ -20,11 +20,13 @@ def outcomes(folder, processes, n):
     out = {}
     for reference in ("data", "start", "previous"):
         monitor = disagreeing([0, 1, 2, 0][: min(n, 4)], n_samples=n, reference=reference, sample_batch_size=16)
+        kept = evaluations(monitor)
         strategy = {"strategy": "ddp", "devices": processes} if processes > 1 else {}
         train, val = labelled(0, 150), labelled(600, 900)
         fit(folder, monitor, module=Changed(prompt=1, epoch=1), train=train, val=val, max_epochs=3, **strategy)
-        shown = [side.shown.sum((1, 2, 3)).tolist() for side in (monitor._current, monitor._reference)]
-        changed = [list(pair) for pair in monitor._changed]
+        evaluation = kept[-1]
+        shown = [side.shown.sum((1, 2, 3)).tolist() for side in (evaluation.current, evaluation.reference)]
+        changed = [list(pair) for pair in evaluation.found.changed]
         gamma = monitor.kernel.gamma
         out[reference] = {"history": measured(monitor), "gamma": gamma, "shown": shown, "changed": changed}
     return out

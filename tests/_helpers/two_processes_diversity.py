@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
 
 from _helpers.modules import digits, fit, loader, measured
-from _helpers.prompted import Prompted, plain
+from _helpers.prompted import Prompted, evaluations, plain
 
 from genmonitor import GaussianKernel
 
@@ -37,10 +37,11 @@ def outcomes(folder, processes, n):
         prompts = [0, 0, 0, 1, 1, 1, 2, 2, 3][: min(n, 9)]
         encoder = one_cannot_encode(module) if name == "cosine" else None
         monitor = plain(prompts, n_samples=n, on_error="warn", sample_batch_size=16, output_encoder=encoder, **settings)
+        kept = evaluations(monitor)
         strategy = {"strategy": "ddp", "devices": processes} if processes > 1 else {}
         train, val = loader(digits(0, 150), 50), loader(digits(600, 900), 100)
         fit(folder, monitor, module=module, train=train, val=val, max_epochs=3, **strategy)
-        ends = monitor._ends
+        ends = kept[-1].ends
         shown = {"indices": ends.indices.tolist(), "sums": ends.images.sum((2, 3, 4)).tolist()}
         out[name] = {"history": measured(monitor), "gamma": monitor.kernel.gamma, **shown}
     return out

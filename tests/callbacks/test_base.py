@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a monitor checks, what it logs then, and what it does about errors."""
-
-import json
-import re
-import sys
-import warnings
+"""What every monitor does with an evaluation, and how the runs of one monitor follow each other."""
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain, trainer
+from _helpers.logged import Remember
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, measured, plain, trainer
+from _helpers.prompted import Changed, Prompted, disagreeing
 from lightning import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
-from lightning.pytorch.loggers import CSVLogger
-from lightning.pytorch.loggers.logger import Logger
+
+from genmonitor.callbacks import GenerativeMonitor
+from genmonitor.callbacks.sampling.sampler import Sampler
+from genmonitor.callbacks.schedule import Schedule
+from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
-
+VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
 REAL = digits(0, 300)
 
 
@@ -34,148 +35,108 @@ class Scripted(Linear):
         return (images + self.noise[self.current_epoch] * torch.randn(n, 1, 8, 8)).clamp(-1, 1)
 
 
-class Remember(Logger):
-    """Keeps what it is given, by step."""
-
-    name, version, save_dir = "remember", "0", None
-
-    def __init__(self):
-        super().__init__()
-        self.logged = []
-
-    def log_hyperparams(self, *args, **kwargs):
-        pass
-
-    def log_metrics(self, metrics, step=None):
-        self.logged += [(step, metrics)] if any(key.startswith("cms/") for key in metrics) else []
+def validation(validated=True):
+    return loader(digits(300, 400)) if validated else None
 
 
-def validation():
-    return loader(digits(300, 400))
+class Brightness(Evaluator):
+    """The mean pixel of the samples, with an alert where it is above a limit."""
+
+    def __init__(self, n_samples, prefix="brightness", limit=2.0):
+        super().__init__(n_samples, prefix)
+        self.limit, self.fits = limit, 0
+
+    def fit(self, real, probe, comm, progress=None):
+        self.fits += 1
+        return FitReport()
+
+    def update(self, samples):
+        self.images = samples.images
+
+    def compute(self, comm):
+        return Evaluation({"mean": float(self.images.mean())})
+
+    def commit(self, evaluation, history):
+        bright = evaluation.values["mean"] > self.limit
+        return [Alert("bright", "The images are bright.")] if bright else []
 
 
-def epochs(monitor):
-    return [check["epoch"] for check in monitor.history]
+def brightness(prefix="brightness", limit=2.0, **settings):
+    return GenerativeMonitor(Brightness(20, prefix, limit), Sampler(20), Schedule(), on_error="raise", **settings)
 
 
-# when
+# an evaluation
 
 
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-@pytest.mark.parametrize(("every", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (3, [0, 3])])
-def test_checks_come_every_n_epochs_from_the_first_on_and_none_in_the_sanity_check(tmp_path, val, every, expected):
-    monitor = plain(every_n_epochs=every)
-    fit(tmp_path, monitor, val=val, max_epochs=5, num_sanity_val_steps=2)
-    assert epochs(monitor) == expected
-    assert [check["step"] for check in monitor.history] == [3 * epoch + 2 for epoch in expected]
-    assert [check["images_seen"] for check in monitor.history] == [300 * (epoch + 1) for epoch in expected]
+def test_monitor_runs_an_evaluator_of_ones_own(tmp_path):
+    monitor = brightness()
+    runner, module = fit(tmp_path, monitor, max_epochs=2)
+    with torch.no_grad():
+        samples = monitor.sampler.draw(runner, module, range(20))
+    assert monitor.history[-1]["mean"] == pytest.approx(float(samples.mean()))
+    assert float(runner.callback_metrics["brightness/mean"]) == pytest.approx(monitor.history[-1]["mean"])
+    assert (tmp_path / "genmonitor" / "brightness_evaluation_00002.json").exists()
 
 
-@pytest.mark.parametrize(("every", "expected"), [(1, [1, 3, 5]), (2, [1, 3, 5]), (3, [1, 5])])
-def test_with_rarer_validation_checks_come_where_it_comes(tmp_path, every, expected):
-    monitor = plain(every_n_epochs=every)
-    fit(tmp_path, monitor, val=validation(), max_epochs=6, check_val_every_n_epoch=2)
-    assert epochs(monitor) == expected
+def test_alerts_are_told_as_text_at_every_monitor(tmp_path):
+    said = []
+    monitor = brightness(limit=-2.0, on_alert=said.append)
+    with pytest.warns(UserWarning, match=r"GenerativeMonitor: The images are bright\."):
+        fit(tmp_path, monitor, max_epochs=2)
+    assert said == ["The images are bright."] * 2
 
 
-@pytest.mark.parametrize(("every", "expected"), [(1, range(9)), (2, [0, 1, 2, 6, 7, 8])])
-def test_with_several_validations_an_epoch_there_are_as_many_checks(tmp_path, every, expected):
-    monitor = plain(every_n_epochs=every)
-    fit(tmp_path, monitor, val=validation(), max_epochs=3, val_check_interval=1)
-    assert epochs(monitor) == [round((validations + 1) / 3, 3) for validations in expected]
-
-
-def test_validation_data_is_found_also_where_lightning_asks_for_it_later(tmp_path):
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="Plain: there is no validation data")
-        early, late = plain(), plain()
-        fit(tmp_path, early, val=validation(), check_val_every_n_epoch=2)
-        fit(tmp_path, late, val=validation(), check_val_every_n_epoch=2, num_sanity_val_steps=0)
-    assert torch.equal(early._real, late._real)
-    assert late._real.view(-1, 64).unique(dim=0).shape[0] == 60
-
-
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-def test_checks_every_n_steps_reach_the_logger_whatever_its_own_interval(tmp_path, val):
-    monitor, logger = plain(every_n_train_steps=2), Remember()
-    runner, _ = fit(tmp_path, monitor, val=val, logger=logger, log_every_n_steps=50)
-    assert [check["step"] for check in monitor.history] == [0, 1, 3, 5]
-    assert epochs(monitor) == [0.333, 0.667, 1.333, 2]
-    assert [step for step, _ in logger.logged] == [0, 1, 3, 5]
-    for (_, logged), check in zip(logger.logged, monitor.history, strict=True):
-        assert (logged["cms/image"], logged["epoch"]) == (pytest.approx(check["image"]), check["step"] // 3)
-        assert {f"cms/{name}" for name in check} - {"cms/epoch", "cms/step"} <= logged.keys()
-    assert float(runner.callback_metrics["cms/image"]) == pytest.approx(monitor.history[-1]["image"])
-
-
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
+@VALIDATED
 @pytest.mark.parametrize(("accumulate", "steps"), [(1, [2, 5]), (2, [1, 3]), (3, [0, 1])])
-def test_one_dictionary_a_check_reaches_the_logger_at_the_trainers_step(tmp_path, val, accumulate, steps):
+def test_logger_gets_one_dictionary_at_the_trainers_step(tmp_path, validated, accumulate, steps):
     monitor, logger = plain(), Remember()
-    fit(tmp_path, monitor, val=val, logger=logger, log_every_n_steps=1, accumulate_grad_batches=accumulate)
-    assert [step for step, _ in logger.logged] == steps == [check["step"] for check in monitor.history]
-    for (_, logged), check in zip(logger.logged, monitor.history, strict=True):
-        expected = {f"cms/{name}": value for name, value in check.items() if name not in ("epoch", "step")}
+    settings = {"logger": logger, "log_every_n_steps": 1, "accumulate_grad_batches": accumulate}
+    fit(tmp_path, monitor, val=validation(validated), **settings)
+    assert [step for step, _ in logger.logged] == steps == [record["step"] for record in monitor.history]
+    for (_, logged), record in zip(logger.logged, monitor.history, strict=True):
+        expected = {f"cms/{name}": value for name, value in record.items() if name not in ("epoch", "step")}
         assert {key: value for key, value in logged.items() if key.startswith("cms/")} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-def test_model_checkpoint_keeps_the_epoch_with_the_best_image(tmp_path, val):
+@VALIDATED
+def test_model_checkpoint_keeps_the_epoch_of_the_best_image(tmp_path, validated):
     monitor = plain()
     best = ModelCheckpoint(tmp_path / "kept", monitor="cms/image", mode="max", filename="{epoch}")
-    fit(tmp_path, best, monitor, module=Scripted([0.9, 0.2, 0.5]), val=val, max_epochs=3)
+    fit(tmp_path, best, monitor, module=Scripted([0.9, 0.2, 0.5]), val=validation(validated), max_epochs=3)
     assert best.best_model_path.endswith("epoch=1.ckpt")
-    assert float(best.best_model_score) == pytest.approx(max(check["image"] for check in monitor.history))
+    assert float(best.best_model_score) == pytest.approx(max(record["image"] for record in monitor.history))
 
 
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-def test_early_stopping_ends_the_run_once_the_product_stops_growing(tmp_path, val):
+@VALIDATED
+def test_early_stopping_ends_a_run_whose_product_stands_still(tmp_path, validated):
     monitor, stop = plain(), EarlyStopping("cms/product", mode="max", patience=2)
-    fit(tmp_path, stop, monitor, module=Scripted([0.9, 0.7, 0.5, 0.6, 0.6, 0.6]), val=val, max_epochs=6)
+    module = Scripted([0.9, 0.7, 0.5, 0.6, 0.6, 0.6])
+    fit(tmp_path, stop, monitor, module=module, val=validation(validated), max_epochs=6)
     assert epochs(monitor) == [0, 1, 2, 3, 4]
     assert float(stop.best_score) == pytest.approx(monitor.history[2]["product"])
 
 
-@pytest.mark.parametrize("settings", [{"every_n_epochs": 2}, {"every_n_train_steps": 2}])
-def test_early_stopping_on_rarer_checks_is_warned_of(tmp_path, settings):
-    stop = EarlyStopping("cms/product", mode="max", patience=9)
-    with pytest.warns(UserWarning, match="EarlyStopping monitors 'cms/product', which Plain does not measure in every"):
-        fit(tmp_path, stop, plain(**settings), val=validation())
-
-
-def test_early_stopping_on_something_else_is_no_ones_business(tmp_path):
-    fit(tmp_path, EarlyStopping("loss"), plain(every_n_epochs=2), val=validation())
-
-
-def test_validating_and_testing_alone_do_nothing(tmp_path):
-    class Tested(Scripted):
-        def test_step(self, batch, index):
-            pass
-
-    monitor, module = plain(), Tested()
-    runner = trainer(tmp_path, monitor)
-    runner.validate(module, validation(), verbose=False)
-    runner.test(module, validation(), verbose=False)
-    runner.save_checkpoint(tmp_path / "untrained.ckpt")
-    assert monitor.history == []
-    runner, _ = fit(tmp_path, monitor, module=module, val=validation())
-    kept = list(monitor.history)
-    runner.validate(module, validation(), verbose=False)
-    assert monitor.history == kept
-    assert len(kept) == 2
-
-
-def test_a_generator_that_does_not_change_gives_a_curve_that_does_not_move(tmp_path):
+def test_generator_that_stands_still_gives_a_curve_that_does(tmp_path):
     monitor = plain(seed=7)
     fit(tmp_path, monitor, module=Linear(lr=0.0), val=validation(), max_epochs=4)
-    first, *later = [
-        {k: v for k, v in check.items() if k.startswith(("image", "cluster", "mmd"))}
-        for check in ({k: v for k, v in c.items() if k != "images_seen"} for c in monitor.history)
-    ]
+    moves = {"epoch", "step", "images_seen"}
+    first, *later = [{k: v for k, v in record.items() if k not in moves} for record in measured(monitor)]
     assert later == [first] * 3
+    assert {"image", "product", "cluster_3", "mmd"} <= first.keys()
 
 
-def test_users_of_pytorch_lightning_get_the_same(tmp_path):
+def test_seconds_of_an_evaluation_are_logged(tmp_path):
+    monitor = plain()
+    fit(tmp_path, monitor, val=validation())
+    assert all(0 < record[f"{part}_seconds"] < 60 for record in monitor.history for part in ("sampling", "metric"))
+
+
+def test_end_of_training_before_an_evaluation_is_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match="Plain: training ended before the first evaluation"):
+        fit(tmp_path, plain(), val=validation(), max_steps=2)
+
+
+def test_trainer_of_pytorch_lightning_gives_the_same(tmp_path):
     pl = pytest.importorskip("pytorch_lightning")
 
     class Foreign(pl.LightningModule):
@@ -186,154 +147,176 @@ def test_users_of_pytorch_lightning_get_the_same(tmp_path):
             super().__init__()
             self.lr, self.net = 0.0, torch.nn.Linear(4, 64)
 
-    monitor, native = plain(), plain()
-    for module, fit_ in ((Foreign, pl.Trainer), (lambda: Linear(lr=0.0), Trainer)):
+    foreign, native = plain(), plain()
+    runs = (
+        (foreign, Foreign, pl.Trainer, pl.callbacks.ModelCheckpoint),
+        (native, lambda: Linear(lr=0.0), Trainer, ModelCheckpoint),
+    )
+    for monitor, module, run, checkpoint in runs:
         torch.manual_seed(0)
-        best = (ModelCheckpoint if fit_ is Trainer else pl.callbacks.ModelCheckpoint)(tmp_path, monitor="cms/image")
+        best = checkpoint(tmp_path, monitor="cms/image")
         quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
-        watched = [monitor if fit_ is pl.Trainer else native, best]
-        fit_(max_epochs=2, callbacks=watched, default_root_dir=tmp_path, **quiet).fit(
-            module(), loader(REAL), validation()
-        )
-        assert float(best.best_model_score) == pytest.approx(watched[0].history[-1]["image"])
-    assert measured(monitor) == measured(native)
+        runner = run(max_epochs=2, callbacks=[monitor, best], default_root_dir=tmp_path, **quiet)
+        runner.fit(module(), loader(REAL), validation())
+        assert float(best.best_model_score) == pytest.approx(monitor.history[-1]["image"])
+    assert measured(foreign) == measured(native)
 
 
-def test_what_a_check_costs_is_logged(tmp_path):
-    monitor, logger = plain(), CSVLogger(tmp_path)
-    fit(tmp_path, monitor, val=validation(), logger=logger)
-    assert all(0 < check[f"{part}_seconds"] < 60 for check in monitor.history for part in ("sampling", "metric"))
+# runs of one monitor
 
 
-@pytest.mark.parametrize(("enabled", "terminal"), [(True, True), (False, True), (True, False)])
-def test_a_bar_that_names_itself_follows_the_trainers_and_stays_out_of_files(
-    tmp_path, enabled, terminal, capsys, monkeypatch
-):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
-    fit(tmp_path, plain(), val=validation(), max_epochs=1, enable_progress_bar=enabled)
-    said = capsys.readouterr().err
-    assert ("Plain: sampling" in said) == (enabled and terminal)
-    assert ("Plain: baseline" in said) == (enabled and terminal)
+def files(folder):
+    return {path.name for path in folder.rglob("genmonitor/*")}
 
 
-# errors
+def test_second_fit_of_a_trainer_goes_on_with_the_curve(tmp_path):
+    monitor, module = plain(), Linear()
+    runner = trainer(tmp_path, monitor, max_epochs=2)
+    runner.fit(module, loader(REAL), validation())
+    partition = monitor.partition
+    runner.fit_loop.max_epochs = 3
+    runner.fit(module, loader(REAL), validation())
+    assert epochs(monitor) == [0, 1, 2]
+    assert monitor.partition is partition
+    assert monitor.history[-1]["images_seen"] == 900
+    assert "cms_evaluation_00003.json" in files(tmp_path)
 
 
-class Failing(Scripted):
-    """Fails to sample in the epochs named."""
-
-    def __init__(self, epochs, error=RuntimeError):
-        super().__init__()
-        self.failing, self.error, self.calls = epochs, error, 0
-
-    def sample(self, n):
-        self.calls += 1
-        if self.calls > 1 and self.current_epoch in self.failing:
-            raise self.error("no samples today")
-        return super().sample(n)
-
-
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-def test_a_check_that_fails_is_skipped_with_its_traceback_and_the_next_goes_on(tmp_path, val):
-    monitor = plain(on_error="warn")
-    with pytest.warns(UserWarning, match="(?s)Plain: this check failed and is skipped.*Traceback.*no samples today"):
-        fit(tmp_path, monitor, module=Failing([1, 2]), val=val, max_epochs=4)
-    assert epochs(monitor) == [0, 3]
+def test_second_training_begins_a_new_run(tmp_path):
+    monitor, fresh = plain(), plain()
+    fit(tmp_path / "one", monitor, train=loader(REAL), val=validation(), max_epochs=3)
+    first = measured(monitor)
+    others = {"train": loader(digits(400, 700)), "val": loader(digits(700, 800))}
+    for folder, either in (("one", monitor), ("other", fresh)):
+        torch.manual_seed(1)
+        fit(tmp_path / folder, either, module=Linear(), max_epochs=2, **others)
+    assert measured(monitor) == measured(fresh) != first[:2]
+    assert monitor.partition == fresh.partition
+    assert monitor.images_seen == 600
+    assert files(tmp_path / "one") == files(tmp_path / "other")
+    assert "cms_evaluation_00003.json" not in files(tmp_path / "one")
 
 
-def test_three_failures_in_a_row_switch_it_off_and_it_says_so(tmp_path):
-    monitor, module = plain(on_error="warn"), Failing([1, 2, 4, 5, 6])
-    with pytest.warns(UserWarning, match="no samples today|switched off") as said:
-        fit(tmp_path, monitor, module=module, val=validation(), max_epochs=9)
-    assert epochs(monitor) == [0, 3]
-    assert module.calls == 1 + 7  # the probe and the checks of epochs 0..6; 7 and 8 would have gone well
-    messages = [str(warning.message) for warning in said]
-    assert [m for m in messages if "switched off" in m] == ["Plain: 3 checks in a row failed, so it is switched off."]
-    page = (tmp_path / "genmonitor" / "report.html").read_text()
-    skipped = re.findall(r"The check of epoch (\d) failed and was skipped: RuntimeError: no samples today", page)
-    assert sorted(set(skipped)) == list("12456")
-    assert "3 checks in a row failed" in page
+def test_second_training_forgets_a_run_without_evaluations(tmp_path):
+    monitor, fresh = (disagreeing(reference="start", real_images=digits(0, 99)) for _ in range(2))
+    with pytest.warns(UserWarning, match="training ended before the first evaluation"):
+        fit(tmp_path, monitor, module=Changed(epoch=0), val=validation(), max_steps=1)
+    for either in (monitor, fresh):
+        fit(tmp_path, either, module=Prompted(), max_epochs=1)
+    assert monitor.history[0]["top_1"] == fresh.history[0]["top_1"] == 0
 
 
-def test_a_new_fit_tries_again(tmp_path):
-    monitor = plain(on_error="warn")
-    with pytest.warns(UserWarning, match="no samples today|switched off"):
-        fit(tmp_path, monitor, module=Failing([0, 1, 2]), val=validation(), max_epochs=3)
-    fit(tmp_path, monitor, module=Scripted(), val=validation(), max_epochs=1)
+def test_second_training_leaves_the_files_of_other_monitors(tmp_path):
+    one, other = brightness("one"), brightness("other")
+    fit(tmp_path, one, other, max_epochs=2)
+    fit(tmp_path, one, max_epochs=1)
+    kept = {name for name in files(tmp_path) if "_evaluation_" in name}
+    assert kept == {"one_evaluation_00001.json", "other_evaluation_00001.json", "other_evaluation_00002.json"}
+
+
+def test_two_monitors_of_a_kind_need_other_prefixes_alone(tmp_path):
+    one, other = brightness("one"), brightness("other", limit=-2.0)
+    keep = ModelCheckpoint(tmp_path, save_last=True)
+    with pytest.warns(UserWarning, match="bright"):
+        fit(tmp_path, one, other, keep, max_epochs=2)
+    states = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]
+    assert {"GenerativeMonitor[prefix=one]", "GenerativeMonitor[prefix=other]"} < states.keys()
+    assert (one.publisher.notes, len(other.publisher.notes)) == ([], 2)
+    again = brightness("one"), brightness("other")
+    fit(tmp_path, *again, keep, max_epochs=2, ckpt_path=tmp_path / "last.ckpt")
+    assert [measured(monitor) for monitor in again] == [measured(one), measured(other)]
+    assert [len(monitor.publisher.notes) for monitor in again] == [0, 2]
+
+
+def test_state_before_training_is_taken_as_it_is():
+    resumed = plain()
+    resumed.load_state_dict(plain().state_dict())
+    assert resumed.partition is None
+    assert resumed.history == []
+
+
+# trials before a run
+
+
+def test_fast_dev_run_writes_nothing(tmp_path):
+    monitor = plain()
+    fit(tmp_path, monitor, val=validation(), fast_dev_run=True)
     assert len(monitor.history) == 1
+    assert list(tmp_path.rglob("*")) == []
 
 
-def test_errors_are_raised_where_they_are_asked_for(tmp_path):
-    with pytest.raises(RuntimeError, match="no samples today"):
-        fit(tmp_path, plain(on_error="raise"), module=Failing([1]), val=validation())
-
-
-def test_a_keyboard_interrupt_passes_through_and_leaves_the_run_as_it_was(tmp_path):
-    module, monitor = Failing([1], error=KeyboardInterrupt), plain(on_error="warn")
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        fit(tmp_path, monitor, module=module, val=validation(), max_epochs=3)
+def test_training_after_a_fast_dev_run_begins_anew(tmp_path):
+    monitor = plain()
+    fit(tmp_path, monitor, val=validation(), fast_dev_run=True)
+    fit(tmp_path, monitor, val=validation(), max_epochs=1)
     assert epochs(monitor) == [0]
-    assert monitor._failures == 0
+    assert monitor.images_seen == 300
 
 
-def test_an_interrupted_check_puts_everything_back(tmp_path):
-    module, monitor = Failing([], KeyboardInterrupt), plain()
-    runner, _ = fit(tmp_path, monitor, module=module, val=validation())
-    module.failing = [module.current_epoch]
-    module.train()
-    state = torch.get_rng_state()
-    with pytest.raises(KeyboardInterrupt):
-        monitor._check(runner, module)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(part.training for part in module.modules())
-    assert torch.is_grad_enabled()
+class Tunable(Linear):
+    """Takes its batch size and learning rate from attributes, as Lightning's Tuner asks for."""
+
+    def __init__(self):
+        super().__init__()
+        self.batch_size = 50
+
+    def train_dataloader(self):
+        return loader(REAL, self.batch_size)
+
+    def val_dataloader(self):
+        return validation()
 
 
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-@pytest.mark.parametrize("watcher", [ModelCheckpoint, EarlyStopping])
-def test_a_first_check_that_fails_stops_neither_the_run_nor_who_waits_for_its_key(tmp_path, val, watcher):
-    folder = {"dirpath": tmp_path / "kept"} if watcher is ModelCheckpoint else {"patience": 5}
-    waiting, monitor = watcher(monitor="cms/image", mode="max", **folder), plain(on_error="warn")
-    with pytest.warns(UserWarning, match="no samples today"):
-        runner, _ = fit(tmp_path, waiting, monitor, module=Failing([0, 1]), val=val, max_epochs=4)
-    assert runner.current_epoch == 4
-    assert epochs(monitor) == [2, 3]
-    score = waiting.best_model_score if watcher is ModelCheckpoint else waiting.best_score
-    assert float(score) == pytest.approx(monitor.history[-1]["image"])
+def tune(way, runner, module):
+    from lightning.pytorch.tuner import Tuner
+
+    tuner = Tuner(runner)
+    if way == "lr_find":
+        tuner.lr_find(module, num_training=5, update_attr=False)
+    else:
+        tuner.scale_batch_size(module, steps_per_trial=2, max_trials=1)
+        module.batch_size = 50
 
 
-@pytest.mark.parametrize("part", ["figures", "first_figures"])
-def test_figures_that_fail_cost_the_figures_and_nothing_else(tmp_path, monkeypatch, part):
-    monitor = plain(on_error="warn")
-
-    def broken(*args):
-        raise OSError("no ink")
-
-    monkeypatch.setattr(monitor, part, broken)
-    with pytest.warns(UserWarning, match="(?s)Plain: could not show.*no ink"):
-        fit(tmp_path, monitor, val=validation())
-    assert epochs(monitor) == [0, 1]
-    manifests = sorted((tmp_path / "genmonitor").glob("*_evaluation_*.json"))
-    assert [json.loads(path.read_text())["evaluation"]["epoch"] for path in manifests] == [0, 1]
-
-
-@pytest.mark.parametrize("val", [None, validation()], ids=["no validation", "validation"])
-def test_who_waits_for_a_key_finds_it_also_where_checks_are_further_apart_than_epochs(tmp_path, val):
-    best = ModelCheckpoint(tmp_path / "best", monitor="cms/image", mode="max")
-    stop = EarlyStopping("cms/product", mode="max", patience=9)
-    with pytest.warns(UserWarning, match="does not measure in every epoch"):
-        fit(tmp_path, plain(every_n_train_steps=50), best, stop, val=val)
-    assert best.best_model_path
+@pytest.mark.filterwarnings("ignore:The `lr_find` is done:UserWarning", "ignore:.*:UserWarning:lightning.pytorch.tuner")
+@pytest.mark.parametrize("way", ["lr_find", "scale_batch_size"])
+def test_tuner_leaves_no_trace_in_a_monitor(tmp_path, way):
+    tuned, untuned = plain(), plain()
+    for monitor, folder in ((tuned, tmp_path / "tuned"), (untuned, tmp_path / "untuned")):
+        torch.manual_seed(0)
+        module = Tunable()
+        runner = trainer(folder, monitor, max_epochs=2)
+        if monitor is tuned:
+            before = str(monitor.state_dict())
+            tune(way, runner, module)
+            assert (str(monitor.state_dict()), monitor.images_seen, files(folder)) == (before, 0, set())
+        torch.manual_seed(1)
+        runner.fit(module)
+    assert measured(tuned) == measured(untuned)
+    assert files(tmp_path / "tuned") == files(tmp_path / "untuned")
 
 
-def test_a_run_that_ends_before_its_first_check_says_so(tmp_path):
-    with pytest.warns(UserWarning, match="Plain: training ended before the first check"):
-        fit(tmp_path, plain(), val=validation(), max_steps=2)
+@pytest.mark.filterwarnings("ignore:Plain. samples depend on the batch")
+def test_generator_of_a_nested_module_is_restored_after_a_fit(tmp_path):
+    class Noise(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.generator = torch.Generator().manual_seed(1)
 
+        def forward(self, n):
+            return torch.randn(n, 4, generator=self.generator)
 
-def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path):
-    (tmp_path / "genmonitor").write_text("in the way")
-    monitor = plain(on_error="warn")
-    with pytest.warns(UserWarning, match="could not show this check"):
-        fit(tmp_path, monitor, val=validation())
-    assert len(monitor.history) == 2
+    class Nested(Linear):
+        def __init__(self):
+            super().__init__()
+            self.parts = torch.nn.ModuleList([torch.nn.Sequential(Noise())])
+
+        def sample(self, n):
+            return torch.tanh(self.net(self.parts[0][0](n))).view(n, 1, 8, 8)
+
+    states = []
+    for monitors in ([], [plain()]):
+        _, module = fit(tmp_path, *monitors, module=Nested(), val=validation())
+        states.append(module.parts[0][0].generator.get_state())
+    assert torch.equal(*states)
+    assert not torch.equal(states[0], torch.Generator().manual_seed(1).get_state())

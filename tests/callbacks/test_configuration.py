@@ -64,14 +64,71 @@ class Stream(IterableDataset):
         ({"seed": -1}, "`seed` to be a whole number >= 0, but got -1"),
     ],
 )
-def test_an_argument_out_of_its_range_is_refused_on_construction(settings, said):
+def test_argument_out_of_its_range_is_refused_at_once(settings, said):
     with pytest.raises(ValueError, match=said):
         Plain(**({"n_samples": 60} | settings))
 
 
-def test_a_sample_fn_that_cannot_be_called_is_refused_on_construction():
-    with pytest.raises(TypeError, match="`sample_fn` to be callable, but got Tensor"):
+def test_sample_fn_that_cannot_be_called_is_refused_at_once():
+    with pytest.raises(TypeError, match=r"`sample_fn` to be a callable of .*, but got tensor"):
         Plain(sample_fn=torch.zeros(3))
+
+
+class Bare(Linear):
+    """Draws samples in whatever way a subclass says, and learns without it."""
+
+    def training_step(self, batch, index):
+        raise AssertionError("a training step")
+
+
+class OfShape(Bare):
+    def sample(self, img_shape):
+        return torch.randn(8, *img_shape)
+
+
+class KeywordOnly(Bare):
+    def sample(self, *, num):
+        return torch.randn(num, 1, 8, 8)
+
+
+class OfMore(Bare):
+    def sample(self, n, labels):
+        return torch.randn(n, 1, 8, 8)
+
+
+class OfLatents(Bare):
+    def sample(self, z):
+        return torch.tanh(self.net(z)).view(-1, 1, 8, 8)
+
+
+class OfAttributes(Bare):
+    def sample(self, batch):
+        return torch.randn(batch.size, 1, 8, 8)
+
+
+@pytest.mark.parametrize("kind", [OfShape, KeywordOnly, OfMore, OfLatents, OfAttributes])
+def test_sample_of_another_signature_is_refused(tmp_path, kind):
+    tried = rf"`{kind.__name__}\.sample\(n\)` to draw images, but calling it so fails with \w+Error"
+    with pytest.raises(ValueError, match=f"Expected {tried}.*`sample_fn=`") as error:
+        fit(tmp_path, plain(on_error="warn"), module=kind(), train=loader(IMAGES))
+    assert isinstance(error.value.__cause__, (TypeError, AttributeError))
+
+
+def test_sample_prompts_of_another_signature_is_refused(tmp_path):
+    class NoLabels(Bare):
+        def sample_prompts(self):
+            return torch.randn(8, 1, 8, 8)
+
+    with pytest.raises(ValueError, match=r"`NoLabels\.sample_prompts\(prompts\)`.*`sample_fn=`"):
+        fit(tmp_path, plain(prompts=range(5)), module=NoLabels(), train=loader(IMAGES))
+
+
+@pytest.mark.parametrize("sample_fn", [lambda: None, lambda n: n, lambda module, n, m: n, lambda module, z: z.size()])
+def test_sample_fn_of_another_signature_is_refused(tmp_path, sample_fn):
+    with pytest.raises(
+        ValueError, match=r"Expected `sample_fn\(pl_module, n\)` to draw images, but calling it so fails"
+    ):
+        fit(tmp_path, plain(sample_fn=sample_fn), module=Bare(), train=loader(IMAGES))
 
 
 def scaled(low, high):
@@ -100,7 +157,6 @@ WRONG = {
         "`image_key`='picture' to lead to the images of a batch, but got a list of a tensor",
         "image_key",
     ),
-    "a stream": ({"train": loader(IMAGES[:0]).__class__(Stream())}, "access by index.*but got Stream", "`real_images="),
     "no pixel": ({"train": torch.zeros(300, 1, 0, 8)}, "`images of the training data` with at least one pixel", ""),
     "NaN in the training data": ({"train": BROKEN}, "`images of the training data` to be finite", "where they come"),
     "NaN in the validation data": ({"val": BROKEN}, "`images of the validation data` to be finite", "where they come"),
@@ -119,8 +175,6 @@ WRONG = {
         r"8, 8, 1\], which looks like \[N, H, W, C\]",
         "permute",
     ),
-    "other range [0, 1]": ({"module": Counting(scaled(0.2, 0.9))}, "no generated value is negative", "`sample_fn`"),
-    "other range [-1, 1]": ({"train": IMAGES / 2 + 0.5}, "of the generated values are negative", "`sample_fn`"),
     "other range 0..255": (
         {"train": IMAGES * 127 + 128, "module": Counting(scaled(0, 1))},
         "real images reach 255",
@@ -162,7 +216,7 @@ WRONG = {
     "too few real images": ({"train": IMAGES[:3]}, "holds 3", "Give more images with `real_images=`"),
     "fewer real images than a block": (
         {"monitor": plain(block_size=30), "val": IMAGES[:20]},
-        "a whole block",
+        "one block needs 30",
         "`real_images=`",
     ),
     "no averaged weights": ({"monitor": plain(weights="averaged")}, "the Trainer has none", "weights='auto'"),
@@ -171,19 +225,32 @@ WRONG = {
 
 @pytest.mark.filterwarnings("ignore:Plain. (only|the baseline)", "ignore:Your `IterableDataset`")
 @pytest.mark.parametrize("name", WRONG)
-def test_what_only_the_run_shows_is_refused_before_its_first_step(tmp_path, name):
+def test_what_only_a_run_shows_is_refused_before_its_first_step(tmp_path, name):
     settings, said, remedy = WRONG[name]
     refused(tmp_path, said, remedy, **settings)
 
 
-def test_a_stream_trains_once_real_images_are_given(tmp_path):
+def test_stream_trains_once_real_images_are_given(tmp_path):
     monitor = plain(real_images=IMAGES)
     stream = torch.utils.data.DataLoader(Stream(), 100)
     fit(tmp_path, monitor, module=Counting(), train=stream)
     assert len(monitor.history) == 2
 
 
-def test_an_untrained_generator_that_gives_one_image_only_is_measured_with_a_warning(tmp_path):
+OTHER_RANGES = {
+    "[0, 1]": ({"module": Counting(scaled(0.2, 0.9))}, "no generated value is negative"),
+    "[-1, 1]": ({"train": loader(IMAGES / 2 + 0.5)}, "of the generated values are negative"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_RANGES)
+def test_another_value_range_is_warned_of_before_training(tmp_path, name):
+    settings, said = OTHER_RANGES[name]
+    with pytest.warns(UserWarning, match=f"Plain: real images are in .*{said}.*`sample_fn`"):
+        fit(tmp_path, plain(), **({"module": Counting(), "train": loader(IMAGES)} | settings))
+
+
+def test_generator_of_one_image_is_evaluated_with_a_warning(tmp_path):
     for level in (0.0, -1.0, 0.2, 0.5, 1.0):
         monitor = plain()
         with pytest.warns(UserWarning, match="Plain: all generated images are the same, so the values say little"):
@@ -193,7 +260,7 @@ def test_an_untrained_generator_that_gives_one_image_only_is_measured_with_a_war
 
 
 @pytest.mark.parametrize("level", [(0.85, 0.95), (-30, 30), (0.2, 0.9)])
-def test_a_generator_that_leaves_the_range_once_it_trains_is_measured(tmp_path, level):
+def test_generator_that_leaves_the_value_range_is_evaluated(tmp_path, level):
     module = Counting(lambda images: scaled(*level)(images) if module.steps else images)
     monitor = plain(on_error="raise")
     fit(tmp_path, monitor, module=module)
@@ -201,17 +268,17 @@ def test_a_generator_that_leaves_the_range_once_it_trains_is_measured(tmp_path, 
 
 
 @pytest.mark.parametrize("settings", [{"n_cluster_images": 9}, {"n_cluster_images": 39, "n_clusters": 20}])
-def test_fewer_images_than_clusters_can_be_found_in_are_refused(settings):
+def test_fewer_images_than_clusters_need_are_refused(settings):
     least = 10 if "n_clusters" not in settings else 40
     with pytest.raises(ValueError, match=f"`n_cluster_images` of at least {least} images"):
         PixelClusterMonitor(**settings)
 
 
-def test_two_monitors_that_would_log_the_same_keys_are_refused_before_training(tmp_path):
+def test_two_monitors_of_one_prefix_are_refused(tmp_path):
     class Other(PixelClusterMonitor):
         pass
 
     module = Counting()
-    with pytest.raises(ValueError, match="several have `prefix`='cms'"):
+    with pytest.raises(ValueError, match=r"several have `prefix`='cms'.* prefix='cms_2'"):
         fit(tmp_path, plain(), Other(3, n_samples=60, n_cluster_images=200), module=module)
     assert module.steps == 0

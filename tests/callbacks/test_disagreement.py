@@ -3,14 +3,13 @@
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader
-from _helpers.prompted import Changed, Prompted, disagreeing, labelled, watch
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, drawn, fit, loader
+from _helpers.prompted import Changed, Prompted, disagreeing, evaluations, labelled, watch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
 from genmonitor.callbacks import DisagreementMonitor
-from genmonitor.callbacks.sampling.seeding import draw
 from genmonitor.functional import prompt_split
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
@@ -26,43 +25,40 @@ class Still(Prompted):
 
 
 def sums(monitor):
-    """Return top and bottom of each check, the latter turned positive."""
+    """Return top and bottom of each record, the latter turned positive."""
     return [[sum(abs(c[f"{sign}_{i}"]) for i in range(1, 6)) for sign in ("top", "bottom")] for c in monitor.history]
-
-
-def drawn(module, prompts, n):
-    """Return the samples that a monitor draws, by the function under the monitors."""
-    with torch.no_grad():
-        return draw(lambda batch: module.sample_prompts(torch.tensor(prompts)[batch]), [list(range(n))], seed=0)
 
 
 # behavior
 
 
 @pytest.mark.parametrize("reference", ["start", "previous"])
-def test_the_one_prompt_whose_outputs_changed_comes_first(tmp_path, reference):
+def test_prompt_whose_outputs_changed_comes_first(tmp_path, reference):
     monitor = disagreeing(reference=reference, real_images=digits(0, 200))
+    kept = evaluations(monitor)
     fit(tmp_path, monitor, module=Changed(prompt=3, epoch=2), max_epochs=4)
     still, same, changed, after = sums(monitor)
     assert max(*still, *same) < 1e-6
     assert changed[0] == pytest.approx(changed[1], rel=1e-6)
     assert changed[0] > 0.01
-    found = dict(monitor._changed)
+    found = kept[-1].found
     if reference == "start":
         assert after == pytest.approx(changed)
-        assert monitor._changed[0] == (3, pytest.approx(1, abs=0.01))
-        assert monitor._found.top[0].prompts[0][0] == monitor._found.bottom[0].prompts[0][0] == 3
+        assert found.changed[0] == (3, pytest.approx(1, abs=0.01))
+        assert found.top[0].prompts[0][0] == found.bottom[0].prompts[0][0] == 3
     else:
         assert max(after) < 1e-6
-        assert set(found.values()) == {0.0}
+        assert set(dict(found.changed).values()) == {0.0}
 
 
-def test_previous_names_the_prompt_at_the_check_at_which_it_changed(tmp_path):
+def test_previous_names_a_prompt_when_it_changes(tmp_path):
     monitor = disagreeing(reference="previous", real_images=digits(0, 200))
+    kept = evaluations(monitor)
     fit(tmp_path, monitor, module=Changed(prompt=3, epoch=2), max_epochs=3)
-    assert monitor._changed[0] == (3, pytest.approx(1, abs=0.01))
-    assert [prompt for prompt, share in monitor._changed if share > 0.01] == [3]
-    assert monitor._found.similar.prompts[0][0] != 3
+    found = kept[-1].found
+    assert found.changed[0] == (3, pytest.approx(1, abs=0.01))
+    assert [prompt for prompt, share in found.changed if share > 0.01] == [3]
+    assert found.similar.prompts[0][0] != 3
 
 
 def test_against_data_the_prompt_that_goes_wrong_comes_first(tmp_path):
@@ -79,33 +75,35 @@ def test_against_data_the_prompt_that_goes_wrong_comes_first(tmp_path):
     data = labelled(900, 1797).dataset
     held_out = {label: torch.stack([x for x, y in data if y == label]) for label in range(10)}
     monitor = disagreeing(range(10), n_samples=300, reference="data")
+    kept = evaluations(monitor)
     fit(tmp_path, monitor, module=Perfect(), train=labelled(0, 900), val=labelled(0, 900), max_epochs=2)
     well, wrong = monitor.history
     assert wrong["top_1"] > 2 * well["top_1"]
-    assert monitor._changed[0][0] == 4
-    assert monitor._found.top[0].prompts[0][0] == monitor._found.bottom[0].prompts[0][0] == 4
+    found = kept[-1].found
+    assert found.changed[0][0] == 4
+    assert found.top[0].prompts[0][0] == found.bottom[0].prompts[0][0] == 4
 
 
 # the values
 
 
-def test_the_values_are_those_of_prompt_split(tmp_path):
-    module = Prompted()
+def test_values_are_those_of_prompt_split(tmp_path):
     monitor = disagreeing([2, 0, 1], n_samples=30, real_images=labelled(0, 300).dataset)
-    check = watch(tmp_path, monitor, module)
-    outputs = drawn(module, 10 * [2, 0, 1], 30).flatten(1)
-    real = monitor._real.read(range(30)).flatten(1)
+    kept = evaluations(monitor)
+    runner, module = fit(tmp_path, monitor, module=Prompted(), max_epochs=1)
+    record = monitor.history[0]
+    outputs, real = drawn(monitor, runner, module).flatten(1), kept[0].reference.features
     codes = torch.eye(3)[10 * [2, 0, 1]]
     kernels = {"output_kernel": GaussianKernel().resolved(real), "prompt_kernel": GaussianKernel.from_sigma(0.25)}
     modes = prompt_split(outputs, codes, real, codes, num_modes=60, **kernels)
     values = modes.eigenvalues.tolist()
     expected = dict(zip(MODES, [*values[:5], *values[:-6:-1]], strict=True)) | {"total": float(modes.total)}
-    assert {name: check[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-7)
-    assert set(check) == {*MODES, "total", "sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
-    assert sum(share for _, share in monitor._changed) == pytest.approx(1)
+    assert {name: record[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-7)
+    assert set(record) == {*MODES, "total", "sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
+    assert sum(share for _, share in kept[0].found.changed) == pytest.approx(1)
 
 
-def test_modes_of_either_sign_are_found_where_those_of_the_other_are_larger(tmp_path):
+def test_modes_of_the_weaker_sign_are_found_too(tmp_path):
     """The model gives one image; the real ones are all different: one positive mode stands against many negative."""
     settings = {"real_images": digits(0, 60), "prompt_key": lambda batch: [0] * len(batch[0])}
     monitor = disagreeing([0], n_samples=40, num_modes=8, **settings)
@@ -114,10 +112,10 @@ def test_modes_of_either_sign_are_found_where_those_of_the_other_are_larger(tmp_
         def sample_prompts(self, labels):
             return torch.linspace(-1, 1, 64).view(1, 1, 8, 8).expand(len(labels), -1, -1, -1)
 
-    check = watch(tmp_path, monitor, Constant())
-    assert check["top_1"] > 0.5
-    assert check["top_2"] == 0
-    assert all(check[f"bottom_{rank}"] < -1e-3 for rank in range(1, 9))
+    record = watch(tmp_path, monitor, Constant())
+    assert record["top_1"] > 0.5
+    assert record["top_2"] == 0
+    assert all(record[f"bottom_{rank}"] < -1e-3 for rank in range(1, 9))
 
 
 def test_random_features_come_near_the_exact_values(tmp_path):
@@ -129,26 +127,29 @@ def test_random_features_come_near_the_exact_values(tmp_path):
     assert random.history[1]["top_1"] == pytest.approx(exact.history[1]["top_1"], rel=0.2)
 
 
-def test_with_cosine_kernels_classes_are_apart_too(tmp_path):
+def test_cosine_kernels_keep_classes_apart(tmp_path):
     monitor = disagreeing(reference="start", kernel=CosineKernel())
+    kept = evaluations(monitor)
     fit(tmp_path, monitor, module=Changed(2, 1, lambda images: images.flip(3)), max_epochs=2)
     assert monitor.prompt_kernel == CosineKernel()
-    assert monitor._changed[0] == (2, pytest.approx(1))
+    assert kept[-1].found.changed[0] == (2, pytest.approx(1))
 
 
 # real images and their prompts
 
 
-def test_real_images_have_the_generated_ones_prompts_in_their_order(tmp_path):
+def test_real_images_follow_the_prompts_of_the_generated(tmp_path):
     data = labelled(0, 400).dataset
-    monitor = disagreeing([3, 1, 3], n_samples=30, real_images=data)
-    watch(tmp_path, monitor)
-    chosen = monitor._real._chosen
-    assert [int(data[i][1]) for i in chosen] == 10 * [3, 1, 3]
-    assert len(set(chosen)) == 30
-    again = disagreeing([3, 1, 3], n_samples=30, real_images=data)
-    watch(tmp_path, again)
-    assert again._real._chosen == chosen
+    label_of = {tuple(image.flatten().tolist()): int(label) for image, label in data}
+    sides = []
+    for _ in range(2):
+        monitor = disagreeing([3, 1, 3], n_samples=30, real_images=data)
+        kept = evaluations(monitor)
+        watch(tmp_path, monitor)
+        sides.append([tuple(row) for row in kept[0].reference.features.tolist()])
+    assert [label_of[row] for row in sides[0]] == 10 * [3, 1, 3]
+    assert len(set(sides[0])) == 30
+    assert sides[0] == sides[1]
 
 
 class Captioned(Dataset):
@@ -184,16 +185,18 @@ def test_captions_of_a_dictionary_are_the_prompts(tmp_path, key):
         prompt_key=None if key == "caption" else key,
     )
     labels = disagreeing([4, 1], n_samples=20, real_images=labelled(0, 200).dataset)
+    kept = evaluations(monitor)
     strings, numbers = watch(tmp_path, monitor), watch(tmp_path, labels)
     assert {name: strings[name] for name in MODES} == pytest.approx({name: numbers[name] for name in MODES}, abs=1e-6)
-    assert {prompt for prompt, _ in monitor._changed} == {"digit 4", "digit 1"}
+    assert {prompt for prompt, _ in kept[0].found.changed} == {"digit 4", "digit 1"}
 
 
-def test_fewer_real_images_are_told_and_every_prompt_keeps_its_part(tmp_path):
+def test_fewer_real_images_are_told_and_kept_balanced(tmp_path):
     monitor = disagreeing(range(5), real_images=labelled(0, 60).dataset)
+    kept = evaluations(monitor)
     with pytest.warns(UserWarning, match="only 20 real images, as many of each prompt, are there to compare 60"):
         watch(tmp_path, monitor)
-    assert len(monitor._reference.features) == 20
+    assert len(kept[0].reference.features) == 20
 
 
 @pytest.mark.parametrize(
@@ -208,26 +211,22 @@ def test_fewer_real_images_are_told_and_every_prompt_keeps_its_part(tmp_path):
         ({"prompt_key": lambda batch: batch[1][:7]}, "one prompt from each of 128 items"),
         ({"image_key": 1}, "image_key"),
         ({"real_images": [(torch.zeros(1, 4, 4), i % 5) for i in range(99)]}, r"shape \[1, 8, 8\] like the generated"),
-        ({"real_images": [(torch.rand(1, 8, 8), i % 5) for i in range(99)]}, "in one value range"),
+        ({"real_images": [(255 * torch.rand(1, 8, 8), i % 5) for i in range(99)]}, "in one value range"),
         ({"kernel": GaussianKernel(), "reference": "start", "real_images": digits(0, 1)}, "at least 2 real images"),
     ],
 )
-def test_real_images_that_do_not_do_are_refused_before_training(tmp_path, settings, message):
+def test_real_images_that_do_not_do_are_refused(tmp_path, settings, message):
     settings = {"real_images": labelled(0, 200).dataset, "on_error": "warn"} | settings
     with pytest.raises(ValueError, match=message):
         watch(tmp_path, disagreeing(settings.pop("prompts", range(5)), **settings))
 
 
-def test_without_real_images_a_kernel_needs_its_gamma(tmp_path):
+def test_kernel_without_real_images_needs_its_gamma(tmp_path):
     monitor = disagreeing(reference="start", on_error="warn")
-    with (
-        pytest.raises(ValueError, match="`kernel` with its gamma, since there are no real images"),
-        pytest.warns(
-            UserWarning, match=r"no real images to take the kernel's width from. Expected real images of shape"
-        ),
-    ):
+    with pytest.raises(ValueError, match="`kernel` with its gamma, since there are no real images"):
         watch(tmp_path, monitor, val=loader(torch.rand(20, 3, 4, 4)))
-    watch(tmp_path, disagreeing(reference="start", kernel=GaussianKernel(0.1)), val=loader(torch.rand(20, 3, 4, 4)))
+    given = disagreeing(reference="start", kernel=GaussianKernel(0.1))
+    assert watch(tmp_path, given, val=loader(torch.rand(20, 3, 4, 4)))["epoch"] == 0
 
 
 # wrong configuration
@@ -247,12 +246,12 @@ def test_without_real_images_a_kernel_needs_its_gamma(tmp_path):
     ],
     ids=str,
 )
-def test_what_cannot_work_is_refused_at_once(prompts, settings, message):
+def test_arguments_that_cannot_work_are_refused_at_once(prompts, settings, message):
     with pytest.raises(ValueError, match=message):
         DisagreementMonitor(prompts, **settings)
 
 
-def test_a_module_without_a_way_to_draw_prompts_is_refused_before_training(tmp_path):
+def test_module_without_sample_prompts_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"Linear has no method `sample_prompts\(prompts\)`"):
         watch(tmp_path, disagreeing(on_error="warn"), Linear())
 
@@ -261,7 +260,7 @@ def test_a_module_without_a_way_to_draw_prompts_is_refused_before_training(tmp_p
 
 
 @pytest.mark.parametrize("reference", ["data", "start", "previous"])
-def test_training_is_preserve_training_state(tmp_path, reference):
+def test_training_is_left_alone(tmp_path, reference):
     def run(*monitors):
         torch.manual_seed(5)
         train = labelled(0, 300, shuffle=True)
@@ -277,7 +276,7 @@ def test_training_is_preserve_training_state(tmp_path, reference):
     assert monitor.history[1]["top_1"] > 1e-5
 
 
-def test_after_a_failed_check_the_previous_one_is_the_last_that_went_well(tmp_path):
+def test_previous_is_the_last_evaluation_that_succeeded(tmp_path):
     def sample(module, labels):
         if module.current_epoch == 1 and len(labels) == 60:
             raise RuntimeError("no samples today")
@@ -286,11 +285,11 @@ def test_after_a_failed_check_the_previous_one_is_the_last_that_went_well(tmp_pa
     monitor = disagreeing(reference="previous", sample_fn=sample, real_images=digits(0, 99), on_error="warn")
     with pytest.warns(UserWarning, match="no samples today"):
         fit(tmp_path, monitor, module=Changed(prompt=3, epoch=1), max_epochs=4)
-    assert [check["epoch"] for check in monitor.history] == [0, 2, 3]
-    assert [check["top_1"] > 0.01 for check in monitor.history] == [False, True, False]
+    assert [record["epoch"] for record in monitor.history] == [0, 2, 3]
+    assert [record["top_1"] > 0.01 for record in monitor.history] == [False, True, False]
 
 
-def test_a_whole_loader_is_not_read_for_the_first_images(tmp_path):
+def test_loader_is_not_read_as_a_whole(tmp_path):
     read = []
 
     class Large(Captioned):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from _helpers.logged import read_tensorboard
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader
-from _helpers.prompted import Prompted, plain, watch
+from _helpers.prompted import Prompted, evaluations, plain, watch
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure
 from torch import nn
@@ -39,17 +39,17 @@ class Kept:
         return torch.cat(self.batches)[-n:]
 
 
-def test_the_scores_are_those_of_the_samples_and_their_prompts(tmp_path):
+def test_scores_are_those_of_samples_and_their_prompts(tmp_path):
     encoder = Kept()
-    check = watch(tmp_path, plain(output_encoder=encoder), val=loader(digits(300, 400)))
+    record = watch(tmp_path, plain(output_encoder=encoder), val=loader(digits(300, 400)))
     features, prompts = encoder.last(60).flatten(1), torch.eye(5).repeat(12, 1)
     expected = {name: float(value) for name, value in scendi_score(features, prompts).items()}
     expected |= {"vendi": float(vendi_score(features)), "rke": float(rke_score(features))}
-    assert {name: check[name] for name in SCORES} == pytest.approx(expected, rel=1e-5)
-    assert set(check) == SCORES | AGAINST_REAL | CLOCK
+    assert {name: record[name] for name in SCORES} == pytest.approx(expected, rel=1e-5)
+    assert set(record) == SCORES | AGAINST_REAL | CLOCK
 
 
-def test_likeness_to_real_images_is_that_of_the_prdc_package_at_every_check(tmp_path):
+def test_fidelity_is_that_of_the_prdc_package(tmp_path):
     from prdc import compute_prdc
 
     torch.manual_seed(1)
@@ -61,13 +61,13 @@ def test_likeness_to_real_images_is_that_of_the_prdc_package_at_every_check(tmp_
     assert torch.equal(fake, same)
     theirs = compute_prdc(real.numpy(), fake.numpy(), nearest_k=5)
     assert min(theirs.values()) > 0.1
-    for check in monitor.history:
-        assert {name: check[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
-        assert check["real_vendi"] == pytest.approx(float(vendi_score(real)), rel=1e-5)
-        assert check["real_rke"] == pytest.approx(float(rke_score(real)), rel=1e-5)
+    for record in monitor.history:
+        assert {name: record[name] for name in theirs} == pytest.approx(theirs, abs=1e-6)
+        assert record["real_vendi"] == pytest.approx(float(vendi_score(real)), rel=1e-5)
+        assert record["real_rke"] == pytest.approx(float(rke_score(real)), rel=1e-5)
 
 
-def test_each_image_is_encoded_once_per_check(tmp_path):
+def test_each_image_is_encoded_once_per_evaluation(tmp_path):
     encoder = Kept()
     monitor = plain(output_encoder=encoder, sample_batch_size=25)
     watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=3)
@@ -77,7 +77,7 @@ def test_each_image_is_encoded_once_per_check(tmp_path):
     assert [len(batch) for batch in encoder.batches[-3:]] == [25, 25, 10]
 
 
-def test_samples_and_their_prompts_are_the_same_at_every_check_and_batch_size(tmp_path):
+def test_samples_and_prompts_are_the_same_in_any_batch(tmp_path):
     seen = {}
 
     def sample(module, labels):
@@ -113,8 +113,8 @@ def test_strings_reach_sample_fn_and_encoder_as_lists(tmp_path):
 
 
 def test_n_samples_is_a_thousand_or_one_per_prompt():
-    assert DiversityMonitor(range(10)).n_samples == 1000
-    assert DiversityMonitor(range(1500)).n_samples == 1500
+    assert DiversityMonitor(range(10)).sampler.n_samples == 1000
+    assert DiversityMonitor(range(1500)).sampler.n_samples == 1500
 
 
 # encoders and training
@@ -133,7 +133,7 @@ class Noisy(nn.Module):
         return self.net(images)
 
 
-def test_training_is_preserve_training_state_and_the_encoder_stays_out_of_the_module(tmp_path):
+def test_training_is_left_alone_and_the_encoder_out_of_it(tmp_path):
     def run(*monitors):
         module = Prompted(lr=1e-2)
         train = loader(digits(0, 300), shuffle=True)
@@ -153,38 +153,38 @@ def test_training_is_preserve_training_state_and_the_encoder_stays_out_of_the_mo
     assert not any(parameter.requires_grad for parameter in encoder.parameters())
 
 
-def test_a_check_whose_encoder_fails_is_skipped_and_the_next_one_is_not(tmp_path):
+def test_evaluation_whose_encoder_fails_is_skipped(tmp_path):
     calls = []
 
     def encode(images):
         calls.append(len(images))
-        if len(calls) == 4:  # a probe, the real images, the first check, the second
+        if len(calls) == 4:  # a probe, the real images, the first record, the second
             raise RuntimeError("no features today")
         return images.flatten(1)
 
     monitor = plain(output_encoder=encode, on_error="warn")
     with pytest.warns(UserWarning, match="no features today"):
         watch(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=3)
-    assert [check["epoch"] for check in monitor.history] == [0, 2]
-    first, second = ({name: check[name] for name in SCORES} for check in monitor.history)
+    assert [record["epoch"] for record in monitor.history] == [0, 2]
+    first, second = ({name: record[name] for name in SCORES} for record in monitor.history)
     assert first == second
 
 
 # kernels
 
 
-def test_a_gaussian_takes_its_width_once_from_the_real_images(tmp_path):
+def test_gaussian_takes_its_width_from_the_real_images(tmp_path):
     settings = {"kernel": GaussianKernel(), "num_features": 20, "real_images": digits(0, 60)}
     monitor = plain(**settings)
-    check = watch(tmp_path, monitor)
+    record = watch(tmp_path, monitor)
     real = monitor.kernel.gamma
     assert real == pytest.approx(GaussianKernel().resolved(digits(0, 60).flatten(1)).gamma)
-    assert monitor._metric.kernel == monitor.kernel == GaussianKernel(real)
+    assert monitor.evaluator.fitted.metric.kernel == monitor.kernel == GaussianKernel(real)
     again = watch(tmp_path, plain(**settings | {"kernel": GaussianKernel(real)}))
-    assert {name: check[name] for name in SCORES} == {name: again[name] for name in SCORES}
+    assert {name: record[name] for name in SCORES} == {name: again[name] for name in SCORES}
 
 
-def test_a_prompt_kernel_takes_its_width_from_the_distinct_prompts(tmp_path):
+def test_prompt_kernel_takes_its_width_from_distinct_prompts(tmp_path):
     monitor = plain([0, 0, 0, 0, 0, 0, 1, 2, 3], prompt_kernel=GaussianKernel(), num_features=8)
     watch(tmp_path, monitor)
     assert monitor.prompt_kernel.gamma == pytest.approx(0.5)  # one-hot rows are sqrt(2) apart
@@ -192,8 +192,8 @@ def test_a_prompt_kernel_takes_its_width_from_the_distinct_prompts(tmp_path):
 
 def test_prompts_that_would_explain_anything_are_warned_of(tmp_path):
     with pytest.warns(UserWarning, match="rank 60 for 60 samples"):
-        check = watch(tmp_path, plain(range(60)))
-    assert check["scendi"] == pytest.approx(1, abs=1e-3)
+        record = watch(tmp_path, plain(range(60)))
+    assert record["scendi"] == pytest.approx(1, abs=1e-3)
 
 
 # real images
@@ -210,23 +210,22 @@ def test_prompts_that_would_explain_anything_are_warned_of(tmp_path):
         ({"val": loader(digits(0, 5))}, "more than 5 real and generated images"),
     ],
 )
-def test_where_the_trainer_has_no_such_images_the_likeness_is_left_out(tmp_path, settings, why):
+def test_fidelity_is_left_out_without_such_real_images(tmp_path, settings, why):
     class Fixed(Prompted):
         def training_step(self, batch, index):
             return self.net.weight.square().sum()
 
     monitor = plain()
     with pytest.warns(UserWarning, match=f"precision, recall, density and coverage are not measured. .*{why}"):
-        check = watch(tmp_path, monitor, Fixed(), **settings)
-    assert set(check) == SCORES | CLOCK
-    assert set(monitor.names()) == SCORES
+        record = watch(tmp_path, monitor, Fixed(), **settings)
+    assert set(record) == SCORES | CLOCK
 
 
 def test_real_images_that_were_given_must_do(tmp_path):
     with pytest.raises(ValueError, match=r"like the generated ones, but got \[4, 3, 3\]"):
         watch(tmp_path, plain(real_images=torch.randn(100, 4, 3, 3)))
     with pytest.raises(ValueError, match="in one value range"):
-        watch(tmp_path, plain(real_images=torch.rand(100, 1, 8, 8)))
+        watch(tmp_path, plain(real_images=255 * torch.rand(100, 1, 8, 8)))
 
 
 def test_fewer_real_images_than_samples_are_told(tmp_path):
@@ -250,27 +249,24 @@ def test_fewer_real_images_than_samples_are_told(tmp_path):
         (range(9), {"on_error": "ignore"}, "`on_error` to be one of"),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(prompts, settings, message):
+def test_arguments_that_cannot_work_are_refused_at_once(prompts, settings, message):
     with pytest.raises(ValueError, match=message):
         DiversityMonitor(prompts, **settings)
 
 
-def test_an_encoder_that_cannot_be_called_is_refused():
+def test_encoder_that_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match="`output_encoder` to be a callable"):
         DiversityMonitor(range(3), output_encoder="clip")
 
 
-def test_a_module_without_a_way_to_draw_prompts_is_refused_before_training(tmp_path):
+def test_module_without_sample_prompts_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"Linear has no method `sample_prompts\(prompts\)`"):
         watch(tmp_path, plain(on_error="warn"), Linear())
 
 
-def test_a_gaussian_without_real_images_needs_its_gamma(tmp_path):
+def test_gaussian_without_real_images_needs_its_gamma(tmp_path):
     monitor = plain(kernel=GaussianKernel(), num_features=20, on_error="warn")
-    with (
-        pytest.raises(ValueError, match="`kernel` with its gamma, since there are no real images"),
-        pytest.warns(UserWarning, match="not measured"),
-    ):
+    with pytest.raises(ValueError, match="`kernel` with its gamma, since there are no real images"):
         watch(tmp_path, monitor, val=loader(digits(0, 5)))
 
 
@@ -283,7 +279,7 @@ def test_more_features_than_can_be_decomposed_are_refused(tmp_path):
 # what is shown
 
 
-def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
+def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
     logger = TensorBoardLogger(tmp_path, name="run")
     monitor = DiversityMonitor(
         ["$5 <b>", "line\nbreak", "\u732b"],
@@ -302,7 +298,7 @@ def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
         "diversity_evaluation_00002.json",
     } < names
     assert len([name for name in names if name.startswith("diversity_modes_epoch_000")]) == 2
-    assert json.loads((folder / "diversity_prompts.json").read_text()) == monitor.prompts.values
+    assert json.loads((folder / "diversity_prompts.json").read_text()) == monitor.sampler.prompts.values
     manifest = json.loads((folder / "diversity_evaluation_00002.json").read_text())
     assert manifest["evaluation"] == monitor.history[1]
     assert manifest["kernel"] == "CosineKernel(gamma=None)"
@@ -311,7 +307,7 @@ def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
     scalars = {tag for tag in events.Tags()["scalars"] if tag.startswith("diversity/")}
     assert scalars == {f"diversity/{name}" for name in (SCORES | AGAINST_REAL | CLOCK) - {"epoch", "step"}}
     logged = [event.value for event in events.Scalars("diversity/scendi")]
-    assert logged == pytest.approx([check["scendi"] for check in monitor.history], rel=1e-6)
+    assert logged == pytest.approx([record["scendi"] for record in monitor.history], rel=1e-6)
     assert {"diversity/curves", "diversity/spectrum", "diversity/modes"} == set(events.Tags()["images"])
     layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
     assert "Modes of 30 images (Vendi grows with n)" in layout
@@ -319,7 +315,7 @@ def test_figures_manifest_and_prompts_lie_in_the_runs_folder(tmp_path, capsys):
     assert "What the generator varies, epoch 1, 30 images" in said
 
 
-def test_the_figures_are_given_what_was_measured(tmp_path, monkeypatch):
+def test_figures_are_given_what_was_found(tmp_path, monkeypatch):
     given = {}
 
     def keep(name):
@@ -328,33 +324,35 @@ def test_the_figures_are_given_what_was_measured(tmp_path, monkeypatch):
     for name in ("diversity_curves", "spectrum", "mode_samples"):
         monkeypatch.setattr(diversity_figures, name, keep(name))
     monitor = DiversityMonitor(range(5), n_samples=60, on_error="raise")
-    check = watch(tmp_path, monitor, val=loader(digits(300, 400)))
+    kept = evaluations(monitor)
+    record = watch(tmp_path, monitor, val=loader(digits(300, 400)))
     epochs, curves, real, n = given["diversity_curves"]
-    assert (epochs, real, n) == ([0], {"vendi": check["real_vendi"], "rke": check["real_rke"]}, 60)
-    assert curves == {name: [check[name]] for name in SCORES | AGAINST_REAL - {"real_vendi", "real_rke"}}
+    assert (epochs, real, n) == ([0], {"vendi": record["real_vendi"], "rke": record["real_rke"]}, 60)
+    assert curves == {name: [record[name]] for name in SCORES | AGAINST_REAL - {"real_vendi", "real_rke"}}
     whole, prompted, own, n = given["spectrum"]
     assert n == 60
     assert float(whole.sum()) == pytest.approx(1)
-    assert float(prompted.sum()) == pytest.approx(check["prompt_share"])
-    assert float(own.sum()) == pytest.approx(1 - check["prompt_share"])
-    assert float(torch.special.entr(whole.clamp_min(1e-12)).sum().exp()) == pytest.approx(check["vendi"], rel=1e-5)
+    assert float(prompted.sum()) == pytest.approx(record["prompt_share"])
+    assert float(own.sum()) == pytest.approx(1 - record["prompt_share"])
+    assert float(torch.special.entr(whole.clamp_min(1e-12)).sum().exp()) == pytest.approx(record["vendi"], rel=1e-5)
     shares, images, texts, value_range = given["mode_samples"]
     assert shares == pytest.approx((own / own.sum()).tolist())
     assert images.shape == (5, 10, 1, 8, 8)
-    assert texts == [[str(i % 5) for i in row] for row in monitor._ends.indices.tolist()]
+    assert texts == [[str(i % 5) for i in row] for row in kept[-1].ends.indices.tolist()]
     assert value_range == (-1, 1)
 
 
-def test_the_ends_of_the_first_mode_are_the_samples_that_score_highest_and_lowest(tmp_path):
+def test_ends_of_a_mode_are_the_samples_of_extreme_score(tmp_path):
     encoder = Kept()
     monitor = plain(output_encoder=encoder)
+    kept = evaluations(monitor)
     watch(tmp_path, monitor)
     features = nn.functional.normalize(encoder.last(60).flatten(1)).double().numpy()
     labels = np.arange(60) % 5
     left = features - np.stack([features[labels == label].mean(0) for label in range(5)])[labels]
     _, _, directions = np.linalg.svd(left, full_matrices=False)
     order = np.argsort(-(left @ directions[0]))
-    found = monitor._ends.indices[0].tolist()
+    found = kept[-1].ends.indices[0].tolist()
     ends = [set(order[:5]), set(order[-5:])]
     assert [set(found[:5]), set(found[5:])] in (ends, ends[::-1])
-    assert torch.equal(monitor._ends.images[0], encoder.last(60)[found])
+    assert torch.equal(kept[-1].ends.images[0], encoder.last(60)[found])

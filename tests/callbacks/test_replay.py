@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A logged check is measured again, to the last bit, from its manifest and the checkpoint of the same epoch."""
+"""A logged evaluation is measured again, to the last bit, from its manifest and the checkpoint of the same epoch."""
 
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, fit, loader, trainer
 from _helpers.prompted import Prompted
 from _helpers.prompted import plain as plain_diversity
-from _helpers.replayed import Another, Digits, quiet
+from _helpers.replayed import Digits, quiet
 from data import ImageData
 from dcgan import DCGAN
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
 from genmonitor import PixelPartition
+from genmonitor.callbacks.integration.scripts import imported
 from genmonitor.callbacks.replay import measured, replay
-from genmonitor.callbacks.integration.scripts import find_script, imported
 from genmonitor.cli import main
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
@@ -37,7 +36,7 @@ def logged(manifest):
     return measured(json.loads(manifest.read_text())["evaluation"])
 
 
-def test_a_dcgan_gives_the_same_bits(tmp_path):
+def test_replay_of_a_dcgan_gives_the_same_bits(tmp_path):
     torch.manual_seed(0)
     module = DCGAN(latent_dim=8, generator_features=8, discriminator_features=8, lr=1e-3)
     manifests, checkpoints = run(tmp_path, quiet(sample_batch_size=25), module, ImageData("digits"))
@@ -46,7 +45,7 @@ def test_a_dcgan_gives_the_same_bits(tmp_path):
     assert values[0]["image"] != values[1]["image"]
 
 
-def test_a_diffusion_model_gives_the_same_bits(tmp_path):
+def test_replay_of_a_diffusion_model_gives_the_same_bits(tmp_path):
     kind = pytest.importorskip("ddpm", reason="needs examples/ddpm.py and diffusers").DDPM
     torch.manual_seed(0)
     settings = {"limit_train_batches": 2, "epochs": 1}
@@ -56,7 +55,7 @@ def test_a_diffusion_model_gives_the_same_bits(tmp_path):
 
 
 @pytest.mark.parametrize("weights", ["auto", "raw"])
-def test_averaged_and_raw_weights_are_told_apart(tmp_path, weights):
+def test_replay_tells_averaged_and_raw_weights_apart(tmp_path, weights):
     torch.manual_seed(0)
     average = EMAWeightAveraging(decay=0.9)
     manifests, checkpoints = run(tmp_path, quiet(weights=weights), Linear(0.05), Digits(), average)
@@ -64,10 +63,10 @@ def test_averaged_and_raw_weights_are_told_apart(tmp_path, weights):
     assert replay(manifests[1], checkpoints[1]) == logged(manifests[1])
 
 
-def test_samples_that_two_monitors_share_come_again_in_their_batches(tmp_path):
+def test_replay_draws_shared_samples_in_their_batches(tmp_path):
     torch.manual_seed(0)
     settings = {"sample_batch_size": 20, "n_clusters": None, "partition": PixelPartition.grid((8, 8), 2, 2)}
-    first, second = quiet(**settings), Another(n_samples=35, **settings)
+    first, second = quiet(**settings), quiet(n_samples=35, prefix="another", **settings)
     module = DCGAN(latent_dim=8, generator_features=8)
     manifests, checkpoints = run(tmp_path, first, module, ImageData("digits"), second)
     assert json.loads(manifests[1].read_text())["drawn"] == [[0, 60]]
@@ -85,9 +84,9 @@ OTHERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*there is no validation data")
+@pytest.mark.filterwarnings("ignore:.*there is no validation data", "ignore:.*real images are in .-0.75, 1.25")
 @pytest.mark.parametrize("name", OTHERS)
-def test_whatever_a_run_was_like_its_values_come_again(tmp_path, name):
+def test_replay_of_other_runs_gives_the_same_bits(tmp_path, name):
     torch.manual_seed(0)
     settings, others = OTHERS[name]
     module = Prompted() if name == "prompts" else Linear()
@@ -96,9 +95,9 @@ def test_whatever_a_run_was_like_its_values_come_again(tmp_path, name):
 
 
 SETUP = """
-from modules import MeanGap, digits, loader
-from prompted import Prompted, plain
-from replayed import Another, Digits, Unsaved, quiet
+from _helpers.modules import MeanGap, digits, loader
+from _helpers.prompted import Prompted, plain
+from _helpers.replayed import Digits, Unsaved, quiet
 from torchmetrics import MetricCollection
 
 def build():
@@ -122,7 +121,7 @@ def setup(tmp_path):
     sys.modules.pop("setup_of_a_run", None)
 
 
-def test_what_is_unserializable_args_comes_from_a_function(tmp_path, setup):
+def test_replay_takes_unserializable_args_from_a_function(tmp_path, setup):
     torch.manual_seed(0)
     module, (train, val), monitor = imported(setup("build"))()
     keep = ModelCheckpoint(tmp_path, filename="{epoch}")
@@ -134,14 +133,14 @@ def test_what_is_unserializable_args_comes_from_a_function(tmp_path, setup):
     assert "gap" in logged(manifest)
     with pytest.raises(ValueError, match=r"save_hyperparameters\(\) in its __init__.* Give --setup"):
         replay(manifest, checkpoint)
-    with pytest.raises(ValueError, match="Expected a PixelClusterMonitor for this manifest, but got Plain"):
+    with pytest.raises(ValueError, match="the run, with monitor='PixelClusterMonitor', but got monitor='Plain'"):
         replay(manifest, checkpoint, setup("other"))
     with pytest.raises(ValueError, match=r"FILE.py:NAME or package.module:NAME, but got .*:nothing"):
         replay(manifest, checkpoint, setup("nothing"))
 
 
 @pytest.mark.filterwarnings("ignore:.*real images are there to compare")
-def test_other_monitors_come_from_a_function(tmp_path, setup):
+def test_replay_takes_other_monitors_from_a_function(tmp_path, setup):
     torch.manual_seed(0)
     manifests, checkpoints = run(tmp_path, plain_diversity(), Prompted(), Digits(), epochs=1)
     assert replay(manifests[0], checkpoints[0], setup("diversity")) == logged(manifests[0])
@@ -157,14 +156,14 @@ def ran(tmp_path_factory):
     return run(folder, quiet(), Linear(0.05), Digits())
 
 
-def test_the_checkpoint_of_another_moment_is_refused(ran):
+def test_replay_refuses_the_checkpoint_of_another_moment(ran):
     manifests, checkpoints = ran
     said = r"of step 3 in epoch 0, the moment of cms_evaluation_00001.json, but .* is of step 6 in epoch 1"
     with pytest.raises(ValueError, match=rf"{said}\. The manifest of this checkpoint is cms_evaluation_00002.json\."):
         replay(manifests[0], checkpoints[1])
 
 
-def test_a_checkpoint_of_no_check_says_so(ran, tmp_path):
+def test_replay_refuses_the_checkpoint_of_no_evaluation(ran, tmp_path):
     manifests, checkpoints = ran
     saved = torch.load(checkpoints[0], weights_only=True) | {"global_step": 5}
     torch.save(saved, tmp_path / "between.ckpt")
@@ -172,50 +171,33 @@ def test_a_checkpoint_of_no_check_says_so(ran, tmp_path):
         replay(manifests[0], tmp_path / "between.ckpt")
 
 
-def test_a_script_is_found_where_it_was_copied_with_its_run(tmp_path):
-    then, now = (tmp_path / name / "runs" / "genmonitor" for name in ("then", "now"))
-    now.mkdir(parents=True)
-    where = f"{tmp_path / 'then' / 'train.py'}:Model"
-    with pytest.raises(ValueError, match=r"no .*now/train.py, nor .*then/train.py\. .* --script FILE.py"):
-        find_script(where, now, str(then))
-    with pytest.raises(ValueError, match=r"there is no .*then/train.py\."):
-        find_script(where, now, None)  # a manifest that does not name its folder
-    (tmp_path / "then" / "train.py").parent.mkdir()
-    (tmp_path / "then" / "train.py").touch()
-    assert find_script(where, now, str(then)) == where
-    (tmp_path / "now" / "train.py").touch()
-    assert find_script(where, now, str(then)) == f"{tmp_path / 'now' / 'train.py'}:Model"
-    assert find_script(where, now, str(then), tmp_path / "then" / "train.py") == where
-    assert find_script("package.module:Model", now, str(then)) == "package.module:Model"
-
-
-def test_a_run_copied_with_its_script_does_not_need_the_old_one(ran, tmp_path, monkeypatch):
+def test_replay_of_a_copied_run_needs_the_copied_script(ran, tmp_path, monkeypatch):
     manifests, checkpoints = ran
     folder = tmp_path / "project" / "run" / "genmonitor"
     shutil.copytree(manifests[0].parent, folder)
     path = folder / manifests[0].name
     manifest = json.loads(path.read_text())
     assert manifest["folder"] == str(manifests[0].parent)
-    # as if `modules` and `replayed` were scripts beside the run, which are copied, and the old ones are gone
+    # as if the helpers were scripts beside the run, which are copied, and the old ones are gone
     old = manifests[0].parent.parent.parent
     for name in ("module", "data"):
         module, _, kind = manifest[name].rpartition(":")
-        stem = Path(module).stem
+        stem = module.rpartition(".")[2]
         manifest[name] = f"{old / f'{stem}_copied.py'}:{kind}"
-        (tmp_path / "project" / f"{stem}_copied.py").write_text(f"from {stem} import {kind}")
+        (tmp_path / "project" / f"{stem}_copied.py").write_text(f"from {module} import {kind}")
     path.write_text(json.dumps(manifest))
     monkeypatch.chdir(tmp_path)
     assert replay(path, checkpoints[0]) == logged(manifests[0])
 
 
-def test_other_real_images_are_refused(ran, monkeypatch):
+def test_replay_refuses_other_real_images(ran, monkeypatch):
     manifests, checkpoints = ran
     monkeypatch.setattr(Digits, "val_dataloader", lambda self: loader(self.images[280:480]))
     with pytest.raises(ValueError, match="real images are not those of the run, which took 60 of the validation data"):
         replay(manifests[0], checkpoints[0])
 
 
-def test_the_command_says_that_every_value_is_the_same(ran, capsys):
+def test_replay_command_says_that_every_value_is_the_same(ran, capsys):
     manifests, checkpoints = ran
     assert main(["replay", str(manifests[1]), "--checkpoint", str(checkpoints[1])]) == 0
     said = capsys.readouterr().out
@@ -226,7 +208,7 @@ def test_the_command_says_that_every_value_is_the_same(ran, capsys):
     assert {name: value["replayed"] for name, value in result["values"].items()} == logged(manifests[1])
 
 
-def test_the_command_says_which_value_differs(ran, tmp_path, capsys):
+def test_replay_command_says_which_value_differs(ran, tmp_path, capsys):
     manifests, checkpoints = ran
     for path in manifests[0].parent.glob("*"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -240,7 +222,7 @@ def test_the_command_says_which_value_differs(ran, tmp_path, capsys):
     assert "Versions were others then: {'torch': '1.0'}" in said
 
 
-def test_a_checkpoint_is_not_unpickled(ran, tmp_path, capsys):
+def test_replay_does_not_unpickle_a_checkpoint(ran, tmp_path, capsys):
     manifests, checkpoints = ran
     saved = torch.load(checkpoints[0], weights_only=True) | {"trap": plain_diversity}
     torch.save(saved, tmp_path / "trap.ckpt")

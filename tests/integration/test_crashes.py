@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.slow
-SCRIPT = Path(__file__).with_name("crashes.py")
+SCRIPT = Path(__file__).parents[1] / "_helpers" / "crashes.py"
 KILLS = 20
 
 
-def test_runs_killed_twenty_times_end_as_one_that_nobody_killed(tmp_path, record_property):
+def test_runs_killed_twenty_times_end_as_one_undisturbed(tmp_path, record_property):
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(KILLS)]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, measured
-from _helpers.prompted import Killed, Shrinking, disagreeing, labelled
+from _helpers.prompted import Killed, Shrinking, disagreeing, evaluations, labelled
 from _helpers.two_processes_disagreement import outcomes
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor import GaussianKernel
 
 pytestmark = LIGHTNING_SAYS
-SCRIPT = Path(__file__).with_name("two_processes_disagreement.py")
+SCRIPT = Path(__file__).parents[1] / "_helpers" / "two_processes_disagreement.py"
 
 
 def run(folder, monitor, *callbacks, epochs=4, **settings):
@@ -28,32 +28,35 @@ def run(folder, monitor, *callbacks, epochs=4, **settings):
 
 
 @pytest.mark.parametrize("reference", ["data", "start", "previous"])
-def test_a_run_that_was_killed_and_resumed_gives_the_curves_of_one_that_was_not(tmp_path, reference):
+def test_killed_run_gives_the_curves_of_one_undisturbed(tmp_path, reference):
     whole, killed, resumed = (disagreeing(reference=reference) for _ in range(3))
+    kept = [evaluations(monitor) for monitor in (whole, resumed)]
     run(tmp_path / "whole", whole)
     with pytest.raises(OSError, match="power"):
         run(tmp_path / "parts", killed, Killed())
     run(tmp_path / "parts", resumed, ckpt_path=tmp_path / "parts" / "last.ckpt")
     assert len(killed.history) == 2
     assert measured(resumed) == measured(whole)
-    assert resumed._changed == whole._changed
-    assert len({check["total"] for check in whole.history}) == 4
-    assert torch.allclose(resumed._reference.shown, whole._reference.shown, atol=1e-3)
+    last, same = (found[-1] for found in kept)
+    assert last.found.changed == same.found.changed
+    assert len({record["total"] for record in whole.history}) == 4
+    assert torch.allclose(last.reference.shown, same.reference.shown, atol=1e-3)
 
 
-def test_the_state_is_plain_and_holds_the_reference(tmp_path):
+def test_state_is_plain_and_holds_the_reference(tmp_path):
     checkpoint = run(tmp_path, disagreeing(reference="start"))
     found = torch.load(checkpoint, weights_only=True)["callbacks"]
     (state,) = (s for name, s in found.items() if name.startswith("PlainDisagreement"))
-    assert state["features"].shape == (60, 64)
-    assert (state["shown"].shape, state["shown"].dtype) == ((15, 1, 8, 8), torch.float16)
+    found = state["evaluator"]["fit"]
+    assert found["features"].shape == (60, 64)
+    assert (found["shown"].shape, found["shown"].dtype) == ((15, 1, 8, 8), torch.float16)
     resumed = disagreeing(reference="start")
-    resumed.load_state_dict(state | {"gamma": 0.125})
+    resumed.load_state_dict(state | {"evaluator": state["evaluator"] | {"fit": found | {"gamma": 0.125}}})
     assert resumed.kernel == GaussianKernel(0.125)
-    again = resumed.state_dict()
-    assert torch.equal(again.pop("features"), state["features"])
-    assert torch.equal(again.pop("shown"), state["shown"])
-    assert again == {k: v for k, v in state.items() if k not in ("features", "shown")} | {"gamma": 0.125}
+    again = resumed.evaluator.fit_state()
+    assert torch.equal(again.pop("features"), found.pop("features"))
+    assert torch.equal(again.pop("shown"), found.pop("shown"))
+    assert again == found | {"gamma": 0.125}
 
 
 @pytest.mark.parametrize(
@@ -61,16 +64,16 @@ def test_the_state_is_plain_and_holds_the_reference(tmp_path):
     [{"n_samples": 55}, {"reference": "previous"}, {"num_modes": 4}, {"seed": 1}, {"output_encoder": len}],
     ids=str,
 )
-def test_with_other_settings_the_curves_start_anew(tmp_path, other):
+def test_other_settings_start_the_curves_anew(tmp_path, other):
     first, resumed = disagreeing(reference="start"), disagreeing(**({"reference": "start"} | other))
     run(tmp_path, first)
-    with pytest.warns(UserWarning, match=f"resumed with another {next(iter(other))}, so its curves start anew"):
+    with pytest.warns(UserWarning, match=f"resumed with another {next(iter(other))}, so everything is fitted anew"):
         resumed.load_state_dict(first.state_dict())
     assert resumed.history == []
-    assert resumed._reference is None
+    assert resumed.evaluator.needs_first_samples
 
 
-def test_an_encoder_of_another_size_is_refused_on_resuming(tmp_path):
+def test_encoder_of_another_size_is_refused_on_resuming(tmp_path):
     def make(size):
         return disagreeing(reference="start", output_encoder=lambda images: images.flatten(1)[:, :size])
 
@@ -79,7 +82,7 @@ def test_an_encoder_of_another_size_is_refused_on_resuming(tmp_path):
         run(tmp_path, make(32), epochs=5, ckpt_path=checkpoint)
 
 
-def test_a_state_saved_before_training_is_taken_over(tmp_path):
+def test_state_saved_before_training_is_taken_over(tmp_path):
     resumed = disagreeing(reference="start", real_images=digits(0, 99))
     resumed.load_state_dict(disagreeing(reference="start").state_dict())
     run(tmp_path, resumed)
@@ -88,8 +91,8 @@ def test_a_state_saved_before_training_is_taken_over(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*real images are there to compare")
-@pytest.mark.parametrize(("processes", "n"), [(2, 36), (3, 2)], ids=["shares", "one without a share"])
-def test_several_processes_measure_and_show_what_one_does(tmp_path, processes, n):
+@pytest.mark.parametrize(("processes", "n"), [(2, 36), (3, 2)], ids=["even", "none for one"])
+def test_several_processes_find_and_show_what_one_does(tmp_path, processes, n):
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(processes), str(n)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
@@ -99,9 +102,9 @@ def test_several_processes_measure_and_show_what_one_does(tmp_path, processes, n
     for rank in range(processes):
         found = json.loads((tmp_path / f"rank_{rank}.json").read_text())
         for name, one in expected.items():
-            for check, reference in zip(found[name]["history"], one["history"], strict=True):
-                assert check == pytest.approx(reference | {"step": check["step"]}, rel=1e-5, abs=1e-5)
+            for record, reference in zip(found[name]["history"], one["history"], strict=True):
+                assert record == pytest.approx(reference | {"step": record["step"]}, rel=1e-5, abs=1e-5)
             assert found[name]["gamma"] == one["gamma"]
             assert found[name]["shown"] == [pytest.approx(sums, abs=1e-3) for sums in one["shown"]]
-            shares, same = dict(map(tuple, found[name]["changed"])), dict(map(tuple, one["changed"]))
-            assert shares == pytest.approx(same, abs=1e-3)
+            parts, same = dict(map(tuple, found[name]["changed"])), dict(map(tuple, one["changed"]))
+            assert parts == pytest.approx(same, abs=1e-3)

@@ -16,9 +16,9 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from genmonitor import GaussianKernel
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. this check failed")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. this evaluation failed")]
 
-SCRIPT = Path(__file__).with_name("two_processes_diversity.py")
+SCRIPT = Path(__file__).parents[1] / "_helpers" / "two_processes_diversity.py"
 
 
 def run(folder, monitor, *callbacks, **settings):
@@ -32,7 +32,7 @@ def make(**settings):
     return plain(**({"kernel": GaussianKernel(), "num_features": 20} | settings))
 
 
-def test_a_run_that_was_killed_and_resumed_gives_the_curves_of_one_that_was_not(tmp_path):
+def test_killed_run_gives_the_curves_of_one_undisturbed(tmp_path):
     whole, killed, resumed = make(), make(), make()
     run(tmp_path / "whole", whole)
     with pytest.raises(OSError, match="power"):
@@ -40,25 +40,26 @@ def test_a_run_that_was_killed_and_resumed_gives_the_curves_of_one_that_was_not(
     run(tmp_path / "parts", resumed, ckpt_path=tmp_path / "parts" / "last.ckpt")
     assert len(killed.history) == 2
     assert measured(resumed) == measured(whole)
-    assert len({check["vendi"] for check in whole.history}) == 4
+    assert len({record["vendi"] for record in whole.history}) == 4
 
 
-def test_the_state_is_plain_and_the_width_is_taken_over(tmp_path):
+def test_state_is_plain_and_its_width_is_taken_over(tmp_path):
     checkpoint = run(tmp_path, make())
     (state,) = (s for k, s in torch.load(checkpoint, weights_only=True)["callbacks"].items() if k.startswith("Plain"))
-    resumed = make()
-    resumed.load_state_dict(state | {"gamma": 0.125})
+    resumed, evaluator = make(), state["evaluator"]
+    other = state | {"evaluator": evaluator | {"fit": evaluator["fit"] | {"gamma": 0.125}}}
+    resumed.load_state_dict(other)
     assert resumed.kernel == GaussianKernel(0.125)
-    assert resumed.state_dict() == state | {"gamma": 0.125}
+    assert resumed.state_dict() == other
 
 
 @pytest.mark.parametrize(
     "other", [{"n_samples": 59}, {"num_features": 21}, {"seed": 1}, {"kernel": GaussianKernel(1.0)}], ids=str
 )
-def test_with_other_settings_the_curves_start_anew(tmp_path, other):
+def test_other_settings_start_the_curves_anew(tmp_path, other):
     first, resumed = make(), make(**other)
     run(tmp_path, first)
-    with pytest.warns(UserWarning, match=f"resumed with another {next(iter(other))}, so its curves start anew"):
+    with pytest.warns(UserWarning, match=f"resumed with another {next(iter(other))}, so everything is fitted anew"):
         resumed.load_state_dict(first.state_dict())
     assert resumed.history == []
     assert resumed.kernel.gamma != first.kernel.gamma
@@ -70,7 +71,7 @@ def test_other_prompts_start_the_curves_anew():
         resumed.load_state_dict(first.state_dict())
 
 
-def test_early_stopping_finds_the_key_though_the_first_check_failed(tmp_path):
+def test_early_stopping_finds_its_key_after_a_failure(tmp_path):
     class FailsFirst(Prompted):
         def sample_prompts(self, labels):
             if not self.training and self.current_epoch == 0 and len(labels) > 16:  # fewer are a probe
@@ -80,24 +81,24 @@ def test_early_stopping_finds_the_key_though_the_first_check_failed(tmp_path):
     stop = EarlyStopping("diversity/scendi", mode="max", check_finite=False, patience=5)
     monitor = plain(on_error="warn")
     fit(tmp_path, monitor, stop, module=FailsFirst(), val=loader(digits(300, 400)), max_epochs=3)
-    assert [check["epoch"] for check in monitor.history] == [1, 2]
+    assert [record["epoch"] for record in monitor.history] == [1, 2]
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The prompts' features have rank", "ignore:.*are not measured")
-@pytest.mark.parametrize(("processes", "n"), [(2, 61), (3, 2)], ids=["uneven shares", "one without a share"])
-def test_several_processes_measure_and_show_what_one_does(tmp_path, processes, n):
+@pytest.mark.parametrize(("processes", "n"), [(2, 61), (3, 2)], ids=["uneven", "none for one"])
+def test_several_processes_find_and_show_what_one_does(tmp_path, processes, n):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(processes), str(n)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     expected = outcomes(tmp_path, 1, n)
-    assert [check["epoch"] for check in expected["cosine"]["history"]] == [0, 2]
+    assert [record["epoch"] for record in expected["cosine"]["history"]] == [0, 2]
     for rank in range(processes):
         found = json.loads((tmp_path / f"rank_{rank}.json").read_text())
         for name, one in expected.items():
-            for check, reference in zip(found[name]["history"], one["history"], strict=True):
-                assert check == pytest.approx(reference | {"step": check["step"]}, rel=1e-5, abs=1e-6)
+            for record, reference in zip(found[name]["history"], one["history"], strict=True):
+                assert record == pytest.approx(reference | {"step": record["step"]}, rel=1e-5, abs=1e-6)
             assert found[name]["gamma"] == one["gamma"]
             assert found[name]["indices"] == one["indices"] or n == 2
             assert n == 2 or found[name]["sums"] == [pytest.approx(row, abs=1e-3) for row in one["sums"]]

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a monitor puts into a checkpoint, and that a run which was killed gives the curves of one which was not."""
 
+import warnings
+
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, measured, plain
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor.evaluation.regions import RegionFinder
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+
+
+REAL = digits(300, 400)
 
 
 class Shrinking(Linear):
@@ -54,34 +60,34 @@ def state_in(checkpoint):
 
 
 def fixed(monitor):
-    return monitor.partition, monitor.kernel, monitor.baseline, monitor._range
+    return monitor.partition, monitor.kernel, monitor.baseline, monitor.evaluator.fitted.regions.value_range
 
 
 @pytest.mark.parametrize("validate", [True, False], ids=["validation", "no validation"])
 @pytest.mark.parametrize("settings", [{}, {"every_n_epochs": 3}, {"every_n_train_steps": 2}], ids=str)
-def test_a_run_that_was_killed_and_resumed_gives_the_curves_of_one_that_was_not(tmp_path, validate, settings):
+def test_killed_run_gives_the_curves_of_one_undisturbed(tmp_path, validate, settings):
     undisturbed, killed, resumed = (plain(**settings) for _ in range(3))
     run(tmp_path / "whole", undisturbed, validate=validate)
     checkpoint = run_and_kill(tmp_path / "parts", killed, validate)
     assert 0 < len(state_in(checkpoint)["history"]) < len(undisturbed.history)
     run(tmp_path / "parts", resumed, validate=validate, ckpt_path=checkpoint)
     assert measured(resumed) == measured(undisturbed)
-    assert len({check["image"] for check in measured(resumed)}) == len(resumed.history)
+    assert len({record["image"] for record in measured(resumed)}) == len(resumed.history)
     assert fixed(resumed) == fixed(undisturbed)
-    assert torch.equal(resumed._real, undisturbed._real)
-    assert (resumed._drops.reached, resumed._drops.below) == (undisturbed._drops.reached, undisturbed._drops.below)
+    assert torch.equal(resumed.evaluator.fitted.real, undisturbed.evaluator.fitted.real)
+    assert resumed.evaluator.state_dict()["fit"]["drops"] == undisturbed.evaluator.state_dict()["fit"]["drops"]
 
 
-def test_nothing_is_looked_for_again_on_resuming(tmp_path, monkeypatch):
+def test_nothing_is_found_again_on_resuming(tmp_path, monkeypatch):
     first = plain()
     checkpoint = run_and_kill(tmp_path, first)
-    monkeypatch.setattr(Plain, "_find", None)
+    monkeypatch.setattr(RegionFinder, "find", None)
     resumed = plain()
     run(tmp_path, resumed, ckpt_path=checkpoint)
     assert fixed(resumed) == fixed(first)
 
 
-def test_the_checkpoint_holds_the_module_and_its_optimizer_as_without_a_monitor(tmp_path):
+def test_checkpoint_is_as_without_a_monitor(tmp_path):
     with_monitor = torch.load(run(tmp_path / "with", plain(), epochs=1), weights_only=True)
     without = torch.load(run(tmp_path / "without", Callback(), epochs=1), weights_only=True)
     assert with_monitor["state_dict"].keys() == without["state_dict"].keys()
@@ -89,7 +95,7 @@ def test_the_checkpoint_holds_the_module_and_its_optimizer_as_without_a_monitor(
         assert torch.equal(with_monitor["state_dict"][name], value)
     assert str(with_monitor["optimizer_states"]) == str(without["optimizer_states"])
     assert with_monitor.keys() == without.keys()
-    assert {name.split("{")[0] for name in with_monitor["callbacks"]} == {"Plain", "ModelCheckpoint"}
+    assert {name.split("{")[0] for name in with_monitor["callbacks"]} == {"Plain[prefix=cms]", "ModelCheckpoint"}
 
 
 def leaves(value):
@@ -99,10 +105,11 @@ def leaves(value):
     return [leaf for part in value for leaf in leaves(part)] if isinstance(value, list) else [value]
 
 
-def test_the_state_is_tensors_and_plain_python(tmp_path):
+def test_state_is_tensors_and_plain_python(tmp_path):
     state = state_in(run(tmp_path, plain(), epochs=1))
     assert {type(leaf) for leaf in leaves(state)} <= {torch.Tensor, str, int, float, bool, type(None)}
-    assert {"labels", "gamma", "baseline", "history", "images_seen"} <= state.keys()
+    assert {"history", "images_seen", "sampler", "evaluator"} <= state.keys()
+    assert state["evaluator"].keys() == {"settings", "fit"}
 
 
 OTHER = {
@@ -119,31 +126,32 @@ OTHER = {
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_other_settings_are_said_and_everything_is_made_anew(tmp_path, name):
+def test_other_settings_are_said_and_all_is_made_anew(tmp_path, name):
     checkpoint = run(tmp_path / "resumed", plain(), epochs=1)
     resumed, fresh = plain(**OTHER[name]), plain(**OTHER[name])
-    with pytest.warns(UserWarning, match=f"Plain was resumed with another .*{name}.*cannot be compared"):
+    with pytest.warns(UserWarning, match=f"Plain: resumed with another .*{name}.*cannot be compared"):
         run(tmp_path / "resumed", resumed, epochs=2, ckpt_path=checkpoint)
     run(tmp_path / "fresh", fresh, epochs=2)
     assert fixed(resumed) == fixed(fresh)
-    assert [check["epoch"] for check in resumed.history] == [1]  # the old curve has other clusters
+    assert [record["epoch"] for record in resumed.history] == [1]  # the old curve has other clusters
     assert measured(resumed)[-1] == measured(fresh)[-1]
-    assert "epoch 1" in resumed.summary()
-    assert super(Plain, resumed).figures(torch.zeros(4, 1, 8, 8)).keys() >= {"curves", "samples"}
+    assert "epoch 1" in resumed.evaluator.summary(resumed.history)
 
 
-def test_a_state_from_before_training_is_taken_as_it_is():
-    resumed = plain()
-    resumed.load_state_dict(plain().state_dict())
-    assert resumed.partition is None
-    assert resumed.history == []
+def test_alert_half_way_survives_a_resume(tmp_path):
+    """A region that was below its baseline at the last evaluation before the end, and is at the first after it."""
+    said = []
 
+    def sample(module, n):
+        images = REAL[torch.randint(len(REAL), (n,))]
+        return images * (0.2 if module.current_epoch >= 1 else 1)
 
-def test_an_alert_half_way_survives_a_resume():
-    one, other = plain(), plain()
-    one.partition, one.kernel = PixelPartition.grid((8, 8), 1, 2), GaussianKernel(1.0)
-    one.baseline = dict.fromkeys(("cluster_1", "cluster_2"), (0.9, 0.95, 1.0))
-    for value in (0.95, 0.8):
-        assert one._drops.update({"cluster_1": value, "cluster_2": 1.0}, one.baseline) == []
-    other.load_state_dict(one.state_dict())
-    assert other._drops.update({"cluster_1": 0.8, "cluster_2": 1.0}, other.baseline) == ["cluster_1"]
+    def make():
+        return plain(sample_fn=sample, on_alert=said.append)
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Plain: cluster_|Plain: constant")
+        checkpoint = run(tmp_path, make(), epochs=2)
+        assert said == []
+        run(tmp_path, make(), epochs=3, ckpt_path=checkpoint)
+    assert any("cluster_1 regressed" in text and "at epoch 2" in text for text in said)

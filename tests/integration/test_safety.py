@@ -58,7 +58,7 @@ def keyword(call, name):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_the_source_unpickles_and_evaluates_nothing(path):
+def test_source_unpickles_and_evaluates_nothing(path):
     for call in calls_of(path):
         name = ast.unparse(call.func)
         assert name not in {"eval", "exec", "os.system"}
@@ -82,7 +82,7 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-def test_a_partition_file_that_would_run_code_runs_none(tmp_path):
+def test_partition_file_that_would_run_code_runs_none(tmp_path):
     labels = np.array([Payload(tmp_path / "ran")], dtype=object)
     np.savez(tmp_path / "evil.npz", labels=labels, patch_size=1)
     with zipfile.ZipFile(tmp_path / "evil.npz") as file:
@@ -94,7 +94,7 @@ def test_a_partition_file_that_would_run_code_runs_none(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_calibration_file_that_would_run_code_runs_none(tmp_path):
+def test_calibration_file_that_would_run_code_runs_none(tmp_path):
     torch.save({"distances": Payload(tmp_path / "ran")}, tmp_path / "evil.pt")
     with pytest.raises(ValueError, match="does not load safely"):
         W1KPCalibration.load(tmp_path / "evil.pt", 5)
@@ -150,14 +150,14 @@ def files(around, *suffixes):
     return [path for path in around.rglob("*") if path.is_file() and path.suffix in suffixes]
 
 
-def test_prompts_lead_to_no_file_outside_the_runs_folder(ran):
+def test_prompts_lead_to_no_file_outside_the_folder(ran):
     run = ran / "deep" / "deeper" / "run" / "lightning_logs"
     assert [path for path in ran.rglob("*") if path.is_file() and run not in path.parents] == []
     assert not Path("/escaped").exists()
     assert all(re.fullmatch(r"[\w.\-]+", path.name) for path in ran.rglob("*")), list(ran.rglob("*"))
 
 
-def test_the_prompts_are_kept_as_they_are_where_programs_read_them(ran):
+def test_prompts_are_kept_as_they_are_for_programs(ran):
     paths = [
         path for path in files(ran, ".json") if path.name in ("diversity_prompts.json", "disagreement_prompts.json")
     ]
@@ -181,7 +181,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(ran):
                 assert number or not cell.startswith(("=", "+", "-", "@", "\t", "\r")), cell
 
 
-def test_no_markdown_of_tensorboard_holds_markup_of_a_prompt(ran):
+def test_no_markdown_of_tensorboard_holds_markup(ran):
     folder = ran / "deep" / "deeper" / "run" / "lightning_logs" / "version_0"
     events = read_tensorboard(folder)
     for tag in events.Tags()["tensors"]:

@@ -18,11 +18,11 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain. (this check failed|the baseline|The generator gives NaN)"),
+    pytest.mark.filterwarnings("ignore:Plain. (this evaluation failed|the baseline|the generator gives NaN)"),
 ]
 
-SCRIPT = Path(__file__).with_name("several_processes.py")
-FAILS = Path(__file__).with_name("one_process_fails.py")
+HELPERS = Path(__file__).parents[1] / "_helpers"
+SCRIPT, FAILS = HELPERS / "several_processes.py", HELPERS / "one_process_fails.py"
 SECONDS = 300  # a process that waits for another would wait for half an hour
 
 
@@ -46,43 +46,43 @@ def agree(found, expected, error=1e-6):
     """Whether a process measured what one process alone does, and skipped where one of several failed."""
     assert found.keys() == expected.keys()
     for name in expected:
-        epochs = [check["epoch"] for check in found[name]["history"]]
+        epochs = [record["epoch"] for record in found[name]["history"]]
         assert epochs == ([0, 2] if "fails" in name else [0, 1, 2])
-        for check, reference in zip(found[name]["history"], expected[name]["history"], strict=True):
-            assert check == pytest.approx(reference | {"step": check["step"]}, rel=error, abs=error)
+        for record, reference in zip(found[name]["history"], expected[name]["history"], strict=True):
+            assert record == pytest.approx(reference | {"step": record["step"]}, rel=error, abs=error)
         assert found[name]["image"] == pytest.approx(expected[name]["image"], rel=error)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [2, 3])
-def test_several_processes_measure_what_one_does_and_skip_together(tmp_path, expected, processes, record_property):
+def test_several_processes_find_what_one_does(tmp_path, expected, processes, record_property):
     said, ranks = run(tmp_path, processes)
     for found in ranks:
         agree(found, expected)
         # found once and given to all, so equal to the last bit
         assert [found[name].get("fixed") for name in expected] == [expected[name].get("fixed") for name in expected]
     assert said.count("RuntimeError: no samples today") == said.count("RuntimeError: no maps today") == 1
-    assert said.count(f"Plain: this check failed on process {processes - 1} and is skipped") == 3
-    assert said.count("Plain: The generator gives NaN or infinite values at epoch 1") >= 1
-    assert said.count("Where the generator is wrong") == len(expected)  # one table a fit, not one a process
+    assert said.count(f"Plain: this evaluation failed on process {processes - 1} and is skipped") == 3
+    assert said.count("Plain: the generator gives NaN or infinite values at epoch 1") >= 1
+    assert said.count("CMS by region, epoch 2") == len(expected)  # one table a fit, not one a process
     record_property("several processes: runs compared with one process", len(expected))
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_in_any_part_of_a_check_keeps_none_waiting(tmp_path, record_property):
+def test_process_that_fails_in_any_part_keeps_none_waiting(tmp_path, record_property):
     said, ranks = run(tmp_path, 2, script=FAILS)
     assert ranks[0] == ranks[1]
     failed = {prefix: len(parts) for prefix, parts in PARTS.items()}
-    failed["cms"] -= 1  # a metric beside it is left out, and the check stands
+    failed["cms"] -= 1  # a metric beside it is left out, and the evaluation stands
     for prefix, history in ranks[0].items():
         left = set(range(10)) - set(EPOCHS[: failed[prefix]])
-        assert [check["epoch"] for check in history] == sorted(left)
-        for check in history[1:]:  # the weights do not change
-            values = {name: history[0][name] for name in check.keys() - {"epoch", "step", "images_seen"}}
-            assert check == pytest.approx(check | values, rel=1e-6, abs=1e-6)
-    assert [check["epoch"] for check in ranks[0]["cms"] if "gap" not in check] == [EPOCHS[1]]
-    assert said.count("this check failed on process 1 and is skipped") == sum(failed.values())
-    record_property("several processes: parts of a check in which one fails", sum(map(len, PARTS.values())))
+        assert [record["epoch"] for record in history] == sorted(left)
+        for record in history[1:]:  # the weights do not change
+            values = {name: history[0][name] for name in record.keys() - {"epoch", "step", "images_seen"}}
+            assert record == pytest.approx(record | values, rel=1e-6, abs=1e-6)
+    assert [record["epoch"] for record in ranks[0]["cms"] if "gap" not in record] == [EPOCHS[1]]
+    assert said.count("this evaluation failed on process 1 and is skipped") == sum(failed.values())
+    record_property("several processes: parts of an evaluation in which one fails", sum(map(len, PARTS.values())))
 
 
 @pytest.mark.slow
@@ -98,7 +98,7 @@ class FSDPStrategy(SingleDeviceStrategy):
 
 
 @pytest.mark.parametrize("monitor", [plain, prompted])
-def test_a_strategy_that_splits_the_model_is_refused_before_training(tmp_path, monitor):
+def test_strategy_that_splits_the_model_is_refused(tmp_path, monitor):
     with pytest.raises(
         ValueError, match=r"keeps the whole model on every process, but got FSDPStrategy.*strategy=.ddp."
     ):
@@ -106,6 +106,6 @@ def test_a_strategy_that_splits_the_model_is_refused_before_training(tmp_path, m
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_lightnings_own_fsdp_is_refused_before_training(tmp_path):
+def test_lightnings_own_fsdp_is_refused(tmp_path):
     with pytest.raises(ValueError, match="but got FSDPStrategy"):
         fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Five hundred checks in one process leave nothing behind: no memory, no open file, no figure."""
+"""Five hundred evaluations in one process leave nothing behind: no memory, no open file, no figure."""
 
 import gc
 import os
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
 from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -15,21 +15,16 @@ from matplotlib.figure import Figure
 
 from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:(Plain|Small).*")]
-CHECKS = 500
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain.*", "ignore:.*samples depend on the batch")]
+EVALUATIONS = 500
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-class Small(PixelClusterMonitor):
-    """Draws a small figure of its own at each check; what is soaked is what happens to it."""
-
-    def first_figures(self):
-        return {}
-
-    def figures(self, samples):
-        figure = Figure((1, 1))
-        figure.add_subplot().imshow(samples[0, 0].numpy())
-        return {"samples": figure}
+def small_figure(evaluation, history, samples):
+    """Draw a small figure; what is soaked is what happens to it."""
+    figure = Figure((1, 1))
+    figure.add_subplot().imshow(samples.images[0, 0].numpy())
+    return {"samples": figure}
 
 
 class Watch(Callback):
@@ -58,27 +53,28 @@ def holds():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux shows them")
-def test_five_hundred_checks_leave_nothing_behind(tmp_path, record_property):
+def test_five_hundred_evaluations_leave_nothing_behind(tmp_path, record_property):
     logger = TensorBoardLogger(tmp_path)
     settings = {"n_samples": 20, "every_n_train_steps": 1, "on_error": "raise"}
-    monitor = Small(2, n_cluster_images=50, **settings)
-    early, late = CHECKS // 5, CHECKS
+    monitor = plain(n_clusters=2, n_cluster_images=50, **settings)
+    monitor.evaluator.figures = small_figure
+    early, late = EVALUATIONS // 5, EVALUATIONS
     watch = Watch((early, late))
     train = loader(digits(0, 100), 20)
-    fit(tmp_path, watch, monitor, module=Linear(), train=train, max_epochs=CHECKS // 5, logger=logger)
-    assert len(monitor.history) == CHECKS
+    fit(tmp_path, watch, monitor, module=Linear(), train=train, max_epochs=EVALUATIONS // 5, logger=logger)
+    assert len(monitor.history) == EVALUATIONS
     before, after = watch.held[early], watch.held[late]
     assert after["files"] == before["files"]
     assert after["figures"] <= before["figures"] <= 1
     assert after["tensors"] <= before["tensors"] + 2
     assert after["megabytes"] < before["megabytes"] + 40
     for what in after:
-        record_property(f"soaked: {what} after {early} checks", round(before[what]))
-        record_property(f"soaked: {what} after {late} checks", round(after[what]))
+        record_property(f"soaked: {what} after {early} evaluations", round(before[what]))
+        record_property(f"soaked: {what} after {late} evaluations", round(after[what]))
 
 
 @pytest.mark.parametrize("kind", ["clusters", "diversity", "disagreement"])
-def test_the_figures_of_every_check_are_freed(tmp_path, kind):
+def test_figures_of_every_evaluation_are_freed(tmp_path, kind):
     make = {
         "clusters": lambda: PixelClusterMonitor(3, n_samples=40, n_cluster_images=100, on_error="raise"),
         "diversity": lambda: DiversityMonitor(range(5), 40, on_error="raise"),

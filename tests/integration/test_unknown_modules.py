@@ -6,14 +6,14 @@ import copy
 import pytest
 import torch
 from _helpers.autoencoders import tiny_vae
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured, plain
+from _helpers.modules import LIGHTNING_SAYS, Kept, Linear, digits, drawn, fit, loader, measured, plain
 from lightning import LightningModule
 from torch import nn
 from torch.nn.functional import binary_cross_entropy
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain.{1,4}(there is no validation data|the yard|only)"),
+    pytest.mark.filterwarnings("ignore:Plain.{1,4}(there is no validation data|the baseline|only)"),
 ]
 
 
@@ -70,7 +70,7 @@ def weights(module):
     return [x.clone() for x in module.state_dict().values()]
 
 
-def test_a_gan_in_the_style_of_lightnings_example_needs_only_a_sample_fn(tmp_path):
+def test_gan_of_lightnings_example_needs_only_a_sample_fn(tmp_path):
     trained = []
     for monitors in ([], [plain(sample_fn=from_forward)]):
         torch.manual_seed(0)
@@ -99,7 +99,7 @@ class OwnEMA(Linear):
         return torch.optim.Adam(self.net.parameters(), self.lr)
 
 
-def test_a_module_with_an_average_inside_is_measured_as_its_sampler_says(tmp_path):
+def test_module_with_an_average_is_evaluated_as_it_samples(tmp_path):
     ways = {"raw": None, "average": lambda module, n: module.sample_average(n)}
     found = {}
     for name, way in ways.items():
@@ -107,9 +107,9 @@ def test_a_module_with_an_average_inside_is_measured_as_its_sampler_says(tmp_pat
         monitor = plain(sample_fn=way)
         runner, module = fit(tmp_path / name, monitor, module=OwnEMA(), val=loader(digits(300, 400)))
         found[name] = monitor.history[-1]["image"]
-        samples = monitor.draw(runner, module.eval(), range(60))
+        samples = drawn(monitor, runner, module.eval())
         network = module.average if way else module.net
-        assert torch.equal(samples, monitor.draw(runner, Sampled(network), range(60)))
+        assert torch.equal(samples, drawn(monitor, runner, Sampled(network)))
     assert found["raw"] != found["average"]
 
 
@@ -154,7 +154,7 @@ def decoded(module, n):
 
 
 @pytest.mark.filterwarnings("ignore:Found .* module.s. in eval mode at the start of training")
-def test_a_latent_generator_is_measured_on_what_its_sample_fn_decodes(tmp_path):
+def test_latent_generator_is_evaluated_on_decoded_samples(tmp_path):
     monitor = plain(sample_fn=decoded)
     _, module = fit(tmp_path, monitor, module=Latents(), val=loader(digits(300, 400)))
     assert monitor.partition.image_size == (8, 8)
@@ -170,7 +170,7 @@ class Compiled(Linear):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.graphs = []
+        self.graphs = Kept()
         self.net = torch.compile(nn.Linear(4, 64), backend=self.count)
 
     def count(self, graph, inputs):
@@ -178,7 +178,7 @@ class Compiled(Linear):
         return graph.forward
 
 
-def test_a_compiled_module_is_measured_like_a_plain_one_and_compiled_no_more_with_every_check(tmp_path):
+def test_compiled_module_is_evaluated_and_compiled_no_more(tmp_path):
     torch._dynamo.reset()
     histories, graphs = [], []
     for kind in (Linear, Compiled):
@@ -192,6 +192,34 @@ def test_a_compiled_module_is_measured_like_a_plain_one_and_compiled_no_more_wit
             torch.manual_seed(1)
             fit(tmp_path, monitor, module=module, val=loader(digits(300, 400)), max_epochs=epochs)
             graphs.append(len(getattr(module, "graphs", [])))
-        histories.append([check["image"] for check in measured(monitor)])
+        histories.append([record["image"] for record in measured(monitor)])
     assert histories[0] == pytest.approx(histories[1], rel=1e-5)
     assert 0 < graphs[2] == graphs[3] <= 6
+
+
+class Lazy(Linear):
+    """Takes its sizes from the first batch."""
+
+    def __init__(self, part):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(4, 64), part)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-2)
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature", "ignore:.*drawing samples changed the training")
+@pytest.mark.filterwarnings("ignore:A layer with UninitializedParameter", "ignore:.*uninitialized parameters")
+@pytest.mark.parametrize("fresh", [nn.LazyBatchNorm1d, lambda: nn.LazyLinear(64)], ids=["LazyBatchNorm", "LazyLinear"])
+def test_lazy_module_that_trains_alone_trains_with_a_monitor(tmp_path, fresh):
+    outcomes = []
+    for monitors in ([], [plain()]):
+        part = fresh()
+        torch.manual_seed(0)
+        _, module = fit(tmp_path, *monitors, module=Lazy(part), val=loader(digits(300, 400)))
+        outcomes.append([x.clone() for x in module.state_dict().values()])
+    assert len(monitors[0].history) == 2
+    assert [x.shape for x in outcomes[0]] == [x.shape for x in outcomes[1]]
+    if fresh is nn.LazyBatchNorm1d:  # its first values are no random numbers
+        assert all(torch.equal(a, b) for a, b in zip(*outcomes, strict=True))

@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Deep, Plain, digits, fit
-from _helpers.prompted import Plain as PlainDiversity
-from _helpers.prompted import PlainDisagreement
+from _helpers.modules import LIGHTNING_SAYS, Deep, digits, fit, plain
+from _helpers.prompted import disagreeing
+from _helpers.prompted import plain as plain_diversity
 from _helpers.traces import Record, same
 from dcgan import DCGAN
 from diffusers import DDPMScheduler, UNet2DModel
@@ -59,18 +59,6 @@ class Diffusion(LightningModule):
         return torch.optim.AdamW(self.parameters(), 1e-3)
 
 
-class Clusters(Plain):
-    """Has a name of its own, by which Lightning keeps its state apart from the other's."""
-
-
-class Diversity(PlainDiversity):
-    """The same."""
-
-
-class Disagreement(PlainDisagreement):
-    """The same."""
-
-
 def validated(kind):
     """Give a module a validation loop, as `fit` would otherwise not run one."""
     return type(kind.__name__, (kind,), {"validation_step": lambda self, batch, index: None})
@@ -85,7 +73,7 @@ ENDS = ("succeeds", "sampler raises", "metric raises", "interrupted")
 
 
 class Ends:
-    """Samples of a module without prompts, until training has begun and a check is to end otherwise."""
+    """Samples of a module without prompts, until training has begun and an evaluation is to end otherwise."""
 
     def __init__(self, how):
         self.how = how
@@ -111,11 +99,11 @@ class Goes(Callback):
                 torch.rand(3)
                 raise error("did not converge")
 
-            monitor.measure = ends
+            monitor.evaluator.update = ends
 
 
 class Interrupts(Callback):
-    """What a person does, at the moment of the first check and without any."""
+    """What a person does, at the moment of the first evaluation and without any."""
 
     def on_validation_epoch_end(self, trainer, pl_module):
         if not trainer.sanity_checking:
@@ -129,9 +117,9 @@ def make(monitors, how):
     """Return fresh monitors, for what they are called."""
     settings = {"n_samples": N, "sample_fn": Ends(how), "on_error": "warn", "real_images": digits(0, 60)}
     made = {
-        "clusters": lambda: Clusters(2, n_cluster_images=30, **settings),
-        "diversity": lambda: Diversity(range(3), **settings),
-        "disagreement": lambda: Disagreement(range(3), reference="previous", **settings),
+        "clusters": lambda: plain(n_clusters=2, n_cluster_images=30, **settings),
+        "diversity": lambda: plain_diversity(range(3), **settings),
+        "disagreement": lambda: disagreeing(range(3), reference="previous", **settings),
     }
     return [made[name]() for name in made if monitors in (name, "all")]
 

@@ -77,6 +77,7 @@ class Meddling(Deep):
         return super().sample(n)
 
 
+@pytest.mark.filterwarnings("ignore:Plain. samples depend on the batch")
 def test_a_monitor_says_that_sampling_changed_the_training(tmp_path):
     monitor = plain(on_error="warn", n_cluster_images=100)
     with pytest.warns(UserWarning, match=r"drawing samples changed the training: parameter net\.0\.weight"):

@@ -42,14 +42,14 @@ def watch(folder, logger, epochs=2):
     return monitor
 
 
-def test_tensorboard_gets_scalars_figures_and_the_prompts_as_harmless_text(tmp_path, capsys):
+def test_tensorboard_gets_the_prompts_as_harmless_text(tmp_path, capsys):
     logger = TensorBoardLogger(tmp_path, name="run")
     monitor = watch(tmp_path, logger)
     events = read_tensorboard(tmp_path / "run" / "version_0")
     scalars = {tag for tag in events.Tags()["scalars"] if tag.startswith("disagreement/")}
     assert scalars == {f"disagreement/{name}" for name in monitor.history[0] if name not in ("epoch", "step")}
     logged = [event.value for event in events.Scalars("disagreement/top_1")]
-    assert logged == pytest.approx([check["top_1"] for check in monitor.history], rel=1e-6)
+    assert logged == pytest.approx([record["top_1"] for record in monitor.history], rel=1e-6)
     assert set(events.Tags()["images"]) == FIGURES
     texts = [
         event.tensor_proto.string_val[0].decode() for event in events.Tensors("disagreement/prompts_table/text_summary")
@@ -62,14 +62,14 @@ def test_tensorboard_gets_scalars_figures_and_the_prompts_as_harmless_text(tmp_p
     assert cells[0] == PROMPTS[CHANGED]
     assert float(cells[1]) == pytest.approx(1, abs=0.01)
     layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
-    assert "Disagreement with the previous check" in layout
+    assert "Disagreement with the previous evaluation" in layout
     said = capsys.readouterr().out
-    assert "Where the model differs from the previous check, epoch 1" in said
+    assert "Where the model differs from the previous evaluation, epoch 1" in said
     assert f"100 %  {PROMPTS[CHANGED]!r}" in said
     assert "\x1b" not in said
 
 
-def test_an_offline_wandb_run_holds_the_table_with_pictures_of_both_sides(tmp_path, monkeypatch):
+def test_wandb_gets_a_table_with_pictures_of_both_sides(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     for name, value in {"SILENT": "true", "DATA_DIR": str(tmp_path), "CACHE_DIR": str(tmp_path)}.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
@@ -79,12 +79,12 @@ def test_an_offline_wandb_run_holds_the_table_with_pictures_of_both_sides(tmp_pa
     wandb.teardown()
     logged = read_wandb(tmp_path)
     steps = [values["trainer/global_step"] for values in logged if "disagreement/prompts_table/sha256" in values]
-    assert steps == [check["step"] for check in monitor.history]
+    assert steps == [record["step"] for record in monitor.history]
     _, (columns, rows) = read_wandb_tables(tmp_path)
-    assert columns == ["prompt", "share", "model", "the previous check"]
+    assert columns == ["prompt", "part", "model", "the previous evaluation"]
     assert {row[0] for row in rows} == set(PROMPTS)
-    prompt, share, model, before = rows[0]
-    assert (prompt, share) == (PROMPTS[CHANGED], pytest.approx(1, abs=0.01))
+    prompt, part, model, before = rows[0]
+    assert (prompt, part) == (PROMPTS[CHANGED], pytest.approx(1, abs=0.01))
     assert model.shape == before.shape == (96, 3 * 96 + 2 * 6, 3)
     # the samples of this prompt are the negatives of what they were; between them it is white
     assert np.abs(model + before - 1)[:, :96].max() <= 0.01
@@ -92,10 +92,10 @@ def test_an_offline_wandb_run_holds_the_table_with_pictures_of_both_sides(tmp_pa
     assert np.array_equal(rows[1][2], rows[1][3])
 
 
-def test_any_other_logger_leaves_pictures_and_a_file_in_the_runs_folder(tmp_path):
+def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
     monitor = watch(tmp_path, CSVLogger(tmp_path, name="run"))
     folder = tmp_path / "run" / "version_0" / "genmonitor"
-    steps = [check["step"] for check in monitor.history]
+    steps = [record["step"] for record in monitor.history]
     each = [f"epoch_{epoch:04d}_step_{step}" for epoch, step in enumerate(steps)]
     assert {path.name for path in folder.iterdir()} == {
         "disagreement_about.json",
@@ -108,7 +108,7 @@ def test_any_other_logger_leaves_pictures_and_a_file_in_the_runs_folder(tmp_path
         "report.html",
     }
     rows = json.loads((folder / f"disagreement_prompts_{each[1]}.json").read_text())
-    assert rows[0] == {"prompt": PROMPTS[CHANGED], "share": pytest.approx(1, abs=0.01)}
+    assert rows[0] == {"prompt": PROMPTS[CHANGED], "part": pytest.approx(1, abs=0.01)}
     manifest = json.loads((folder / "disagreement_evaluation_00002.json").read_text())
     assert manifest["evaluation"] == monitor.history[1]
     assert (manifest["reference"], manifest["reference_samples"]) == ("previous", 30)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+import warnings
+
+import pytest
+import torch
+from _helpers.logged import Remember
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain, trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+from genmonitor.callbacks.schedule import Schedule
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
+VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
+
+
+def validation(validated=True):
+    return loader(digits(300, 400)) if validated else None
+
+
+def steps(monitor):
+    return [record["step"] for record in monitor.history]
+
+
+def test_schedule_takes_every_nth_epoch_from_the_first_it_sees():
+    schedule = Schedule(every_n_epochs=3)
+    assert [epoch for epoch in range(1, 9) if schedule.epoch_due(epoch)] == [1, 4, 7]
+
+
+def test_schedule_by_steps_takes_the_first_and_every_nth_batch():
+    schedule = Schedule(every_n_train_steps=3)
+    assert [batch for batch in range(1, 8) if schedule.step_due(batch, first=batch == 2)] == [2, 3, 6]
+    assert not any(schedule.epoch_due(epoch) for epoch in range(3))
+
+
+def test_schedule_goes_on_from_its_state_until_it_is_reset():
+    one, other = Schedule(2), Schedule(2)
+    assert one.epoch_due(0)
+    other.load_state_dict(one.state_dict())
+    assert not other.epoch_due(1)
+    other.reset()
+    assert other.epoch_due(1)
+
+
+@VALIDATED
+@pytest.mark.parametrize(("every", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (3, [0, 3])])
+def test_evaluations_come_every_n_epochs(tmp_path, validated, every, expected):
+    monitor = plain(every_n_epochs=every)
+    fit(tmp_path, monitor, val=validation(validated), max_epochs=5, num_sanity_val_steps=2)
+    assert epochs(monitor) == expected
+    assert steps(monitor) == [3 * epoch + 2 for epoch in expected]
+    assert [record["images_seen"] for record in monitor.history] == [300 * (epoch + 1) for epoch in expected]
+
+
+@pytest.mark.parametrize(("every", "expected"), [(1, [1, 3, 5]), (2, [1, 3, 5]), (3, [1, 5])])
+def test_evaluations_come_with_a_rarer_validation(tmp_path, every, expected):
+    monitor = plain(every_n_epochs=every)
+    fit(tmp_path, monitor, val=validation(), max_epochs=6, check_val_every_n_epoch=2)
+    assert epochs(monitor) == expected
+
+
+@pytest.mark.parametrize(("every", "expected"), [(1, range(9)), (2, [0, 1, 2, 6, 7, 8])])
+def test_evaluations_come_with_each_validation_of_an_epoch(tmp_path, every, expected):
+    monitor = plain(every_n_epochs=every)
+    fit(tmp_path, monitor, val=validation(), max_epochs=3, val_check_interval=1)
+    assert epochs(monitor) == [round((validations + 1) / 3, 3) for validations in expected]
+
+
+def test_validation_data_are_found_where_lightning_asks_later(tmp_path):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Plain: there is no validation data")
+        early, late = plain(), plain()
+        fit(tmp_path, early, val=validation(), check_val_every_n_epoch=2)
+        fit(tmp_path, late, val=validation(), check_val_every_n_epoch=2, num_sanity_val_steps=0)
+    real = early.evaluator.fitted.real
+    assert torch.equal(real, late.evaluator.fitted.real)
+    assert len(real.view(-1, 64).unique(dim=0)) == 60
+
+
+@VALIDATED
+def test_evaluations_between_steps_reach_the_logger_at_once(tmp_path, validated):
+    monitor, logger = plain(every_n_train_steps=2), Remember()
+    settings = {"logger": logger, "log_every_n_steps": 50}
+    runner, _ = fit(tmp_path, monitor, val=validation(validated), **settings)
+    assert steps(monitor) == [0, 1, 3, 5]
+    assert epochs(monitor) == [0.333, 0.667, 1.333, 2]
+    assert [step for step, _ in logger.logged] == [0, 1, 3, 5]
+    for (_, logged), record in zip(logger.logged, monitor.history, strict=True):
+        assert (logged["cms/image"], logged["epoch"]) == (pytest.approx(record["image"]), record["step"] // 3)
+        assert {f"cms/{name}" for name in record} - {"cms/epoch", "cms/step"} <= logged.keys()
+    assert float(runner.callback_metrics["cms/image"]) == pytest.approx(monitor.history[-1]["image"])
+
+
+@VALIDATED
+def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, validated):
+    best = ModelCheckpoint(tmp_path / "best", monitor="cms/image", mode="max")
+    stop = EarlyStopping("cms/product", mode="max", patience=9)
+    with pytest.warns(UserWarning, match="not evaluated in every epoch"):
+        fit(tmp_path, plain(every_n_train_steps=50), best, stop, val=validation(validated))
+    assert best.best_model_path
+
+
+@pytest.mark.parametrize("settings", [{"every_n_epochs": 2}, {"every_n_train_steps": 2}])
+def test_early_stopping_on_rarer_evaluations_is_warned_of(tmp_path, settings):
+    stop = EarlyStopping("cms/product", mode="max", patience=9)
+    with pytest.warns(UserWarning, match="Plain: EarlyStopping monitors 'cms/product', which is not evaluated in"):
+        fit(tmp_path, stop, plain(**settings), val=validation())
+
+
+def test_early_stopping_on_something_else_is_not_warned_of(tmp_path):
+    monitor = plain(every_n_epochs=2)
+    fit(tmp_path, EarlyStopping("loss"), monitor, val=validation())
+    assert monitor.publisher.notes == []
+
+
+def test_validating_and_testing_alone_evaluate_nothing(tmp_path):
+    class Tested(Linear):
+        def test_step(self, batch, index):
+            pass
+
+    monitor, module = plain(), Tested()
+    runner = trainer(tmp_path, monitor)
+    runner.validate(module, validation(), verbose=False)
+    runner.test(module, validation(), verbose=False)
+    runner.save_checkpoint(tmp_path / "untrained.ckpt")
+    assert monitor.history == []
+    runner, _ = fit(tmp_path, monitor, module=module, val=validation())
+    kept = list(monitor.history)
+    runner.validate(module, validation(), verbose=False)
+    assert monitor.history == kept
+    assert len(kept) == 2
