@@ -102,14 +102,12 @@ def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, count: int) -> JointSp
     def scores(coefficients: Tensor) -> Tensor:
         return space.images @ coefficients
 
-    return JointSpectrum(
-        space,
-        lambda v: weights.abs() * v,
-        exact,
-        weights.abs().sqrt()[:, 0],
-        scores,
-        lambda others, directions: _in_chunks(others, lambda some: gram(some, rows).double() @ directions, size),
-    )
+    def score_rows(others: Tensor, directions: Tensor) -> Tensor:
+        dtype = torch.promote_types(others.dtype, rows.dtype)
+        known = rows.to(dtype)
+        return _in_chunks(others.to(dtype), lambda some: gram(some, known).double() @ directions, size)
+
+    return JointSpectrum(space, lambda v: weights.abs() * v, exact, weights.abs().sqrt()[:, 0], scores, score_rows)
 
 
 def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: int) -> JointSpectrum:

@@ -11,6 +11,7 @@ from torch import Tensor
 from genmonitor._validation import check_positive_norms
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means, region_columns
+from genmonitor.linalg.distances import LOSS
 from genmonitor.partition import PixelPartition
 
 
@@ -101,5 +102,5 @@ def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tens
     out = {"image": image, "product": by_region.prod()}
     out |= dict(zip(names, by_region, strict=True))
     out |= {f"share_{name.removeprefix('cluster_')}": share for name, share in zip(names, shares, strict=True)}
-    rounding = 1e-7
-    return out | {"violations": (image > by_region + rounding).sum().to(image)}
+    # above by more than rounding, which may move each value by so much
+    return out | {"violations": (image > by_region + LOSS).sum().to(image)}

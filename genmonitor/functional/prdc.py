@@ -11,9 +11,6 @@ from genmonitor._validation.arguments import check_neighbors
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import centered, squared_distances
 
-SAME = 1e-14
-"""Squared distances up to this fraction of the largest squared norm are rounding in float64: the samples are equal."""
-
 
 def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5) -> dict[str, Tensor]:
     """Fidelity and diversity by nearest neighbors; a sample's ball reaches to its k-th nearest neighbor on its side.
@@ -66,7 +63,7 @@ def neighbor_radii(x: Tensor, k: int) -> Tensor:
     x, _ = centered(x.double(), x.double())
     radii = []
     for start, stop in row_blocks(len(x), 3 * 8, columns=len(x)):
-        distances = _distances(x[start:stop], x)
+        distances = squared_distances(x[start:stop], x)
         distances[:, start:stop].fill_diagonal_(torch.inf)
         radii.append(distances.topk(k, largest=False).values[:, -1])
     return torch.cat(radii)
@@ -78,7 +75,7 @@ def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: 
     precise = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     recalled = inside = covered = torch.zeros((), dtype=torch.float64, device=x.device)
     for start, stop in row_blocks(len(y), 3 * 8, columns=len(x)):
-        distances, radii = _distances(y[start:stop], x), real_radii[start:stop, None]
+        distances, radii = squared_distances(y[start:stop], x), real_radii[start:stop, None]
         within_real = distances < radii
         precise |= within_real.any(0)
         inside = inside + within_real.sum()
@@ -90,10 +87,3 @@ def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: 
         "density": inside / (k * len(x)),
         "coverage": covered / len(y),
     }
-
-
-def _distances(x: Tensor, y: Tensor) -> Tensor:
-    """Return squared distances, exactly 0 between equal samples: the balls of copies are empty."""
-    distances = squared_distances(x, y)
-    same = SAME * torch.linalg.vecdot(y, y).max()
-    return distances.masked_fill_(distances <= same, 0)

@@ -68,6 +68,8 @@ def prompt_split_energy(
     dtype = torch.promote_types(x.dtype, y.dtype)
     kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
     test, reference = kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)
+    dtype = torch.promote_types(test.dtype, reference.dtype)
+    test, reference = test.to(dtype), reference.to(dtype)
     across = _mean_square(kernel, test, reference)
     return _mean_square(kernel, test, test) - 2 * eta * across + eta**2 * _mean_square(kernel, reference, reference)
 

@@ -18,7 +18,6 @@ from genmonitor.kernels.covariance import (
     has_features,
 )
 from genmonitor.kernels.means import means_within
-from genmonitor.linalg.distances import centered
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.spectrum import entropy, psd_eigenvalues, rounding_of
 
@@ -166,8 +165,9 @@ def rke_from_covariance(matrix: Tensor) -> Tensor:
 
 def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
     """1 / mean k², a block of the pairs at a time; k² is the same kernel at twice its gamma, which must be set."""
+    squared = replace(kernel, gamma=2 * kernel.width)
     with full_precision():
-        return 1 / means_within(centered(x, x)[0], replace(kernel, gamma=2 * kernel.width), None, len(x))[0, 0]
+        return 1 / means_within(squared.prepared(x, x)[0], squared, None, len(x))[0, 0]
 
 
 def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) -> tuple[Tensor, Kernel]:

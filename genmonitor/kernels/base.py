@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -12,7 +13,6 @@ from torch import Tensor
 
 from genmonitor._validation import check_finite, check_min_samples, check_positive, check_tensor
 from genmonitor.linalg import chunking
-from genmonitor.linalg.distances import centered
 from genmonitor.linalg.precision import full_precision
 
 MEDIAN_SAMPLES = 1000
@@ -44,8 +44,15 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         return self.gamma
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the distances [N, M] that the kernel decays with, of data near zero (`centered`)."""
+        """Return the distances [N, M] that the kernel decays with, of `prepared` data."""
         raise NotImplementedError(f"{type(self).__name__} is not a function of a distance.")
+
+    def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both sets in the form, and of the dtype, in which `distances` and `gram` lose nothing of them.
+
+        Rows may be taken apart afterwards; `y` may be `x`.
+        """
+        return x, y
 
     def decay(self, distances: Tensor) -> Tensor:
         """Return exp(-gamma · distances)."""
@@ -58,7 +65,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
             x: samples [N, D], N at least 2.
 
         Raises:
-            ValueError: if the samples are fewer than 2 or the median distance is zero.
+            ValueError: if the samples are fewer than 2 or the median distance is zero or beyond what float64 holds.
         """
         if self.gamma is not None:
             return self
@@ -68,8 +75,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         distances = torch.zeros(len(first), len(first), dtype=torch.float64, device=first.device)
         with full_precision():
             for part in first.split(max(1, columns), dim=1):
-                shifted = part - part.mean(0, dtype=torch.float64)  # not in place: the samples are the caller's
-                distances += self.distances(shifted, shifted)
+                distances += self.distances(*self.prepared(part := part.double(), part))
         upper = torch.triu_indices(len(first), len(first), offset=1, device=first.device)
         median = float(distances[upper[0], upper[1]].quantile(0.5))
         if median == 0:
@@ -77,10 +83,14 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
                 "Expected samples that differ for the median heuristic, but more than half of the "
                 "distances are 0. Give the kernel a `gamma`."
             )
+        if not 0 < 1 / median < math.inf:
+            raise ValueError(
+                f"Expected samples whose distances float64 holds, but their median is {median:.3g}. Scale the samples."
+            )
         return replace(self, gamma=1 / median)
 
     def gram(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the Gram matrix [N, M] of data near zero (`centered`), at the precision in force."""
+        """Return the Gram matrix [N, M] of `prepared` data, at the precision in force."""
         return self.decay(self.distances(x, y))
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
@@ -97,4 +107,4 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
                 f"{list(y.shape)} of {y.dtype}. Flatten images by x.flatten(1); convert one to the other's dtype."
             )
         with full_precision():
-            return self.gram(*(centered(x, y) if self.sums_over_sites else (x, y)))
+            return self.gram(*self.prepared(x, y)).to(x.dtype)

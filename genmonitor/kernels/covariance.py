@@ -16,7 +16,7 @@ from genmonitor._validation import check_at_least, check_no_zero_rows
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered, symmetric_product
+from genmonitor.linalg.distances import symmetric_product
 from genmonitor.linalg.feature_maps import fourier_features, fourier_frequencies, unit_sphere
 from genmonitor.linalg.precision import full_precision
 
@@ -147,8 +147,7 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
     x = x.double()
     if features is not None and features.frequencies is not None:
         return symmetric_product(features(x))
-    if kernel.sums_over_sites:
-        x, _ = centered(x, x)
+    x, _ = kernel.prepared(x, x)
     out = x.new_empty(len(x), len(x))
     with full_precision():
         for start, stop in row_blocks(len(x), 4 * x.element_size()):

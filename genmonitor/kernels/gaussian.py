@@ -11,8 +11,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_positive
 from genmonitor.kernels.base import Kernel
-from genmonitor.linalg.chunking import rows_in_cache
-from genmonitor.linalg.distances import squared_distances, squared_norms
+from genmonitor.linalg.distances import centered, squared_distances
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,15 @@ class GaussianKernel(Kernel):
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return squared Euclidean distances [N, M]."""
-        return squared_distances(x, y)
+        return squared_distances(x, y, self.gamma)
+
+    def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both sets near zero, in float64 where their own dtype loses distances."""
+        return centered(x, y, self.gamma)
 
     def gram(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the Gram matrix [N, M] of data near zero (`centered`), at the precision in force."""
+        """Return the Gram matrix [N, M] of `prepared` data, at the precision in force."""
         if torch.is_grad_enabled() and (x.requires_grad or y.requires_grad):
             return super().gram(x, y)
-        # in place and by rows that stay in the cache: a pass over a large matrix takes as long as its exponentials
-        out = torch.addmm(-squared_norms(y), x, y.T, alpha=2)
-        rows = rows_in_cache(out)
-        for some, squares in zip(out.split(rows), squared_norms(x).split(rows), strict=True):
-            some.sub_(squares[:, None]).clamp_max_(0).mul_(self.width).exp_()
-        return out
+        # a pass over a large matrix takes as long as its exponentials
+        return squared_distances(x, y, self.width, then=lambda some: some.mul_(-self.width).exp_())

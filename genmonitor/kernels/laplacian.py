@@ -29,3 +29,10 @@ class LaplacianKernel(Kernel):
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return L1 distances [N, M]."""
         return torch.cdist(x, y, p=1)
+
+    def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both sets as they are, since distances are sums of differences, unless gamma is beyond their dtype."""
+        kind = torch.finfo(x.dtype)
+        if self.gamma is None or kind.tiny**0.5 <= self.gamma <= kind.max**0.5:
+            return x, y
+        return x.double(), y.double()

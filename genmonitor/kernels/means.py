@@ -15,7 +15,6 @@ from torch import Tensor
 from genmonitor._validation import check_at_least, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
 
@@ -68,15 +67,15 @@ def kernel_means(
     sizes = None if regions is None else [len(region) for region in regions]
     if regions is not None:  # side by side, so that a region is a slice wherever it is needed
         order = torch.cat(regions)
-        shift = real.detach().mean(0)[order]
-        x, y = fake[:, order].sub_(shift), real[:, order].sub_(shift)  # in place: these are copies already
-    else:
-        x, y = centered(fake, real) if kernel.sums_over_sites else (fake, real)
+        fake, real = fake[:, order], real[:, order]
     with full_precision():
+        x, y = kernel.prepared(fake, real)
         across = _sums_across(x, y, kernel, sizes, fake_block, real_block) / (fake_block * real_block)
-        within_fake = means_within(x, kernel, sizes, fake_block)
         if within_real is None:
             within_real = means_within(y, kernel, sizes, real_block)
+        # near its own mean: that of the real side may be far from generated samples that are all alike
+        x, _ = kernel.prepared(fake, fake)
+        within_fake = means_within(x, kernel, sizes, fake_block)
     return KernelMeans(across, within_fake, within_real, fake_block, real_block)
 
 
@@ -137,7 +136,7 @@ def means_within(x: Tensor, kernel: Kernel, sizes: list[int] | None, size: int) 
     """Average the kernel within each block, computing the pairs above the diagonal: [1 + regions, A].
 
     Args:
-        x: samples [N, D], the regions side by side.
+        x: samples [N, D], `prepared`, the regions side by side.
         kernel: with its gamma set.
         sizes: columns of each region; None for the whole alone.
         size: samples in a block.

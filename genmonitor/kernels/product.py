@@ -11,6 +11,7 @@ from torch import Tensor
 
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, LaplacianKernel
 from genmonitor.kernels.covariance import FeatureMap
+from genmonitor.linalg.distances import holds_distances
 from genmonitor.linalg.feature_maps import fourier_frequencies, unit_sphere
 from genmonitor.linalg.precision import full_precision
 
@@ -75,10 +76,17 @@ class PairKernel:
             resolved("output_kernel", output_kernel, outputs),
             resolved("prompt_kernel", prompt_kernel, prompts),
         )
-        return cls(*kernels, outputs.detach().mean(0), prompts.detach().mean(0))
+        return cls(*kernels, _shift(kernels[0], outputs), _shift(kernels[1], prompts))
 
     def rows(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        """Return pairs [N, D + E] of outputs [N, D] and prompts [N, E], of the dtype and device of the outputs."""
+        """Return pairs [N, D + E] of outputs [N, D] and prompts [N, E], on the device of the outputs.
+
+        They have the outputs' dtype, or float64 where that loses distances.
+        """
+        rows = self._rows(outputs, prompts)
+        return rows if self._holds(rows) else self._rows(outputs.double(), prompts.double())
+
+    def _rows(self, outputs: Tensor, prompts: Tensor) -> Tensor:
         parts = []
         sides = ((outputs, self.output_shift, self.output_kernel), (prompts, self.prompt_shift, self.prompt_kernel))
         for values, shift, kernel in sides:
@@ -87,6 +95,13 @@ class PairKernel:
                 part = part.mul_(math.sqrt(kernel.width) if isinstance(kernel, GaussianKernel) else kernel.width)
             parts.append(part.to(outputs))
         return torch.cat(parts, 1)
+
+    def _holds(self, rows: Tensor) -> bool:
+        """Tell whether the kernels lose nothing of rows in their dtype; there is nothing beyond float64."""
+        d = len(self.output_shift)
+        whole, parts = self._whole, ((self.output_kernel, rows[:, :d]), (self.prompt_kernel, rows[:, d:]))
+        gaussian = [(k, part) for k, part in ([(whole, rows)] if whole else parts) if isinstance(k, GaussianKernel)]
+        return rows.dtype == torch.float64 or all(holds_distances(part, kernel.gamma) for kernel, part in gaussian)
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], at the precision in force."""
@@ -142,3 +157,10 @@ def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
 
 def _gram(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return a @ b.T if isinstance(kernel, CosineKernel) else kernel.gram(a, b)  # rows are on the sphere already
+
+
+def _shift(kernel: Kernel, values: Tensor) -> Tensor:
+    """Return the mean of samples [N, D], or zeros where some lie so far out that it would lose the others."""
+    mean = values.detach().mean(0)
+    gamma = kernel.gamma if isinstance(kernel, GaussianKernel) else None
+    return mean if holds_distances(values.detach().double() - mean, gamma) else torch.zeros_like(mean)

@@ -82,8 +82,8 @@ def test_blocks_of_pairs_change_nothing(monkeypatch):
     fake, real = draw(50, shift=0.5), draw(70, seed=1)
     whole = floats(fake, real)
     rows = []
-    original = functional._distances
-    monkeypatch.setattr(functional, "_distances", lambda x, y: rows.append((len(x), len(y))) or original(x, y))
+    original = functional.squared_distances
+    monkeypatch.setattr(functional, "squared_distances", lambda x, y: rows.append((len(x), len(y))) or original(x, y))
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 8 * 70 * 4)
     assert floats(fake, real) == pytest.approx(whole, abs=1e-15)
     assert max(n * m for n, m in rows) <= 4 * 70
