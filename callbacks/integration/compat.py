@@ -44,11 +44,12 @@ def batches_seen(trainer: Any) -> tuple[int, int]:
 
 
 def set_epoch(trainer: Any, epoch: int) -> None:
-    """Make a Trainer that has just started believe that so many epochs are over: a sampler may depend on it.
+    """Make a Trainer that has just started believe that so many epochs are over: what is sampled may depend on it.
 
-    `current_epoch` has no setter.
+    `current_epoch` has no setter. It is the number of completed epochs; loaders are told that of processed ones.
     """
-    trainer.fit_loop.epoch_progress.current.processed = epoch
+    progress = trainer.fit_loop.epoch_progress.current
+    progress.processed = progress.completed = epoch
 
 
 def validation_dataloaders(trainer: Any) -> Any:

@@ -22,12 +22,12 @@ from genmonitor.metrics import prdc, scendi
 PARTS = {
     "cms": [(regions, "cms_from_means"), (MeanGap, "compute")],
     "diversity": [
-        (modes, "scendi_from_covariances"),
+        (diversity_modes, "scendi_from_covariances"),
         (prdc, "prdc_from_radii"),
         (prompt_diversity, "similarities"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
-        (modes.ScoredSamples, "ends"),
+        (diversity_modes.ScoredSamples, "ends"),
     ],
     "disagreement": [(disagreement_modes, "avg_pool2d"), (disagreement, "prompt_split")],
 }

@@ -94,6 +94,21 @@ def test_replay_of_other_runs_gives_the_same_bits(tmp_path, name):
     assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
 
 
+class Annealed(Linear):
+    """Its samples depend on the epoch."""
+
+    def sample(self, n):
+        return super().sample(n) / (1 + self.current_epoch)
+
+
+def test_replay_samples_in_the_epoch_of_the_evaluation(tmp_path):
+    torch.manual_seed(0)
+    manifests, checkpoints = run(tmp_path, quiet(), Annealed(0.0), Digits(), epochs=2)
+    values = [replay(*both) for both in zip(manifests, checkpoints, strict=True)]
+    assert values == [logged(manifest) for manifest in manifests]
+    assert values[0]["image"] != values[1]["image"]
+
+
 SETUP = """
 from _helpers.modules import MeanGap, digits, loader
 from _helpers.prompted import Prompted, plain

@@ -169,9 +169,7 @@ class Raises(CSVLogger):
 
 
 @pytest.mark.filterwarnings("ignore:Plain.*|Raises.*|PixelCluster.*|Experiment logs directory")
-@pytest.mark.parametrize(
-    ("when", "evaluations"), [({"every_n_train_steps": 2}, 4), ({}, 2)], ids=["by steps", "by epochs"]
-)
+@pytest.mark.parametrize(("when", "number"), [({"every_n_train_steps": 2}, 4), ({}, 2)], ids=["by steps", "by epochs"])
 def test_logger_that_raises_costs_neither_run_nor_numbers(tmp_path, when, number):
     monitor, healthy = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, **when), CSVLogger(tmp_path, "other")
     with pytest.warns(UserWarning, match="Raises did not take what was logged: ConnectionError"):

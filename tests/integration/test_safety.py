@@ -62,7 +62,11 @@ def test_source_unpickles_and_evaluates_nothing(path):
     for call in calls_of(path):
         name = ast.unparse(call.func)
         assert name not in {"eval", "exec", "os.system"}
-        assert not re.fullmatch(r"(pickle|dill|joblib|marshal|shelve)\.\w+", name)
+        # what was pickled in the same breath is no file
+        own = name == "pickle.dumps" or (
+            name == "pickle.loads" and ast.unparse(call.args[0]).startswith("pickle.dumps(")
+        )
+        assert own or not re.fullmatch(r"(pickle|dill|joblib|marshal|shelve)\.\w+", name)
         if name == "torch.load":
             assert keyword(call, "weights_only") == "True"
         if name in {"np.load", "numpy.load"}:

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+import pickle
+import threading
+
+import pytest
+from _helpers.modules import trainer
+
+from genmonitor.callbacks.integration.collective import TrainerCollective
+from genmonitor.evaluation.collective import Collective
+
+
+def test_trainer_of_one_process_agrees_with_itself(tmp_path):
+    comm = TrainerCollective(trainer(tmp_path))
+    assert (comm.rank, comm.world_size) == (0, 1)
+    assert [comm.all_true(flag) for flag in (True, False)] == [True, False]
+    assert comm.broadcast({"a": [1]}) == {"a": [1]}
+    assert comm.rank_indices(5) == range(5)
+
+
+class Sent(Collective):
+    """One of two processes that send each other what they can pickle, as torch's broadcast does."""
+
+    world_size = 2
+
+    def __init__(self, rank, line):
+        self.rank, self.line = rank, line
+
+    def all_true(self, flag):
+        raise NotImplementedError
+
+    def broadcast(self, value):
+        if self.rank == 0:
+            self.line.append(pickle.dumps(value))
+        return pickle.loads(self.line[0])
+
+
+class UnpicklableError(ValueError):
+    """Holds what cannot be sent."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class NeedsMoreError(ValueError):
+    """Cannot be made again from its text."""
+
+    def __init__(self, text, number):
+        super().__init__(f"{text} {number}")
+
+
+@pytest.mark.parametrize(
+    "error", [UnpicklableError("no images"), NeedsMoreError("no images", 3), OSError(28, "no images")], ids=str
+)
+def test_every_process_is_told_the_error_of_rank_zero(error):
+    line = []
+
+    def fail():
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        Sent(0, line).from_rank_zero(fail)
+    assert caught.value is error
+    with pytest.raises((RuntimeError, OSError), match="no images") as other:
+        Sent(1, line).from_rank_zero(fail)
+    assert isinstance(other.value, type(error)) or type(error).__name__ in str(other.value)
+
+
+def test_every_process_gets_what_rank_zero_made():
+    line = []
+    assert [Sent(rank, line).from_rank_zero(lambda made=rank: made + 7) for rank in (0, 1)] == [7, 7]

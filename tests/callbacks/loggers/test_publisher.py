@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+import errno
+import json
+import warnings
+
+import pytest
+from _helpers.modules import LIGHTNING_SAYS, digits, epochs, fit, loader, plain, trainer
+
+from genmonitor.callbacks.loggers.publisher import Publisher
+from genmonitor.evaluation.results import Alert
+
+pytestmark = LIGHTNING_SAYS
+
+
+def started(folder, **settings):
+    publisher = Publisher("Name", "cms", **settings)
+    publisher.start(trainer(folder))
+    return publisher
+
+
+def fails(error):
+    def part(*args, **kwargs):
+        raise error
+
+    return part
+
+
+def test_note_is_warned_of_and_kept_as_a_sentence(tmp_path):
+    publisher = started(tmp_path)
+    with pytest.warns(UserWarning, match=r"^Name: few images are there\.$"):
+        publisher.note("few images are there")
+    assert publisher.notes == [{"epoch": None, "step": None, "text": "Few images are there."}]
+
+
+def test_notes_are_of_the_moment_and_kept_once(tmp_path):
+    publisher = started(tmp_path)
+    publisher.record_note("Of the run.")
+    publisher.set_moment(2, 8)
+    for _ in range(2):
+        publisher.record_note("Of an evaluation.")
+    assert [(note["epoch"], note["step"]) for note in publisher.notes] == [(None, None), (2, 8)]
+    publisher.forget_evaluations()
+    assert [note["text"] for note in publisher.notes] == ["Of the run."]
+
+
+def test_state_holds_the_notes_of_evaluations(tmp_path):
+    publisher, other = started(tmp_path), started(tmp_path)
+    publisher.record_note("Of the run.")
+    publisher.set_moment(2, 8)
+    publisher.record_note("Of an evaluation.")
+    other.load_state_dict(publisher.state_dict())
+    assert other.notes == publisher.notes[1:]
+
+
+def test_attempt_says_each_kind_of_failure_once(tmp_path):
+    publisher = started(tmp_path)
+    full = [OSError(errno.ENOSPC, "No space left on device", name) for name in ("a.png", "b.png")]
+    read_only = OSError(errno.EROFS, "Read-only file system")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for error in (*full, read_only, *full):
+            publisher.attempt(fails(error))
+    messages = [str(warning.message) for warning in said]
+    assert [text.rpartition(". ")[2] for text in messages] == [f"OSError: {error}" for error in (full[0], read_only)]
+    assert messages[0].startswith("Name: part of an evaluation could not be shown or written.")
+
+
+def test_attempt_raises_where_it_is_told_to(tmp_path):
+    with pytest.raises(OSError, match="no ink"):
+        started(tmp_path, raise_errors=True).attempt(fails(OSError("no ink")))
+
+
+@pytest.mark.filterwarnings(r"ignore:Name. It fell\.")
+def test_alert_reaches_the_users_function_whose_failure_is_said(tmp_path):
+    said = []
+    with pytest.warns(UserWarning, match=r"Name: It fell\."):
+        started(tmp_path, on_alert=said.append).publish_alert(Alert("fell", "It fell."))
+    assert said == ["It fell."]
+    with pytest.warns(UserWarning, match="(?s)could not be shown or written.*no network"):
+        started(tmp_path, on_alert=fails(ConnectionError("no network"))).publish_alert(Alert("fell", "It fell."))
+
+
+SHOWN = [
+    "charts",
+    "fit_figures",
+    "figures",
+    "tables",
+    "line_series",
+    "message",
+    "summary",
+    "write_artifacts",
+    "manifest",
+]
+
+
+@pytest.mark.filterwarnings("ignore:Plain. part of an evaluation")
+@pytest.mark.parametrize("part", SHOWN)
+def test_what_an_evaluator_cannot_show_stops_no_training(tmp_path, part):
+    monitor = plain(on_error="warn")
+    setattr(monitor.evaluator, part, fails(ArithmeticError("no ink")))
+    with pytest.warns(UserWarning, match="(?s)Plain: part of an evaluation could not be.*no ink"):
+        runner, _ = fit(tmp_path, monitor, val=loader(digits(300, 400)))
+    assert epochs(monitor) == [0, 1]
+    assert runner.current_epoch == 2
+
+
+def test_notes_and_page_are_written_with_each_evaluation(tmp_path):
+    publisher = started(tmp_path)
+    publisher.record_note("Few images.")
+    publisher.write_report(0)
+    folder = tmp_path / "genmonitor"
+    assert json.loads((folder / "cms_notes.json").read_text())[0]["text"] == "Few images."
+    assert not (folder / "report.html").exists()
+
+
+def test_trial_run_writes_nothing_and_says_so_to_nobody(tmp_path, capsys):
+    publisher = Publisher("Name", "cms")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        publisher.start(trainer(tmp_path, fast_dev_run=True))
+        publisher.write_report(3)
+        publisher.print_report()
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().out.count("Report") == 0

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
+from torchmetrics import MeanMetric
+
+from genmonitor.callbacks.manifest import manifest, unserializable_args
+
+pytestmark = LIGHTNING_SAYS
+
+
+@pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
+def test_manifest_holds_the_last_evaluation_and_its_samples(tmp_path):
+    monitor = plain(sample_batch_size=25, prompts=None, image_key=0, seed=4)
+    runner, module = fit(tmp_path, monitor, val=loader(digits(300, 400)))
+    found = json.loads(json.dumps(manifest(monitor, runner, module, "raw")))
+    expected = {"monitor": "Plain", "prefix": "cms", "weights": "raw", "seed": 4, "n_samples": 60}
+    expected |= {"sample_batch_size": 25, "drawn": [[0, 60]], "prompts": None, "image_key": 0}
+    assert found.items() >= expected.items()
+    assert found["evaluation"] == monitor.history[-1]
+    assert found["unserializable_args"] == []
+    assert found["folder"] == str((tmp_path / "genmonitor").resolve())
+
+
+GIVEN = {
+    "sample_fn": lambda module, n: module.sample(n),
+    "real_images": digits(0, 100),
+    "image_key": lambda batch: batch[0],
+    "extra_metrics": {"mean": MeanMetric()},
+    "site_encoder": lambda images: images,
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_unserializable_args_are_named(name):
+    assert unserializable_args(plain(**{name: GIVEN[name]})) == [name]
+
+
+def test_unserializable_args_are_not_those_that_json_holds():
+    assert unserializable_args(plain(image_key="image", prompts=[1, 2])) == []
