@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules as other projects have them, under Trainers as other projects have them, with each monitor."""
+
+import warnings
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from _helpers.traces import same
+from _helpers.zoo import SHAPES
+from _helpers.zoo.runs import REMEDY, monitor, problems, run, watched
+from _helpers.zoo.settings import SETTINGS, covering
+
+pytestmark = pytest.mark.slow
+COVERING = covering(SHAPES)
+LATER = ("diversity", "disagreement")
+
+
+@pytest.fixture(autouse=True)
+def nondeterministic_again():
+    """Lightning leaves the switch as a Trainer set it."""
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch._dynamo.reset()
+
+
+def kinds_of(name, number):
+    """Conditional modules meet all monitors everywhere; the others each monitor of prompts in two settings."""
+    return ("clusters", *LATER) if SHAPES[name].prompts else ("clusters", LATER[number % 2])
+
+
+def test_every_module_and_setting_is_met():
+    assert len(SHAPES) >= 30
+    assert min(Counter(name for name, _, _ in COVERING).values()) >= 4
+    met = Counter(setting for _, setting, _ in COVERING)
+    assert met.keys() == SETTINGS.keys()
+    assert min(met.values()) >= 6
+
+
+def count(record_property, outcome):
+    record_property("matrix: scenarios tried", 1)
+    record_property(f"matrix: scenarios {outcome}", 1)
+
+
+@pytest.mark.parametrize(("name", "setting", "number"), COVERING, ids=[f"{n}-{s}" for n, s, _ in COVERING])
+def test_module_under_a_trainer(tmp_path, name, setting, number, record_property):
+    shape, how = SHAPES[name], SETTINGS[setting]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected, counts, _ = run(tmp_path / "alone", shape, how)
+    wrong = {}
+    for kind in kinds_of(name, number):
+        try:
+            monitors, left, _, waiting, said = watched(tmp_path / kind, shape, how, kind)
+        except Exception as error:
+            wrong[kind] = [f"{type(error).__name__}: {error}"]
+        else:
+            wrong[kind] = problems(monitors, how.evaluations(counts), waiting, said)
+            wrong[kind] += [part for part in expected if not same(left[part], expected[part])]
+        count(record_property, "failed" if wrong[kind] else "evaluated")
+    assert {kind: what for kind, what in wrong.items() if what} == {}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_module_with_a_monitor_told_nothing(tmp_path, name, record_property):
+    shape, how = replace(SHAPES[name], watch={}, clusters={}), SETTINGS["as it comes"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if shape.refused is None:
+            watcher = monitor("clusters", shape)
+            run(tmp_path, shape, how, [watcher])
+            assert len(watcher.history) == 2
+            outcome = "evaluated"
+        else:
+            with pytest.raises((ValueError, TypeError), match=shape.refused) as refusal:
+                run(tmp_path, shape, how, [monitor("clusters", shape)])
+            assert REMEDY.search(str(refusal.value))
+            outcome = "refused with a remedy"
+    count(record_property, outcome)
