@@ -176,8 +176,10 @@ def _find_method(
     tried = f"`{method}({argument})`"
     found: Callable[[Any], Tensor] | None = getattr(pl_module, method, None)
     if not callable(found):
+        conditional = method == "sample" and callable(getattr(pl_module, "sample_prompts", None))
+        asked = "Give `prompts=` for its `sample_prompts`, add one" if conditional else "Add one"
         raise ValueError(
-            f"Expected a way to draw images, but {type(pl_module).__name__} has no method {tried}. Add one, or {remedy}"
+            f"Expected a way to draw images, but {type(pl_module).__name__} has no method {tried}. {asked}, or {remedy}"
         )
     return _checked_call(found, f"`{type(pl_module).__name__}.{method}({argument})`", f"Change it, or {remedy}")
 
@@ -228,6 +230,11 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int)
     seed_everything(seeds[0])
     with SeededRows(seeds):
         out = sample(batch)
+    if not isinstance(out, Tensor):
+        raise TypeError(
+            f"Expected `generated images` to be a torch.Tensor, but got {type(out).__name__}. "
+            "Give `sample_fn=` a function that makes a tensor [n, C, H, W] of them."
+        )
     images = check_images("generated images", out)
     if len(images) != len(batch):
         raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")
