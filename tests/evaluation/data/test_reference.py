@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import time
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -153,3 +156,30 @@ def test_reference_without_validation_compares_with_training():
 def test_reference_calls_a_given_set_by_its_name():
     with pytest.raises(ValueError, match="Expected the photos to be a Dataset"):
         ReferenceImages(given=3, name="the photos").source()
+
+
+class Millions:
+    """Images made when they are asked for, with a length and access by index and nothing else."""
+
+    def __len__(self):
+        return 20_000_000
+
+    def __getitem__(self, index):
+        return torch.full((1, 2, 2), index / len(self))
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_split_of_millions_of_images_is_quick_and_small(validated):
+    data = {"training": Millions(), "validation": Millions() if validated else None}
+    tracemalloc.start()
+    try:
+        start = time.perf_counter()
+        found = split_reference(ReferenceImages(**data), 1000, 1200, None, seed=0)
+        seconds, (_, peak) = time.perf_counter() - start, tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert seconds < 2
+    assert peak < 200 * 2**20
+    assert len(found.for_clusters) == 1000
+    assert len(set(found.for_comparison)) == 1200
+    assert validated or not set(found.for_comparison) & set(found.for_baseline.tolist())
