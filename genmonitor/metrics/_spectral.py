@@ -54,12 +54,14 @@ class SpectralMetric(MomentMetric):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own value, of all processes' batches if `dist_sync_on_step` is set.
 
-        The value carries the gradient of the batch. Where samples are kept, a gamma that is open stays open.
+        The value carries the gradient of the batch if `is_differentiable`. Where samples are kept, a gamma that is
+        open stays open.
         """
         self._unshare_moments()
         self.update(*args, **kwargs)
         self._forward_cache = None
-        with self._gammas_preserved(), self._batch_state():
+        with_gradient = torch.is_grad_enabled() and bool(self.is_differentiable)
+        with torch.set_grad_enabled(with_gradient), self._gammas_preserved(), self._batch_state():
             type(self).update(self, *args, **kwargs)  # not torchmetrics' wrapper, which cuts the graph
             with self._synced_on_step():
                 self._forward_cache = type(self).compute(self)
