@@ -16,7 +16,13 @@ pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there i
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
 SAID = [
     pytest.mark.filterwarnings(f"ignore:Plain. {text}")
-    for text in ("this evaluation failed", "3 evaluations in a row", "the generator gives NaN", "training ended")
+    for text in (
+        "this evaluation failed",
+        "3 evaluations in a row",
+        "the generator gives NaN",
+        "training ended",
+        "a learning",
+    )
 ]
 
 

@@ -69,6 +69,7 @@ def test_tensorboard_gets_the_prompts_as_harmless_text(tmp_path, capsys):
     assert "\x1b" not in said
 
 
+@pytest.mark.slow
 def test_wandb_gets_a_table_with_pictures_of_both_sides(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     for name, value in {"SILENT": "true", "DATA_DIR": str(tmp_path), "CACHE_DIR": str(tmp_path)}.items():

@@ -243,6 +243,7 @@ def test_folder_that_is_deleted_during_the_run_is_made_again(tmp_path):
     assert "cms_evaluation_00001.json" not in left
 
 
+@pytest.mark.slow
 def test_interrupted_wandb_run_costs_its_figures_alone(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")

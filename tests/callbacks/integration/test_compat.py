@@ -59,7 +59,7 @@ def test_set_epoch_is_what_the_trainer_says_when_it_starts(tmp_path):
     assert sets.found == 7
 
 
-def test_validation_dataloaders_are_there_before_the_first_validation(tmp_path):
+def test_validation_dataloaders_are_there_before_validation(tmp_path):
     class Asks(Callback):
         def on_train_start(self, trainer, pl_module):
             self.found = trainer.val_dataloaders, validation_dataloaders(trainer)

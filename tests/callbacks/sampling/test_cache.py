@@ -82,7 +82,7 @@ def test_three_monitors_draw_one_set_and_find_what_each_does(tmp_path):
         assert record == pytest.approx(other, rel=1e-5)  # drawn in larger batches: rounding
 
 
-def test_monitor_of_more_samples_draws_only_those_that_are_missing(tmp_path):
+def test_monitor_of_more_samples_draws_the_missing_ones_alone(tmp_path):
     few, many = several({"n_samples": 40}, {"n_samples": 70})
     assert run(tmp_path, few, many) == 2 * 70
     expected = alone(tmp_path / "alone", plain(n_samples=70))
@@ -135,7 +135,7 @@ def test_raw_and_averaged_weights_have_samples_of_their_own(tmp_path):
     assert histories[0] == histories[2] != histories[1] == histories[3]
 
 
-def test_average_that_moves_between_two_monitors_is_sampled_twice(tmp_path):
+def test_average_that_moves_between_monitors_is_sampled_twice(tmp_path):
     first, last = several({"every_n_train_steps": 2}, {"every_n_train_steps": 2})
     assert run(tmp_path, first, EMAWeightAveraging(decay=0.5), last, epochs=1) == 2 * 2 * 60
     assert measured(first)[0]["image"] != measured(last)[0]["image"]
@@ -224,4 +224,4 @@ def test_no_samples_are_kept_after_an_evaluation(tmp_path, fails):
     else:
         run(tmp_path, *monitors, Counts())
     assert len(held) == (2 if fails else 3)  # the sanity check is the first
-    assert max(held) < 10  # not the 60 of an evaluation
+    assert max(held) - held[0] < 10  # not the 60 of an evaluation

@@ -28,7 +28,7 @@ def batched(n, size):
     return [list(range(i, min(i + size, n))) for i in range(0, n, size)]
 
 
-def test_draw_gives_the_same_set_each_time_whatever_the_random_state():
+def test_draw_gives_the_same_set_in_any_random_state():
     sets = []
     for state in (1, 2):
         torch.manual_seed(state)
@@ -57,7 +57,7 @@ def test_neighboring_seeds_and_indices_share_no_sample():
     assert len(both.flatten(1).unique(dim=0)) == 150
 
 
-def test_draw_refuses_what_are_not_as_many_finite_images_as_asked_for():
+def test_draw_refuses_other_than_as_many_finite_images():
     with pytest.raises(ValueError, match="Expected 4 generated images, but got 3"):
         drawn(lambda batch: torch.zeros(3, 1, 2, 2), [[0, 1, 2, 3]], 0)
     with pytest.raises(ValueError, match=r"`generated images`.*2 of its 4 values are NaN"):

@@ -89,7 +89,7 @@ def rows(function, n, size):
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_row_i_depends_on_seed_i_alone(name):
+def test_row_depends_on_its_seed_alone(name):
     function, _ = DRAWS[name]
     together = rows(function, 7, 7)
     for size, global_seed in ((1, 1), (2, 2), (3, 3)):
@@ -98,7 +98,7 @@ def test_row_i_depends_on_seed_i_alone(name):
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_rows_are_of_the_distribution_asked_for_and_of_its_shape_and_type(name):
+def test_rows_are_of_the_distribution_shape_and_type_asked_for(name):
     function, (mean, deviation) = DRAWS[name]
     expected, drawn = function(500), rows(function, 500, 500)
     assert drawn.shape == expected.shape
@@ -138,7 +138,7 @@ def test_rows_are_drawn_into_a_leaf_that_requires_grad():
     assert torch.equal(x.detach(), rows(lambda n: torch.randn(n, 3), 3, 1)[1:])
 
 
-def test_a_generator_of_the_models_own_is_preserve_training_state():
+def test_generator_of_the_models_own_is_left_alone():
     expected = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))
     with SeededRows(range(4)):
         found = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))
@@ -148,7 +148,7 @@ def test_a_generator_of_the_models_own_is_preserve_training_state():
 
 
 @pytest.mark.parametrize("function", [lambda: torch.randn(()), lambda: torch.rand(5), lambda: torch.randperm(5)])
-def test_draws_of_another_shape_are_left_to_the_global_generator(function):
+def test_draws_of_another_shape_are_the_global_generators(function):
     torch.manual_seed(4)
     expected = function()
     torch.manual_seed(4)
