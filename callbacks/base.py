@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_warn
 
 from genmonitor._validation import NotFiniteError, check_callable, check_one_of
-from genmonitor.callbacks.configuration import check_configuration, rare_evaluation_notes
+from genmonitor.callbacks.configuration import check_configuration, check_sampler, rare_evaluation_notes
 from genmonitor.callbacks.failures import MAX_FAILURES, FailurePolicy, OnError, fill_callback_keys, fill_scheduler_keys
 from genmonitor.callbacks.integration.collective import TrainerCollective
 from genmonitor.callbacks.integration.compat import batches_seen, logged_step
@@ -78,11 +78,7 @@ class GenerativeMonitor(Callback):
         on_error: OnError = "warn",
     ) -> None:
         check_callable("on_alert", on_alert, "that takes a line of text")
-        if evaluator.n_samples != sampler.n_samples:
-            raise ValueError(
-                f"Expected a sampler of as many samples as the evaluator wants, {evaluator.n_samples}, but got one of "
-                f"{sampler.n_samples}. Give Sampler({evaluator.n_samples}, ...)."
-            )
+        check_sampler(sampler, evaluator)
         check_one_of("weights", weights, ("auto", "raw", "averaged"))
         self.evaluator, self.sampler, self.schedule = evaluator, sampler, schedule or Schedule()
         self.failures = FailurePolicy(on_error)
@@ -91,7 +87,7 @@ class GenerativeMonitor(Callback):
         self.history: History = []
         self.images_seen = 0
         self._proved = 0
-        self._used = False
+        self._resumed = False
 
     @property
     def prefix(self) -> str:
@@ -109,7 +105,8 @@ class GenerativeMonitor(Callback):
         """Fit the evaluator, before the first training step."""
         check_configuration(self, monitors(trainer), trainer, pl_module)
         self.failures.try_again()
-        if trainer.global_step == 0:
+        # global_step alone would not do: it stays 0 where Lightning does not see the optimizers step
+        if not self._resumed and trainer.global_step == 0 and trainer.current_epoch == 0:
             self._start_new_run()
         self.publisher.start(trainer)
         for note in rare_evaluation_notes(self, trainer):
@@ -120,14 +117,14 @@ class GenerativeMonitor(Callback):
             self._fit(trainer, pl_module)
             if trainer.is_global_zero:
                 self.publisher.publish_fit(self.evaluator, self.history)
+        self._resumed = False
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the images, and evaluate where the schedule goes by steps."""
         self.images_seen += batch_size(batch) * trainer.world_size
-        first = not self.history and not self.failures.count
-        if self.schedule.step_due(batches_seen(trainer)[0], first):
+        if self.schedule.step_due(batches_seen(trainer)[0]):
             self._evaluate(trainer, pl_module)
         self._release_samples(trainer)
 
@@ -164,7 +161,14 @@ class GenerativeMonitor(Callback):
     def _fit(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
-        probe = self.sampler.draw(trainer, pl_module, range(min(PROBE, self.sampler.n_samples)), progress)
+        first = range(min(PROBE, self.sampler.n_samples))
+        try:
+            probe = self.sampler.draw(trainer, pl_module, first, progress)
+        except NotFiniteError:
+            if not self._resumed:
+                raise
+            # a run that goes on was configured well: its evaluations will tell that the generator has broken
+            probe = self.sampler.draw(trainer, pl_module, first, progress, repair=True)
         report = self.evaluator.fit(real, probe, comm, progress)
         if not report.comparable:
             self.reset_history()
@@ -199,14 +203,16 @@ class GenerativeMonitor(Callback):
             except Exception as error:  # on every process
                 if self.failures.raises:
                     raise
-                self._on_failure(trainer, error, step)
+                self._on_failure(trainer, error)
                 return
         self.failures.succeeded()
         self.history.append(record)
         self._log(trainer, pl_module, record)
         if trainer.is_global_zero:
             with preserve_training_state(pl_module):
-                found = PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts)
+                found = PublishedEvaluation(
+                    self.evaluator, evaluation, self.history, samples, alerts, trainer.current_epoch
+                )
                 self.publisher.publish(found, lambda: manifest(self, trainer, pl_module, used))
 
     def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, record: Record) -> None:
@@ -226,7 +232,7 @@ class GenerativeMonitor(Callback):
             return nullcontext()
         return prove_unchanged(trainer, pl_module, self.publisher.note)
 
-    def _on_failure(self, trainer: pl.Trainer, error: Exception, step: int) -> None:
+    def _on_failure(self, trainer: pl.Trainer, error: Exception) -> None:
         """Skip an evaluation that failed; every process calls it."""
         not_finite = TrainerCollective(trainer).any_true(isinstance(error, NotFiniteError))
         elsewhere = isinstance(error, FailedElsewhereError)
@@ -256,7 +262,9 @@ class GenerativeMonitor(Callback):
         """Return the epoch, with its part that is over where an epoch has several evaluations."""
         batches, n = batches_seen(trainer)[1], trainer.num_training_batches
         every = trainer.val_check_batch
-        several = self.schedule.by_steps or (every is not None and every < n)
+        # not from these numbers alone: in its extra epoch StochasticWeightAveraging counts one batch more
+        within = every is not None and every < n and not _is_once(trainer.val_check_interval)
+        several = self.schedule.by_steps or within
         return float(trainer.current_epoch + (round(batches / n, 3) if several and isinstance(n, int) else 0))
 
     def _release_samples(self, trainer: pl.Trainer) -> None:
@@ -272,10 +280,9 @@ class GenerativeMonitor(Callback):
 
     def _start_new_run(self) -> None:
         """Let nothing of an earlier run with this monitor stay."""
-        if self.history or self._used:
-            self.reset_history()
-            self.evaluator.forget()
-        self._used = True
+        self.history = []
+        self.evaluator.forget()
+        self.publisher.reset()
         self.images_seen = 0
         self.failures.reset()
         self.schedule.reset()
@@ -294,6 +301,7 @@ class GenerativeMonitor(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        self._resumed = True
         self.history = [dict(record) for record in state_dict["history"]]
         self.images_seen = state_dict["images_seen"]
         for part in (self.schedule, self.failures, self.publisher):
@@ -313,6 +321,11 @@ class GenerativeMonitor(Callback):
 def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:
     """Return the monitors of a Trainer, in its order."""
     return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]  # type: ignore[attr-defined]
+
+
+def _is_once(val_check_interval: Any) -> bool:
+    """Say whether an epoch has one validation; the integer 1 means one per batch."""
+    return isinstance(val_check_interval, float) and val_check_interval == 1
 
 
 def _not_finite_alert(prefix: str, epoch: int) -> Alert:

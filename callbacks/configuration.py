@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from genmonitor.callbacks.integration.weights import check_weights, check_whole_model
 from genmonitor.evaluation.encoders import check_not_shared
@@ -12,6 +12,24 @@ if TYPE_CHECKING:
     import lightning.pytorch as pl
 
     from genmonitor.callbacks.base import GenerativeMonitor
+    from genmonitor.callbacks.sampling.sampler import Sampler
+    from genmonitor.evaluation.evaluator import Evaluator
+
+
+def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
+    """Refuse a sampler that draws other samples than the evaluator takes them for."""
+    if evaluator.n_samples != sampler.n_samples:
+        raise ValueError(
+            f"Expected a sampler of as many samples as the evaluator wants, {evaluator.n_samples}, but got one of "
+            f"{sampler.n_samples}. Give Sampler({evaluator.n_samples}, ...)."
+        )
+    wanted = None if evaluator.prompts is None else evaluator.prompts.values
+    given = None if sampler.prompts is None else sampler.prompts.values
+    if wanted is not None and wanted != given:
+        raise ValueError(
+            "Expected a sampler with the prompts of the evaluator, but its own are others. Give "
+            "Sampler(n, prompts=evaluator.prompts)."
+        )
 
 
 def check_configuration(
@@ -43,9 +61,16 @@ def check_configuration(
 
 def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
     """Say where EarlyStopping waits for a key that is not evaluated in every epoch."""
+    notes = [
+        f"a learning-rate scheduler monitors {config.monitor!r}, which may not be evaluated before it steps. Until "
+        "then it is given the worst value: let it step once per epoch, and evaluate in every epoch"
+        for config in trainer.lr_scheduler_configs
+        if str(config.monitor).startswith(f"{monitor.prefix}/")
+        and (config.interval == "step" or not monitor.schedule.every_epoch or trainer.check_val_every_n_epoch != 1)
+    ]
     if monitor.schedule.every_epoch:
-        return []
-    return [
+        return notes
+    return notes + [
         f"EarlyStopping monitors {callback.monitor!r}, which is not evaluated in every epoch. It counts the old value "
         "as no improvement: raise its `patience` or set every_n_epochs=1."
         for callback in trainer.early_stopping_callbacks

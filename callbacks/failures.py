@@ -64,11 +64,11 @@ class FailurePolicy:
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python only."""
-        return {"failures": self.count}
+        return {"failures": self.count, "not_finite": self.not_finite}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state."""
-        self.count = state["failures"]
+        self.count, self.not_finite = state["failures"], state["not_finite"]
 
 
 def fill_scheduler_keys(trainer: pl.Trainer, prefix: str) -> None:
@@ -77,7 +77,8 @@ def fill_scheduler_keys(trainer: pl.Trainer, prefix: str) -> None:
     Lightning ends a run in which a scheduler that is due does not find its key, be it before the first evaluation.
     """
     for config in trainer.lr_scheduler_configs:
-        _fill(trainer, prefix, config.monitor, getattr(config.scheduler, "mode", "min"))
+        if config.strict:  # another is only warned about, and left as it is
+            _fill(trainer, prefix, config.monitor, getattr(config.scheduler, "mode", "min"))
 
 
 def fill_callback_keys(trainer: pl.Trainer, prefix: str) -> None:

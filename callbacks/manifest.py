@@ -22,6 +22,7 @@ def manifest(
         "monitor": type(monitor).__name__,
         "prefix": monitor.prefix,
         "evaluation": monitor.history[-1],
+        "settings": monitor.evaluator.settings(),
         "weights": weights,
         "seed": sampler.seed,
         "n_samples": sampler.n_samples,

@@ -32,6 +32,14 @@ from genmonitor.partition import PixelPartition
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
+FROM_THE_RUN = ("n_clusters", "partition", "site_size", "patch_size", "gamma", "kernel", "n_cluster_images")
+"""Settings that a replay takes from the run, in whatever way they were given."""
+NEEDED = (
+    *("monitor", "prefix", "evaluation", "settings", "weights", "seed", "n_samples", "sample_batch_size", "drawn"),
+    *("prompts", "image_key", "unserializable_args", "folder", "module", "data", "current_epoch", "global_step"),
+    *("validation", "device", "precision", "processes", "threads", "versions"),
+)
+NEEDED_OF_REGIONS = ("kernel", "gamma", "block_size", "range", "baseline", "partition", "real")
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
 KERNELS = {kernel.__name__: kernel for kernel in (GaussianKernel, LaplacianKernel)}
 
@@ -55,8 +63,7 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
         ValueError: if they do not belong together, or something is missing that only the user's code can give.
     """
     manifest = json.loads(path.read_text(encoding="utf-8"))
-    if "unserializable_args" not in manifest:
-        raise ValueError(f"Expected the manifest of an evaluation in a training run, but got {path}.")
+    _check_keys(path, manifest)
     saved = _loaded(checkpoint)
     _check_same_moment(path, manifest, checkpoint, saved)
     sys.path.insert(0, str(Path.cwd()))
@@ -71,6 +78,15 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
     module.load_state_dict(saved["state_dict" if averaged else "current_model_state"])
     _use_fit(monitor, manifest, path.parent)
     return _evaluate(monitor, module, data, manifest, path.parent)
+
+
+def _check_keys(path: Path, manifest: dict[str, Any]) -> None:
+    """Refuse what is no manifest of a training run, or not a whole one."""
+    needed = NEEDED + (NEEDED_OF_REGIONS if manifest.get("monitor") == PixelClusterMonitor.__name__ else ())
+    if lacking := [name for name in needed if name not in manifest]:
+        raise ValueError(
+            f"Expected the manifest of an evaluation in a training run, but {path} lacks {', '.join(lacking)}."
+        )
 
 
 def _loaded(checkpoint: Path) -> dict[str, Any]:
@@ -149,7 +165,10 @@ def _monitor(manifest: dict[str, Any]) -> PixelClusterMonitor:
     missing = [name for name in manifest["unserializable_args"] if name != "extra_metrics"]
     if missing:
         raise ValueError(f"The run's monitor was given {', '.join(missing)}, which no manifest can hold. {SETUP}")
+    if manifest["kernel"] not in KERNELS:
+        raise ValueError(f"The run's monitor had a kernel of its own, {manifest['kernel']}. {SETUP}")
     return PixelClusterMonitor(
+        n_cluster_images=manifest["settings"]["n_cluster_images"],
         n_samples=manifest["n_samples"],
         seed=manifest["seed"],
         prefix=manifest["prefix"],
@@ -164,9 +183,12 @@ def _check_monitor(monitor: GenerativeMonitor, manifest: dict[str, Any]) -> None
     """Refuse another monitor than that of the run."""
     sampler = monitor.sampler
     found = {"monitor": type(monitor).__name__, "n_samples": sampler.n_samples, "seed": sampler.seed}
-    other = {name: value for name, value in found.items() if value != manifest[name]}
+    # as JSON keeps them; regions are taken from the run, however they were found
+    found |= json.loads(json.dumps(monitor.evaluator.settings()))
+    logged = manifest["settings"] | manifest
+    other = {name: value for name, value in found.items() if value != logged[name] and name not in FROM_THE_RUN}
     if other:
-        wanted = ", ".join(f"{name}={manifest[name]!r}" for name in other)
+        wanted = ", ".join(f"{name}={logged[name]!r}" for name in other)
         given = ", ".join(f"{name}={value!r}" for name, value in other.items())
         raise ValueError(f"Expected the monitor of the run, with {wanted}, but got {given}. {SETUP}")
 
@@ -207,6 +229,11 @@ class _EvaluateOnce(Callback):
             real = reference_images(trainer, monitor.real_images, monitor.image_key, SingleProcess())
             probe = sampler.draw(trainer, pl_module, range(min(PROBE, n)))
             monitor.evaluator.fit(real, probe, SingleProcess())
+            if monitor.evaluator.needs_first_samples:
+                raise ValueError(
+                    "Expected an evaluation that a checkpoint can repeat, but this one compared the model with its own "
+                    "earlier samples, which no manifest holds."
+                )
             _check_real_images(monitor, self.manifest, self.folder)
             _, evaluation = run_evaluation(monitor.evaluator, draw, SingleProcess(), sampler.seed)
         self.values = evaluation.values

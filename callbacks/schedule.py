@@ -27,6 +27,7 @@ class Schedule:
             check_at_least("every_n_train_steps", every_n_train_steps, 1)
         self.every_n_train_steps = every_n_train_steps
         self._last_epoch: int | None = None
+        self._begun = False
 
     @property
     def by_steps(self) -> bool:
@@ -38,10 +39,12 @@ class Schedule:
         """Whether every epoch has an evaluation at its end."""
         return self.every_n_epochs == 1 and not self.by_steps
 
-    def step_due(self, batches: int, first: bool) -> bool:
-        """Say whether to evaluate after so many training batches; `first` if nothing was evaluated yet."""
+    def step_due(self, batches: int) -> bool:
+        """Say whether to evaluate after so many training batches, and take note of it."""
         n = self.every_n_train_steps
-        return n is not None and (first or batches % n == 0)
+        due = n is not None and (not self._begun or batches % n == 0)
+        self._begun = self._begun or due
+        return due
 
     def epoch_due(self, epoch: int) -> bool:
         """Say whether to evaluate in this epoch, and take note of it."""
@@ -54,12 +57,12 @@ class Schedule:
 
     def reset(self) -> None:
         """Begin a new run."""
-        self._last_epoch = None
+        self._last_epoch, self._begun = None, False
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python only."""
-        return {"last_epoch": self._last_epoch}
+        return {"last_epoch": self._last_epoch, "begun": self._begun}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state."""
-        self._last_epoch = state["last_epoch"]
+        self._last_epoch, self._begun = state["last_epoch"], state["begun"]

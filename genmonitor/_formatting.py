@@ -30,3 +30,15 @@ def reaches_baseline(value: float, lowest: float) -> bool:
         (True, True, False)
     """
     return value >= min(lowest, 1 - RESOLUTION)
+
+
+def as_sentence(text: str) -> str:
+    """Return a note as a sentence of its own; a name that it begins with, such as cluster_2, stays as it is.
+
+    Example:
+        >>> as_sentence("there is no validation data"), as_sentence("cluster_2 regressed.")
+        ('There is no validation data.', 'cluster_2 regressed.')
+    """
+    first = text.split(maxsplit=1)[0]
+    start = text if "_" in first else f"{text[0].upper()}{text[1:]}"
+    return start if start.endswith(".") else f"{start}."

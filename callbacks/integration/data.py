@@ -13,7 +13,8 @@ from genmonitor.callbacks.integration.compat import validation_dataloaders
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import ImageKey, ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.data.streams import StreamedItems, is_stream, take_items
+from genmonitor.evaluation.data.streamed_items import StreamedItems
+from genmonitor.evaluation.data.streams import is_stream, take_items
 from genmonitor.evaluation.progress import Progress, no_progress
 
 if TYPE_CHECKING:
@@ -29,30 +30,24 @@ def reference_images(
 ) -> ReferenceImages:
     """Return the real images that the user gave, or else those of the Trainer; every process calls it.
 
-    Of data that can only be streamed, rank zero takes the first images, for all processes.
+    Of data that can only be streamed, rank zero takes the first images, for all processes, once they are needed.
     """
+
+    def with_index(data: Any, name: str) -> Any:
+        if not is_stream(data):
+            return data
+        if comm.any_true(data not in _taken):
+            _taken[data] = comm.from_rank_zero(lambda: take_items(data, image_key, name, progress))
+        return _taken[data]
+
     if real_images is not None:
-        given, taken = _indexed(real_images, image_key, "`real_images`", comm, progress)
-        return ReferenceImages(given=given, image_key=image_key, taken=taken)
-    loaders = trainer.train_dataloader, validation_dataloaders(trainer)
-    names = "the training data", "the validation data"
-    found = [
-        _indexed(find_loader(loader, image_key), image_key, name, comm, progress)
-        for loader, name in zip(loaders, names, strict=True)
-    ]
-    (training, of_training), (validation, of_validation) = found
-    taken = "; ".join(filter(None, (of_training, of_validation)))
-    return ReferenceImages(training=training, validation=validation, image_key=image_key, taken=taken)
-
-
-def _indexed(data: Any, image_key: ImageKey, name: str, comm: Collective, progress: Progress) -> tuple[Any, str]:
-    """Return data with access by index, and what to say of how they were taken from a stream."""
-    if data is None or not is_stream(data):
-        return data, ""
-    if comm.any_true(data not in _taken):
-        _taken[data] = comm.from_rank_zero(lambda: take_items(data, image_key, name, progress))
-    items = _taken[data]
-    return items, f"{name} can only be streamed, so its first {len(items)} images serve as real images for the run"
+        return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
+    return ReferenceImages(
+        training=find_loader(trainer.train_dataloader, image_key),
+        validation=find_loader(validation_dataloaders(trainer), image_key),
+        image_key=image_key,
+        with_index=with_index,
+    )
 
 
 def find_loader(loaders: Any, image_key: ImageKey) -> Any:
@@ -87,7 +82,7 @@ def _has_images(loader: Any, image_key: ImageKey) -> bool:
         return True
     try:
         ImageSource(loader, image_key, "the data").read([0])
-    except (ValueError, TypeError):
+    except Exception:  # a callable `image_key` may raise anything
         return False
     return True
 

@@ -60,6 +60,10 @@ def _digest(tensor: Tensor) -> int:
     """Return the sum of a tensor's bits read as whole numbers, so that NaN equals itself."""
     if is_lazy(tensor) or tensor.is_meta or not tensor.numel():
         return 0
+    if tensor.layout is torch.sparse_coo:
+        tensor = tensor.detach().coalesce().values()
+    if tensor.layout is not torch.strided:
+        return 0
     values = tensor.detach().contiguous().view(-1)
     values = torch.view_as_real(values).contiguous().view(-1) if values.is_complex() else values
     words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
+from genmonitor._formatting import as_sentence
 from genmonitor.callbacks.integration.provenance import run_folder
 from genmonitor.callbacks.loggers.facade import Loggers
 from genmonitor.evaluation.evaluator import Evaluator
@@ -34,6 +35,7 @@ class PublishedEvaluation:
     history: History
     samples: Samples
     alerts: list[Alert]
+    epoch: int
 
     def figures(self) -> Mapping[str, Figure]:
         """Draw it."""
@@ -84,15 +86,18 @@ class Publisher:
 
     def note(self, text: str) -> None:
         """Warn, and say it in the report too."""
-        sentence = text if text.endswith(".") else f"{text}."
-        rank_zero_warn(f"{self._name}: {sentence}")
-        self.record_note(f"{sentence[0].upper()}{sentence[1:]}")
+        rank_zero_warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
+        self.record_note(as_sentence(text))
 
     def record_note(self, text: str) -> None:
         """Say it in the report, at the evaluation at which it is said."""
         note = {**self._moment, "text": text}
         if note not in self.notes:  # a second fit says the same of its run
             self.notes.append(note)
+
+    def reset(self) -> None:
+        """Begin a new run."""
+        self.notes = []
 
     def forget_evaluations(self) -> None:
         """Drop the notes that are of an evaluation."""
@@ -123,7 +128,7 @@ class Publisher:
     def publish(self, found: PublishedEvaluation, manifest: Callable[[], dict[str, Any]]) -> None:
         """Show and write an evaluation, and the report with it."""
         evaluator, evaluation, history = found.evaluator, found.evaluation, found.history
-        step, epoch = int(history[-1]["step"]), int(history[-1]["epoch"])
+        step, epoch = int(history[-1]["step"]), found.epoch
         for note in evaluation.notes:
             self.note(note)
         for alert in found.alerts:

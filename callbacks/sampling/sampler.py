@@ -87,15 +87,21 @@ class Sampler:
         pl_module: pl.LightningModule,
         indices: Iterable[int],
         progress: Progress = no_progress,
+        repair: bool = False,
     ) -> Tensor:
-        """Generate the samples of these indices of the global set, [len(indices), C, H, W]."""
+        """Generate the samples of these indices of the global set, [len(indices), C, H, W].
+
+        With `repair` NaN and infinities become numbers instead of an error.
+        """
         indices = list(indices)
         sample = self.resolve(pl_module)
         batches = [indices[i : i + self.batch_size] for i in range(0, len(indices), self.batch_size)]
         if not batches:
             return torch.empty(0, *self._shape, device=pl_module.device)
         with trainer.precision_plugin.forward_context():
-            images = torch.cat([draw_batch(sample, batch, self.seed) for batch in progress(batches, "sampling")])
+            images = torch.cat(
+                [draw_batch(sample, batch, self.seed, repair) for batch in progress(batches, "sampling")]
+            )
         images = images.to(pl_module.device)  # where the processes talk to each other
         self._shape = tuple(images.shape[1:])
         return images
@@ -207,10 +213,10 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, remedy: str) ->
     return call
 
 
-def draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
+def draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int, repair: bool = False) -> Tensor:
     """Draw the samples of these indices, in halves where the memory does not suffice for all at once."""
     try:
-        return _draw_batch(sample, batch, seed)
+        return _draw_batch(sample, batch, seed, repair)
     except RuntimeError as error:
         if len(batch) == 1 or not is_oom_error(error):
             raise
@@ -222,10 +228,10 @@ def draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int) 
         f"Give sample_batch_size={half} to save the attempts.",
         stacklevel=2,
     )
-    return torch.cat([draw_batch(sample, part, seed) for part in (batch[:half], batch[half:])])
+    return torch.cat([draw_batch(sample, part, seed, repair) for part in (batch[:half], batch[half:])])
 
 
-def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int) -> Tensor:
+def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int, repair: bool) -> Tensor:
     seeds = [sample_seed(seed, i) for i in batch]
     seed_everything(seeds[0])
     with SeededRows(seeds):
@@ -235,6 +241,8 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int)
             f"Expected `generated images` to be a torch.Tensor, but got {type(out).__name__}. "
             "Give `sample_fn=` a function that makes a tensor [n, C, H, W] of them."
         )
+    if repair and isinstance(out, Tensor):
+        out = out.nan_to_num()
     images = check_images("generated images", out)
     if len(images) != len(batch):
         raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")

@@ -63,10 +63,10 @@ def check_one_of(name: str, value: object, allowed: tuple[str, ...]) -> str:
 
 def check_prefix(name: str, value: object) -> str:
     """Return a word that log keys and file names can begin with."""
-    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9]+([_-][A-Za-z0-9]+)*", value):
         raise ValueError(
-            f"Expected `{name}` of letters, digits, '_', '-' and '.', beginning with a letter or digit, since log keys "
-            f"and file names begin with it, but got {value!r}."
+            f"Expected `{name}` of letters and digits with single '_' or '-' between them, since log keys and file "
+            f"names begin with it, but got {value!r}."
         )
     return value
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import as_sentence
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
@@ -128,7 +129,7 @@ def _write(
     folder.write_figures(prefix, figures, step=0)
     evaluator.write_artifacts(folder.path)
     folder.write_about(prefix, evaluator.charts(), evaluator.about)
-    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": f"{x[0].upper()}{x[1:]}."} for x in notes])
+    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(x)} for x in notes])
     folder.write_manifest(
         prefix,
         1,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,10 +78,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "values": {name: {"logged": logged.get(name), "replayed": value} for name, value in replayed.items()},
         "not_replayed": [name for name in logged if name not in replayed],
-        "same": all(logged.get(name) == value for name, value in replayed.items()),
+        "same": all(_is_same(logged.get(name), value) for name, value in replayed.items()),
         "processes": manifest["processes"],
         "other_versions": {name: then[name] for name in then if now.get(name) != then[name]},
     }
+
+
+def _is_same(logged: float | None, replayed: float) -> bool:
+    """Say whether two values are the same to the last bit, NaN and NaN too."""
+    return logged == replayed or (logged is not None and math.isnan(logged) and math.isnan(replayed))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -114,9 +120,9 @@ def said(result: dict[str, Any]) -> str:
     """Say the result in words."""
     rows = [f"{'value':<22}{'logged':>24}{'replayed':>24}"]
     for name, value in result["values"].items():
-        same = value["logged"] == value["replayed"]
+        same = _is_same(value["logged"], value["replayed"])
         rows.append(f"{name:<22}{value['logged']!r:>24}{'the same' if same else repr(value['replayed']):>24}")
-    differing = sum(value["logged"] != value["replayed"] for value in result["values"].values())
+    differing = sum(not _is_same(value["logged"], value["replayed"]) for value in result["values"].values())
     rows += [
         "",
         "The same to the last bit." if result["same"] else f"{differing} of {len(result['values'])} values differ.",

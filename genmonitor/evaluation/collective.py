@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
+
+from genmonitor.metrics._base import portable
 
 _T = TypeVar("_T")
 
@@ -69,7 +70,7 @@ class Collective(ABC):
                 outcome = make()
             except Exception as error:
                 failure = error
-        received = self.broadcast(outcome if failure is None else _portable(failure))
+        received = self.broadcast(outcome if failure is None else portable(failure))
         if failure is not None:
             raise failure
         if isinstance(received, Exception):
@@ -91,14 +92,6 @@ class Collective(ABC):
             range(0, 3)
         """
         return range(n * self.rank // self.world_size, n * (self.rank + 1) // self.world_size)
-
-
-def _portable(error: Exception) -> Exception:
-    """Return an error that other processes can be sent: the same where pickling keeps it, else its type and text."""
-    with suppress(Exception):
-        if str(pickle.loads(pickle.dumps(error))) == str(error):
-            return error
-    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 class SingleProcess(Collective):

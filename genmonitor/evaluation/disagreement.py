@@ -21,9 +21,9 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement_figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.encoders import Encoder
-from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.prompted import PromptedFeatures
+from genmonitor.evaluation.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples, Table
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
@@ -83,7 +83,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         batch_size: int = 100,
         prefix: str = "disagreement",
     ) -> None:
-        self.prompts = Prompts.from_any(prompts)
+        self.prompts: Prompts = Prompts.from_any(prompts)
         n_prompts = len(self.prompts)
         if n_samples is None:
             n_samples = -(-1000 // n_prompts) * n_prompts
@@ -129,14 +129,15 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         else:
             subset, notes = self._choose_for_width(real, shape)
         if subset is not None:
-            self._value_range, notes = subset.value_range(), notes + subset.range_notes(probe)
+            self._value_range, notes = subset.value_range(), notes + subset.range_notes(probe, self._features.resumed)
+        comparable = self._features.take_data(subset, comm)
         self._features.fit_widths(subset, comm)
         if self.reference == "data" and subset is not None:
             mine = comm.rank_indices(len(subset))
             images = subset.read(mine).to(probe.device)
             self._reference = self._sample_set(images, torch.tensor(mine, dtype=torch.long)).gathered(comm)
-        self._check_features(probe)
-        return FitReport(notes)
+        self._check_features()
+        return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
 
     @property
     def needs_first_samples(self) -> bool:
@@ -153,6 +154,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def compute(self, comm: Collective) -> DisagreementEvaluation:
         """Return the eigenvalues and their total, and the prompts that they are about."""
+        if not len(self._reference.features):
+            raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._current.gathered(comm), self._reference
         sides = (current.features, reference.features.to(current.features))
         prompts = [self._features.of_prompts(torch.arange(len(side), device=side.device)) for side in sides]
@@ -243,6 +246,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
+        self._features.forget()
         self._reference, self._changed, self._value_range = NO_SAMPLES, [], None
 
     def _choose_for_width(
@@ -258,7 +262,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
                 raise
             return None, (f"there are no real images to take the kernel's width from. {error}".removesuffix("."),)
 
-    def _check_features(self, probe: Tensor) -> None:
+    def _check_features(self) -> None:
         saved, encoded = self._reference.features.shape[-1], self._features.dims[0]
         if not self.needs_first_samples and saved != encoded:
             raise ValueError(

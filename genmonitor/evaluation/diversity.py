@@ -23,7 +23,7 @@ from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompt_diversity import LeastVaried, PromptDiversity
-from genmonitor.evaluation.prompted import PromptedFeatures
+from genmonitor.evaluation.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples
 from genmonitor.evaluation.text import diversity as text
 from genmonitor.functional import W1KPCalibration
@@ -32,6 +32,7 @@ from genmonitor.kernels import CosineKernel, Kernel
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
+NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
 MODES, ENDS = 5, 5
 """Modes that are drawn, and samples at either end of each."""
 
@@ -93,7 +94,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         batch_size: int = 100,
         prefix: str = "diversity",
     ) -> None:
-        self.prompts = Prompts.from_any(prompts)
+        self.prompts: Prompts = Prompts.from_any(prompts)
         if n_samples is None:
             n_samples = max(1000, len(self.prompts) * (1 if calibration is None else 2))
         super().__init__(n_samples, prefix)
@@ -111,8 +112,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         self._prompt_diversity = None if calibration is None else PromptDiversity(calibration, self.prompts, n_samples)
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
-        self._outputs = torch.empty(0, 0)
-        self._samples = Samples(torch.empty(0), torch.empty(0, dtype=torch.long))
+        self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
 
     @property
     def fitted(self) -> FittedDiversity:
@@ -137,7 +137,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
         value_range = None
         if subset is not None:
-            value_range, notes = subset.value_range(), notes + subset.range_notes(probe)
+            value_range, notes = subset.value_range(), notes + subset.range_notes(probe, self._features.resumed)
+        comparable = self._features.take_data(subset, comm)
         self._features.fit_widths(subset, comm)
         self._check_size()
         if self.calibration is not None:
@@ -147,7 +148,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             features = self._features.encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
         self._fitted = FittedDiversity(self._new_metric().to(probe.device), fidelity, value_range)
-        return FitReport(notes)
+        return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
 
     def update(self, samples: Samples) -> None:
         """Encode this process's samples, each once, and add them to every metric."""
@@ -160,6 +161,12 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def compute(self, comm: Collective) -> DiversityEvaluation:
         """Return the scores, the spectra, and the samples that show the model's own modes."""
+        try:
+            return self._compute(comm)
+        finally:  # samples may take more memory than the model
+            self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
+
+    def _compute(self, comm: Collective) -> DiversityEvaluation:
         with comm.all_ranks_or_none():
             computed = self.fitted.metric.compute()
         values = {name: float(value) for name, value in computed.items() if value.ndim == 0}
@@ -180,6 +187,11 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Keep the least varied prompts for the summary."""
         self._least = [row.found for row in evaluation.least_varied]
         return []
+
+    def forget(self) -> None:
+        """Let the next `fit` find everything anew."""
+        self._features.forget()
+        self._fitted, self._least = None, []
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the encoders that are Modules."""

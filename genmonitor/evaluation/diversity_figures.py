@@ -11,7 +11,7 @@ from torch import Tensor
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.diversity_modes import ModeEnds
 from genmonitor.evaluation.prompt_diversity import LeastVaried
-from genmonitor.evaluation.results import Evaluation, History
+from genmonitor.evaluation.results import Evaluation, History, curve
 from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
 from genmonitor.plotting import diversity as plots
 
@@ -44,7 +44,7 @@ def evaluation_figures(
         value_range: what to show as black and as white.
     """
     last = history[-1]
-    curves = {name: [record[name] for record in history] for name in SCORES if name in last}
+    curves = {name: curve(history, name) for name in SCORES if name in last}
     real = {name.removeprefix("real_"): last[name] for name in OF_REAL if name in last}
     total, explained, own = evaluation.spectra
     shares = (own / own.sum().clamp_min(1e-12)).tolist()

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from genmonitor._validation import check_prefix
 from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, Table
@@ -64,6 +65,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     about: ClassVar[Mapping[str, str]] = {}
     """What each value says, by its name; a name that ends in … stands for all that begin so."""
+    prompts: Prompts | None = None
+    """Which prompt it takes each sample for; None where that does not matter."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
     """Figures of which each evaluation's is kept, not only the latest."""
 

@@ -76,10 +76,7 @@ class ExtraMetrics:
                     f"Expected every metric of `extra_metrics` to take images {list(probe.shape[1:])} by "
                     f"`update(images, real=...)` or `update(images)`, but {name} raised {type(error).__name__}: {error}"
                 ) from error
-            kept = getattr(metric, "reset_real_features", True)
-            metric.reset_real_features = True
-            metric.reset()
-            metric.reset_real_features = kept
+            _reset_both_sides(metric)
         self._has_real = set()
 
     def update(self, samples: Tensor, real: Tensor) -> None:
@@ -139,8 +136,22 @@ class ExtraMetrics:
 
     def _fail(self, name: str) -> None:
         self._failed.add(name)
+        if name not in self._has_real:  # some of the real images may be in already
+            _reset_both_sides(self._metrics[name])
         # on every process that it happens on
         warnings.warn(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", stacklevel=2)
+
+
+def _reset_both_sides(metric: Any) -> None:
+    """Empty a metric, the real side too where `reset` keeps it."""
+    if getattr(metric, "reset_real_features", True):
+        metric.reset()
+        return
+    metric.reset_real_features = True
+    try:
+        metric.reset()
+    finally:
+        metric.reset_real_features = False
 
 
 def _named(name: str, value: Any) -> dict[str, float]:

@@ -7,6 +7,7 @@ import copy
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -64,7 +65,7 @@ def _preserve_tensors(module: nn.Module) -> Iterator[None]:
     finally:
         with torch.no_grad():
             for buffer, value in buffers:
-                if not torch.equal(buffer, value):
+                if buffer.layout is not torch.strided or not torch.equal(buffer, value):
                     buffer.copy_(value)
         for parameter, grad, requires_grad in parameters:
             parameter.grad = grad
@@ -97,7 +98,7 @@ def _is_uninitialized(part: nn.Module) -> bool:
 
 def _is_plain(value: Any) -> bool:
     """Say whether something is an object of the user's own, with attributes."""
-    if isinstance(value, (nn.Module, Tensor, type)) or callable(value) or not hasattr(value, "__dict__"):
+    if isinstance(value, (nn.Module, Tensor, type, FunctionType, MethodType)) or not hasattr(value, "__dict__"):
         return False
     return type(value).__module__.split(".")[0] not in FOREIGN
 

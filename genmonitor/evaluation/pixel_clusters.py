@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
@@ -24,9 +25,8 @@ from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.region_figures import curve
 from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, curve
 from genmonitor.evaluation.text import pixel_clusters as text
 from genmonitor.evaluation.verdicts import DropDetector
 from genmonitor.kernels import GaussianKernel, Kernel
@@ -104,6 +104,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
         self._constant = False
         self._fitted: FittedRegions | None = None
         self._known: RegionFit | None = None
+        self._cka: Tensor | None = None  # until it is drawn, on rank zero
         self._data: list[float] = []
 
     @property
@@ -146,7 +147,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
         notes += self._check_images(probe, first)
         self._extra.check(probe, first.to(probe.device))
         if self._known is None:
-            self._known = comm.from_rank_zero(lambda: finder.find(split, probe.device, progress))
+            self._known = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
         self._data = signature
         self._fitted = self._with_real_side(self._known, split, probe, comm)
         return FitReport(tuple(notes), comparable)
@@ -181,9 +182,10 @@ class RegionEvaluator(Evaluator[Evaluation]):
         return text.charts(list(self.fitted.regions.partition.regions()))
 
     def fit_figures(self) -> dict[str, Figure]:
-        """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster."""
+        """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster, once."""
         height, width = self.fitted.real.shape[2:]
-        return region_figures.fit_figures(self.fitted.regions, (height, width))
+        regions, self._cka = replace(self.fitted.regions, cka=self._cka), None
+        return region_figures.fit_figures(regions, (height, width))
 
     def figures(self, evaluation: Evaluation, history: History, samples: Samples) -> dict[str, Figure]:
         """Draw the curves, and samples with the largest contributor outlined."""
@@ -248,7 +250,13 @@ class RegionEvaluator(Evaluator[Evaluation]):
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
-        self._known, self._data, self._drops = None, [], DropDetector()
+        self._known, self._fitted, self._cka, self._data, self._drops = None, None, None, [], DropDetector()
+
+    def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> RegionFit:
+        """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
+        found = self._finder.find(split, device, progress)
+        self._cka = found.cka
+        return replace(found, cka=None)
 
     def _with_real_side(self, regions: RegionFit, split: RealSplit, probe: Tensor, comm: Collective) -> FittedRegions:
         mine = comm.rank_indices(len(split.for_comparison))
@@ -271,12 +279,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
                 f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
                 f"{list(probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's transform."
             )
-        try:
-            notes = check_value_range(real, probe)
-        except ValueError as error:
-            if self._known is None:
-                raise
-            notes = (str(error),)  # a run that goes on was configured well: the generator has broken
+        notes = check_value_range(real, probe, resumed=self._known is not None)
         sites = self.to_sites(probe)
         check_patches("images", sites, self._finder.patch_size)
         if self.partition is not None:

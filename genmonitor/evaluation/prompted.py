@@ -19,6 +19,11 @@ from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.encoders import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
+OTHER_IMAGES = (
+    "used with other real images before: everything is fitted anew and the curves start anew, since values before and "
+    "after cannot be compared"
+)
+
 
 class PromptedFeatures:
     """Features of outputs and of their prompts, and the kernels on both, whose widths are fixed for a run.
@@ -63,7 +68,9 @@ class PromptedFeatures:
         self.prompts, self.num_features, self.seed = prompts, num_features, seed
         self.output_encoder = FrozenEncoder("output_encoder", output_encoder or pixels, batch_size)
         self.prompt_encoder = FrozenEncoder("prompt_encoder", prompt_encoder or OneHot(prompts.values), batch_size)
-        self.kernel, self.prompt_kernel = kernel, prompt_kernel
+        self.kernel, self.prompt_kernel = self._given = kernel, prompt_kernel
+        self._data: list[float] = []
+        self.resumed = False
         self._given_kernels = {"kernel": repr(kernel), "prompt_kernel": repr(prompt_kernel)}
         self._prompt_rows = self._no_features = torch.empty(0, 0)
 
@@ -79,6 +86,21 @@ class PromptedFeatures:
         self._no_features = self.encode(probe)[:0]
         prompts = self.prompts.of(range(len(self.prompts)), probe.device)
         self._prompt_rows = self.prompt_encoder(prompts).to(probe.device)
+
+    def forget(self) -> None:
+        """Forget the widths and the images that they were taken from."""
+        self.kernel, self.prompt_kernel = self._given
+        self._data, self.resumed = [], False
+
+    def take_data(self, real: RealSubset | None, comm: Collective) -> bool:
+        """Take note of the real images; forget what was fixed and return False if they were others before."""
+        # rank zero's, since a dataset may differ between processes: they must agree on whether to begin anew
+        signature = comm.broadcast([] if real is None else real.signature())
+        same = not self._data or self._data == signature
+        if not same:
+            self.forget()
+        self._data = signature
+        return same
 
     def fit_widths(self, real: RealSubset | None, comm: Collective) -> None:
         """Fix the widths of the kernels that have none yet, that of outputs from real images."""
@@ -118,7 +140,7 @@ class PromptedFeatures:
     def manifest(self, prefix: str) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""
         kernels = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
-        return {"prompts": self._file(prefix), **self.encoders(), **kernels, "num_features": self.num_features}
+        return {"prompts_file": self._file(prefix), **self.encoders(), **kernels, "num_features": self.num_features}
 
     def encoders(self) -> dict[str, str]:
         """Return the names of the encoders, by argument."""
@@ -129,13 +151,14 @@ class PromptedFeatures:
         return {"num_features": self.num_features, "seed": self.seed, **self._given_kernels}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the widths."""
-        return {"gamma": self.kernel.gamma, "prompt_gamma": self.prompt_kernel.gamma}
+        """Return the widths, and what tells the real images from others."""
+        return {"gamma": self.kernel.gamma, "prompt_gamma": self.prompt_kernel.gamma, "data": list(self._data)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over the widths."""
         self.kernel = replace(self.kernel, gamma=state["gamma"])
         self.prompt_kernel = replace(self.prompt_kernel, gamma=state["prompt_gamma"])
+        self._data, self.resumed = list(state["data"]), True
 
     @staticmethod
     def _file(prefix: str) -> str:

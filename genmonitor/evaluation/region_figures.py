@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from matplotlib.figure import Figure
@@ -11,18 +10,13 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from genmonitor.evaluation.regions import RegionFit
-from genmonitor.evaluation.results import History
+from genmonitor.evaluation.results import History, curve
 from genmonitor.evaluation.text.pixel_clusters import largest_contributor
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
 
 SAMPLES = 64
-
-
-def curve(history: History, name: str) -> list[float]:
-    """Return a value over the evaluations, NaN where one lacks it, such as a metric that was added later."""
-    return [record.get(name, math.nan) for record in history]
 
 
 def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -77,3 +78,13 @@ class LineSeries:
     title: str
     epochs: Sequence[float]
     curves: Mapping[str, Sequence[float]]
+
+
+def curve(history: History, name: str) -> list[float]:
+    """Return a value over the evaluations, NaN where one lacks it, such as a metric that was added later."""
+    return [record.get(name, math.nan) for record in history]
+
+
+def when(record: Record) -> str:
+    """Return the epoch of a record in brackets, nothing where it has none."""
+    return f" (epoch {record['epoch']:g})" if "epoch" in record else ""

@@ -19,8 +19,10 @@ MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
 
 
 def seed_everything(seed: int) -> None:
-    """Set the global random states of torch, numpy and python."""
-    torch.manual_seed(seed)
+    """Set the global random states of torch (CPU and CUDA), numpy and python: those that `preserve_rng` restores."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     random.seed(seed)
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import torch
@@ -147,7 +148,7 @@ def from_rank_zero(choose: Callable[[], _T]) -> _T:
         try:
             box[0] = choose()
         except Exception as error:
-            box[0] = error
+            box[0] = portable(error)
     torch.distributed.broadcast_object_list(box, src=0)
     if isinstance(box[0], Exception):
         raise box[0]
@@ -164,3 +165,11 @@ def _kind(state: Tensor | list[Tensor]) -> tuple[tuple[int, ...], torch.dtype] |
 
 def _equal(a: Any, b: Any) -> bool:
     return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
+
+
+def portable(error: Exception) -> Exception:
+    """Return an error that other processes can be sent: the same where pickling keeps it, else its type and text."""
+    with suppress(Exception):
+        if str(pickle.loads(pickle.dumps(error))) == str(error):
+            return error
+    return RuntimeError(f"{type(error).__name__}: {error}")

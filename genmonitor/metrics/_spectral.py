@@ -54,7 +54,8 @@ class SpectralMetric(MomentMetric):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Add a batch and return its own value, of all processes' batches if `dist_sync_on_step` is set.
 
-        The value carries the gradient of the batch if `is_differentiable`. Where samples are kept, a gamma that is
+        The value carries the gradient of the batch where `is_differentiable`. Where samples are kept, a gamma that is
+        open stays open.
         open stays open.
         """
         self._unshare_moments()

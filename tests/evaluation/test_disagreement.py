@@ -136,7 +136,7 @@ def test_disagreement_manifest_is_json_and_names_its_artifact(shared, tmp_path):
     evaluator, _, _ = shared
     evaluator.write_artifacts(tmp_path)
     manifest = json.loads(json.dumps(evaluator.manifest()))
-    assert [path.name for path in tmp_path.iterdir()] == [manifest["prompts"]]
+    assert [path.name for path in tmp_path.iterdir()] == [manifest["prompts_file"]]
     assert (manifest["reference"], manifest["reference_samples"]) == ("start", 24)
 
 

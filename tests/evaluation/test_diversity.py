@@ -129,7 +129,7 @@ def test_diversity_manifest_is_json_and_names_its_artifacts(shared, tmp_path):
     evaluator, _, _ = shared
     evaluator.write_artifacts(tmp_path)
     manifest = json.loads(json.dumps(evaluator.manifest()))
-    assert {path.name for path in tmp_path.iterdir()} == {manifest["prompts"], manifest["calibration"]}
+    assert {path.name for path in tmp_path.iterdir()} == {manifest["prompts_file"], manifest["calibration"]}
     assert torch.equal(W1KPCalibration.load(tmp_path / manifest["calibration"]).distances, CALIBRATION.distances)
 
 

@@ -4,7 +4,7 @@ import torch
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.diversity_figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.modes import ModeEnds
+from genmonitor.evaluation.diversity_modes import ModeEnds
 from genmonitor.evaluation.prompt_diversity import LeastVaried
 from genmonitor.functional.w1kp import PromptVariability
 

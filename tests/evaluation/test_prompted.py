@@ -9,7 +9,8 @@ from torch import nn
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSubset, ReferenceImages
+from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.prompted import PromptedFeatures
 
 IMAGES = torch.rand(12, 1, 2, 2, generator=torch.Generator().manual_seed(0))
@@ -106,14 +107,14 @@ def test_features_settings_name_the_kernels_as_given():
 
 def test_features_manifest_names_what_they_are_made_of():
     found = fitted(prompts=["a", "bb"], prompt_encoder=lengths).manifest("diversity")
-    assert found["prompts"] == "diversity_prompts.json"
+    assert found["prompts_file"] == "diversity_prompts.json"
     assert (found["output_encoder"], found["prompt_encoder"]) == ("pixels", "lengths")
 
 
 def test_features_artifact_is_the_file_of_the_manifest(tmp_path):
     found = fitted(prompts=["ä", "bb"], prompt_encoder=lengths)
     found.write_artifacts(tmp_path, "diversity")
-    assert json.loads((tmp_path / found.manifest("diversity")["prompts"]).read_text()) == ["ä", "bb"]
+    assert json.loads((tmp_path / found.manifest("diversity")["prompts_file"]).read_text()) == ["ä", "bb"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
 from genmonitor._validation import check_images
+from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.rng import find_generators, preserve_generators, preserve_rng, seed_generators
 
@@ -53,6 +54,7 @@ class ImageSource:
         self.dataset: Dataset[Any] = dataset if indices is None else Subset(dataset, list(indices))
         self.image_key = image_key
         self.name = name
+        self.notes: tuple[str, ...] = (dataset.note(name),) if isinstance(dataset, StreamedItems) else ()
 
     def __len__(self) -> int:
         return len(self.dataset)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import READ_BATCH, ImageSource, describe_batch, look_up
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.data.reference import ReferenceImages, random_order
 from genmonitor.evaluation.progress import Progress, no_progress
 
 PromptKey = str | int | Callable[[Any], Any] | None
@@ -87,7 +87,7 @@ def choose_by_prompt(
     Raises:
         ValueError: if there is no image of some prompt.
     """
-    order = torch.randperm(len(source), generator=torch.Generator().manual_seed(seed))[:MAX_READ].tolist()
+    order = random_order(len(source), MAX_READ, torch.Generator().manual_seed(seed))[:MAX_READ].tolist()
     times = Counter(prompts.values)
     missing = {prompt: count * n // len(prompts) for prompt, count in times.items()}
     found: dict[Any, list[int]] = {prompt: [] for prompt in times}
@@ -144,7 +144,7 @@ def subset_by_prompt(
     """
     source = real.compared()
     chosen = comm.from_rank_zero(lambda: choose_by_prompt(source, prompt_key, prompts, n, seed, progress))
-    notes = real.notes() + source.reading_notes(chosen)
+    notes = real.notes() + source.notes + source.reading_notes(chosen)
     if len(chosen) < n:
         notes += (
             f"only {len(chosen)} real images, as many of each prompt, are there to compare {n} generated ones with",

@@ -60,13 +60,17 @@ class RealSubset:
         """Return the lowest and highest value."""
         return float(self._probe.min()), float(self._probe.max())
 
-    def range_notes(self, generated: Tensor) -> tuple[str, ...]:
-        """Return what to say of the value range of generated images; raise ValueError for what no training mends."""
-        return check_value_range(self._probe, generated)
+    def range_notes(self, generated: Tensor, resumed: bool = False) -> tuple[str, ...]:
+        """Return what to say of the value range of generated images, see `check_value_range`."""
+        return check_value_range(self._probe, generated, resumed)
+
+    def signature(self) -> list[float]:
+        """Return numbers that are others for other images."""
+        return [float(len(self)), float(self._probe.double().sum())]
 
     def notes(self, n: int) -> tuple[str, ...]:
         """Return what to say where they are fewer than n, or others each time they are read."""
-        notes = self._source.reading_notes(self._chosen)
+        notes = self._source.notes + self._source.reading_notes(self._chosen)
         if len(self) < n:
             notes += (f"only {len(self)} real images are there to compare {n} generated ones with",)
         return notes

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ class ReferenceImages:
         validation: what it is not trained on.
         image_key: where the images are in a batch, see `find_images`.
         name: what errors and notes call the set that was given.
-        taken: what to tell the user of how they were taken from a stream.
+        with_index: makes data with access by index of data that may be streamed, called with their name; every process
+            calls it where images are needed.
     """
 
     given: Any = None
@@ -33,7 +35,7 @@ class ReferenceImages:
     validation: Any = None
     image_key: ImageKey = None
     name: str = "`real_images`"
-    taken: str = ""
+    with_index: Callable[[Any, str], Any] = lambda data, name: data
 
     def source(self) -> ImageSource:
         """Return the images for what is fixed at the start: those given, else the training data.
@@ -42,16 +44,16 @@ class ReferenceImages:
             ValueError: if there are none.
         """
         if self.given is not None:
-            return ImageSource(self.given, self.image_key, self.name)
+            return self._source(self.given, self.name)
         if self.training is None:
             raise ValueError("Expected real images, but the Trainer has no training data. Give `real_images=`.")
-        return ImageSource(self.training, self.image_key, "the training data")
+        return self._source(self.training, "the training data")
 
     def held_out(self) -> ImageSource | None:
         """Return the images that the generator is not trained on, None where they are not a set of their own."""
         if self.given is not None or self.validation is None:
             return None
-        return ImageSource(self.validation, self.image_key, "the validation data")
+        return self._source(self.validation, "the validation data")
 
     def compared(self) -> ImageSource:
         """Return the images to compare generated ones with: the validation data if there are any."""
@@ -59,13 +61,14 @@ class ReferenceImages:
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know of where they come from."""
-        notes: tuple[str, ...] = (self.taken,) if self.taken else ()
-        if self.given is None and self.validation is None:
-            notes += (
-                "there is no validation data, or it is switched off: generated images are compared with training "
-                "images",
-            )
-        return notes
+        if self.given is not None or self.validation is not None:
+            return ()
+        return (
+            "there is no validation data, or it is switched off: generated images are compared with training images",
+        )
+
+    def _source(self, data: Any, name: str) -> ImageSource:
+        return ImageSource(self.with_index(data, name), self.image_key, name)
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,8 @@ class RealSplit:
 
     def signature(self) -> list[float]:
         """Return numbers that are others for other images."""
-        first = self.compared.read(self.for_comparison[:16])
-        return [float(len(self.source)), float(len(self.compared)), float(first.double().sum())]
+        parts = ((self.source, self.for_clusters), (self.compared, self.for_comparison))
+        return [float(x) for source, chosen in parts for x in (len(source), source.read(chosen[:16]).double().sum())]
 
 
 def split_reference(
@@ -113,7 +116,7 @@ def split_reference(
     generator = torch.Generator().manual_seed(seed)
     # beyond what clusters and disjoint draws of the baseline take, real images are of no use
     order = random_order(len(source), 2 * (n_cluster_images + (DRAWS + 2) * n_samples), generator)
-    notes = list(real.notes())
+    notes = [*real.notes(), *source.notes, *(() if held_out is None else held_out.notes)]
     if held_out is None:
         compared, half = source, min(n_samples, len(order) // 2)
         chosen, rest = order[:half], order[half:]

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, find_images
+from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.rng import (
     find_generators,
@@ -22,23 +23,6 @@ from genmonitor.evaluation.rng import (
 MAX_ITEMS = 5000
 MAX_BYTES = 2**28
 """How many images are taken at most, and how much memory they may need: 256 MiB."""
-
-
-class StreamedItems(Dataset[Any]):
-    """Items taken from a stream, in its order.
-
-    Args:
-        items: as a dataset gives them.
-    """
-
-    def __init__(self, items: list[Any]) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.items[index]
 
 
 def is_stream(data: Any) -> bool:
@@ -69,20 +53,21 @@ def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = n
     Raises:
         ValueError: if it is an iterator, which this would use up, or holds no images.
     """
-    if isinstance(data, Iterator):
+    dataset = getattr(data, "dataset", data)
+    if isinstance(data, Iterator) or isinstance(dataset, Iterator):
         raise ValueError(
             f"Expected {name} as data that can be gone over more than once, but got an iterator, "
             f"{type(data).__name__}. Give the dataset or loader that it came from."
         )
     items: list[Any] = []
-    size, dataset = 0, getattr(data, "dataset", data)
+    size = 0
     generators = find_generators(dataset)
     with preserve_rng(), preserve_generators(generators):
         seed_everything(0)
         seed_generators(generators, 0)
         for batch in progress(_own_loader(data), f"the first images of {name}"):
             images = find_images(batch, image_key)
-            items += [_item(batch, index) for index in range(len(images))]
+            items += [_item(batch, index, len(images)) for index in range(len(images))]
             size += images.numel() * images.element_size()
             if len(items) >= MAX_ITEMS or size >= MAX_BYTES:
                 break
@@ -105,10 +90,15 @@ def _own_loader(data: Any) -> Any:
     )
 
 
-def _item(batch: Any, index: int) -> Any:
-    """Return item `index` of a collated batch in the structure of the batch."""
+def _item(batch: Any, index: int, n: int) -> Any:
+    """Return item `index` of a batch of n in the structure of the batch; what all of them share stays as it is."""
+    if isinstance(batch, Tensor):
+        # a copy: a view would keep the whole batch, and take it along to the other processes
+        return batch[index].clone() if batch.ndim and len(batch) == n else batch
     if isinstance(batch, Mapping):
-        return {name: _item(part, index) for name, part in batch.items()}
-    if isinstance(batch, Sequence) and not isinstance(batch, str) and not all(isinstance(x, str) for x in batch):
-        return tuple(_item(part, index) for part in batch)
-    return batch[index] if isinstance(batch, (Tensor, Sequence)) else batch
+        return {name: _item(part, index, n) for name, part in batch.items()}
+    if isinstance(batch, Sequence) and not isinstance(batch, str):
+        if len(batch) == n and not any(isinstance(part, Tensor) for part in batch):
+            return batch[index]
+        return tuple(_item(part, index, n) for part in batch)
+    return batch

@@ -11,7 +11,7 @@ REMEDY = (
 )
 
 
-def check_value_range(real: Tensor, fake: Tensor) -> tuple[str, ...]:
+def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tuple[str, ...]:
     """Refuse value ranges that no training can bring together; return what to say of others that differ.
 
     A generator that was just initialized may give values of any sign and size, so these are a note at most.
@@ -19,6 +19,7 @@ def check_value_range(real: Tensor, fake: Tensor) -> tuple[str, ...]:
     Args:
         real: images [N, C, H, W].
         fake: images [M, C, H, W], perhaps of an untrained generator.
+        resumed: of a run that goes on, which was configured well, so that nothing is refused.
 
     Returns:
         A sentence if real images are in [0, 1] and generated ones often negative, as behind a tanh; if real images are
@@ -46,6 +47,8 @@ def check_value_range(real: Tensor, fake: Tensor) -> tuple[str, ...]:
         problem = f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
     elif low >= 0 and 0 < high <= 1.001 / 255:
         problem = "real images reach no more than 1/255: integers are read as 0..255"
+    if problem and resumed:
+        return (f"{problem}: the generator has left the value range",)
     if problem:
         raise ValueError(f"Expected real and generated images in one value range, but {problem}. {REMEDY}")
     doubt = range_doubt(real, fake)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from genmonitor.evaluation.disagreement_modes import Disagreement, Ranked
-from genmonitor.evaluation.results import History, Record
+from genmonitor.evaluation.results import History, Record, when
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
 SAID, LISTED = 3, 10
@@ -51,7 +51,7 @@ def message(record: Record, changed: Ranked, reference: str) -> str:
     most = [f"{_quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
     where = f", most of it at {', '.join(most)}" if most else ""
     against, total = AGAINST[reference], record["total"]
-    return f"Disagreement with {against}: total {total:.3g}{where} (epoch {record['epoch']:g})"
+    return f"Disagreement with {against}: total {total:.3g}{where}{when(record)}"
 
 
 def table(history: History, changed: Ranked, k: int, reference: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genmonitor.evaluation.results import History, Record
+from genmonitor.evaluation.results import History, Record, when
 from genmonitor.functional.w1kp import PromptVariability
 
 SCORES = (
@@ -76,7 +76,7 @@ def message(record: Record, n: int) -> str:
     real = f" (real images: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
     return (
         f"{record['vendi']:.3g} modes in {n} images{real}; the prompts explain {100 * record['prompt_share']:.0f} % of "
-        f"the variety; the model's own: Scendi {record['scendi']:.3g} (epoch {record['epoch']:g})"
+        f"the variety; the model's own: Scendi {record['scendi']:.3g}{when(record)}"
     )
 
 
@@ -91,7 +91,7 @@ def table(history: History, n: int, alike: Sequence[PromptVariability]) -> str:
     last, rows = history[-1], []
     for name, title in NAMES.items():
         if name in last:
-            most = max(history, key=lambda record: record[name])
+            most = max((record for record in history if name in record), key=lambda record: record[name])
             real = f"{last[f'real_{name}']:.3f}" if f"real_{name}" in last else ""
             rows.append(f"{title:<32}{last[name]:>9.3f}{most[name]:>12.3f} at epoch {most['epoch']:<6g}{real:>12}")
     # repr, since what a prompt holds must not move a terminal's cursor

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_cms, reaches_baseline
 from genmonitor.evaluation.baseline import Band
-from genmonitor.evaluation.results import Alert, Record
+from genmonitor.evaluation.results import Alert, Record, when
 from genmonitor.partition import PixelPartition
 
 ABOUT = {
@@ -58,8 +58,7 @@ def message(record: Record, partition: PixelPartition, baseline: Mapping[str, Ba
         worst, share = largest_contributor(record, partition)
         finding = f"{worst} contributes {100 * share:.0f} % of the loss: {_against(record[worst], baseline[worst])}"
     image = f"image: {_against(record['image'], baseline['image'])}, product of the regions"
-    when = f" (epoch {record['epoch']:g})" if "epoch" in record else ""
-    return f"{finding}; {image} {format_cms(record['product'])}{when}"
+    return f"{finding}; {image} {format_cms(record['product'])}{when(record)}"
 
 
 def _against(value: float, band: Band) -> str:

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import warnings
+
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
@@ -38,8 +40,12 @@ def real_sizes(monitor):
 def test_streams_serve_as_real_images_and_it_is_said(tmp_path):
     monitor = plain()
     train, val = streamed(digits(0, 300)), streamed(digits(300, 500))
-    with pytest.warns(UserWarning, match="the training data can only be streamed, so its first 300 images serve"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         fit(tmp_path, monitor, train=train, val=val, limit_train_batches=3, limit_val_batches=2)
+    texts = " ".join(str(warning.message) for warning in said)
+    assert "the training data can only be streamed, so its first 300 images serve" in texts
+    assert "the validation data can only be streamed, so its first 200 images serve" in texts
     assert real_sizes(monitor) == (60, "the validation data")
     assert len(monitor.history) == 2
 
@@ -48,8 +54,6 @@ def test_training_is_untouched_by_a_pass_over_its_stream(tmp_path):
     weights = []
     for monitors in ((), (plain(on_error="warn"),)):
         torch.manual_seed(1)
-        import warnings
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _, module = fit(tmp_path, *monitors, module=Linear(), train=streamed(digits(0, 300)), limit_train_batches=3)
