@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train configurations with several seeds each: mean and band of every cluster's curve, and which is learnt first.
+"""Train configurations with several seeds each: mean and band of every cluster's curve, and which is learned first.
 
 python examples/compare_seeds.py --config examples/configs/dcgan-digits.yaml --seeds 5
 python examples/compare_seeds.py --config examples/configs/dcgan-digits.yaml examples/configs/ddpm-digits.yaml
@@ -39,13 +39,13 @@ from genmonitor.plotting.style import (
 
 COLLAPSED = 5
 """A seed has collapsed where its image's loss, -log CMS, ends at more than so many times the median seed's."""
-LEARNT = 0.1
-"""A cluster is learnt once its loss has fallen to this share of the first check's."""
+LEARNED = 0.1
+"""A cluster is learned once its loss has fallen to this fraction of what it was at the first evaluation."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The checks of one configuration's runs, by seed, and the clusters that they measured."""
+    """The evaluations of one configuration's runs, by seed, and the clusters that they share."""
 
     name: str
     histories: dict[int, list[dict[str, float]]]
@@ -58,8 +58,8 @@ class Runs:
 
     @property
     def epochs(self) -> list[float]:
-        """One per check."""
-        return [check["epoch"] for check in next(iter(self.histories.values()))]
+        """One per evaluation."""
+        return [record["epoch"] for record in next(iter(self.histories.values()))]
 
     def collapsed(self) -> list[int]:
         """Name the seeds whose loss ends far above the others'."""
@@ -67,19 +67,19 @@ class Runs:
         return [seed for seed, end in ends.items() if end > COLLAPSED * median(ends.values())]
 
     def curves(self, region: str) -> list[list[float]]:
-        """Return a region's CMS for each seed that has not collapsed, one per check."""
+        """Return a region's CMS for each seed that has not collapsed, one per evaluation."""
         return [[c[region] for c in h] for seed, h in self.histories.items() if seed not in self.collapsed()]
 
     def goal(self, region: str) -> float:
-        """Return the loss at which a region counts as learnt."""
-        return LEARNT * loss(self.mean(region)[0])
+        """Return the loss at which a region counts as learned."""
+        return LEARNED * loss(self.mean(region)[0])
 
     def mean(self, region: str) -> list[float]:
-        """Return a region's CMS, the mean over the seeds that have not collapsed, one per check."""
+        """Return a region's CMS, the mean over the seeds that have not collapsed, one per evaluation."""
         return [fmean(values) for values in zip(*self.curves(region), strict=True)]
 
-    def learnt(self, region: str) -> float:
-        """Return the epoch at which a region's mean curve was learnt, between two checks; infinite if it was not."""
+    def learned(self, region: str) -> float:
+        """Return the epoch at which a region's mean curve was learned, between two evaluations; infinite if never."""
         goal, losses = self.goal(region), [loss(value) for value in self.mean(region)]
         for (start, before), (end, after) in pairwise(zip(self.epochs, losses, strict=True)):
             if after <= goal:
@@ -107,7 +107,7 @@ def run_seeds(config: Path, seeds: int, words: Sequence[str], out: Path) -> Runs
 
 
 def run_seed(config: Path, seed: int, words: Sequence[str], out: Path) -> tuple[list[dict[str, float]], Tensor]:
-    """Train once; return the checks and the map of the clusters."""
+    """Train once; return the evaluations and the map of the clusters."""
     where = ["--trainer.logger.save_dir", str(out), "--trainer.logger.name", f"{config.stem}-seed-{seed}"]
     trainer = command_line(["fit", "--config", str(config), "--seed_everything", str(seed), *where, *words]).trainer
     monitor = next((c for c in trainer.callbacks if isinstance(c, PixelClusterMonitor)), None)
@@ -119,7 +119,7 @@ def run_seed(config: Path, seed: int, words: Sequence[str], out: Path) -> tuple[
 def comparison(runs: Sequence[Runs]) -> Figure:
     """Draw a row for each configuration: curves as mean and band over the seeds, and the map of the clusters."""
     height = 330
-    note = "line: mean over seeds; band: lowest to highest; ring: learnt, the loss is a tenth of what it was"
+    note = "line: mean over seeds; band: lowest to highest; ring: learned, the loss is a tenth of what it was"
     figure = new_figure(1000, 70 + height * len(runs), "CMS per cluster over several seeds", note)
     axes = [add_axes(figure, 92, 52 + height * (len(runs) - 1 - row), 560, height - 85) for row in range(len(runs))]
     values = [x for of in runs for region in of.regions for curve in of.curves(region) for x in curve]
@@ -140,8 +140,8 @@ def draw_row(ax: Any, of: Runs) -> None:
         ax.fill_between(of.epochs, curves.amin(0), curves.amax(0), color=color, alpha=0.2, linewidth=0)
         ax.plot(of.epochs, of.mean(region), color=color, linewidth=2, label=cluster_name(label))
         for seed in lost:
-            ax.plot(of.epochs, [check[region] for check in of.histories[seed]], ":", color=color, linewidth=1)
-        epoch = of.learnt(region)
+            ax.plot(of.epochs, [record[region] for record in of.histories[seed]], ":", color=color, linewidth=1)
+        epoch = of.learned(region)
         if epoch < math.inf:
             ax.plot(
                 epoch, math.exp(-of.goal(region)), "o", markersize=9, color="white", markeredgecolor=color, zorder=3
@@ -156,19 +156,19 @@ def table(runs: Sequence[Runs]) -> str:
     """Say in which order each configuration learns its clusters, and which seeds collapsed."""
     lines = []
     for of in runs:
-        order = sorted(of.regions, key=of.learnt)
+        order = sorted(of.regions, key=of.learned)
         said = [
-            f"{region} ({'not' if of.learnt(region) == math.inf else f'epoch {of.learnt(region):.1f}'})"
+            f"{region} ({'not' if of.learned(region) == math.inf else f'epoch {of.learned(region):.1f}'})"
             for region in order
         ]
-        lines += [f"{of.name}: learnt in the order {', '.join(said)}"]
+        lines += [f"{of.name}: learned in the order {', '.join(said)}"]
         lost = ", ".join(map(str, of.collapsed()))
         lines += [f"{of.name}: collapsed seeds: {lost or 'none'}"]
     return "\n".join(lines)
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Train, draw, and say what was learnt first."""
+    """Train, draw, and say what was learned first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, nargs="+", required=True)
     parser.add_argument("--seeds", type=int, default=3)

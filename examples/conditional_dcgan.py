@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a DCGAN on digits by class, and watch where its images go wrong and what it fails to vary.
+"""Train a DCGAN on digits by class, and watch where its images go wrong and which class it fails to vary.
 
-python examples/conditional_dcgan.py                                       # about two minutes
-python examples/conditional_dcgan.py --collapse 3 --collapse-from 40       # from then on, every 3 is the same image
+python examples/conditional_dcgan.py                  # about two minutes
+python examples/conditional_dcgan.py --collapse 3     # from epoch 40 on every 3 is the same image: will it be named?
 """
 
 from __future__ import annotations
@@ -12,28 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from data import ImageData, Images
 from dcgan import DCGAN, make_discriminator, make_generator
 from lightning import LightningModule, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 from torch.nn.functional import one_hot
-from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
 from genmonitor import GaussianKernel
 from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
+from genmonitor.functional import W1KPCalibration, calibrate
 
 CLASSES = 10
-
-
-def labelled_digits() -> tuple[Dataset[Any], Dataset[Any]]:
-    """Return scikit-learn's digits as pairs of image [1, 8, 8] in [-1, 1] and class: 1297 to train on, 500 held out."""
-    from sklearn.datasets import load_digits
-
-    known = load_digits()
-    images = torch.from_numpy(known.images).float()[:, None] / 8 - 1
-    pairs = TensorDataset(images, torch.from_numpy(known.target))
-    train, held_out = random_split(pairs, [len(images) - 500, 500], torch.Generator().manual_seed(0))
-    return train, held_out
+CALIBRATED = 500
+"""Real images that tell how alike those of one class are."""
 
 
 class ConditionalDCGAN(DCGAN):
@@ -89,13 +81,20 @@ def _with_class(images: Tensor, classes: Tensor) -> Tensor:
     return torch.cat([images, channels], dim=1)
 
 
-def make_monitors(n_samples: int, every_n_epochs: int) -> list[Any]:
-    """Return both monitors: which region is wrong, and what does not vary."""
+def real_likeness(digits: Images) -> W1KPCalibration:
+    """Calibrate W1KP on real images: two as near as the nearest of one class have 1, as the farthest 0."""
+    assert digits.labels is not None
+    return calibrate(digits.images[:CALIBRATED].flatten(1), digits.labels[:CALIBRATED])
+
+
+def make_monitors(digits: Images, n_samples: int, every_n_epochs: int) -> list[Any]:
+    """Return both monitors: which region is wrong, and which class does not vary."""
     diversity = DiversityMonitor(
         range(CLASSES),
         n_samples=n_samples,
         kernel=GaussianKernel(),  # counts modes finer than the default, the cosine
         num_features=250,
+        calibration=real_likeness(digits),
         every_n_epochs=every_n_epochs,
     )
     return [PixelClusterMonitor(n_clusters=5, n_samples=n_samples, every_n_epochs=every_n_epochs), diversity]
@@ -106,7 +105,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=81)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--n-samples", type=int, default=500, help="images generated at each check")
+    parser.add_argument("--n-samples", type=int, default=500, help="images generated at each evaluation")
     parser.add_argument("--collapse", type=int, help="a class, 0-9: all its samples come from one z")
     parser.add_argument("--collapse-from", type=int, default=40, help="the first epoch of it, from 0")
     parser.add_argument("--out", type=Path, default=Path("runs/conditional-dcgan"), help="where runs are written")
@@ -117,22 +116,18 @@ def main() -> None:
     """Train, and say where to look."""
     args = arguments()
     seed_everything(0, verbose=False)
-    train, held_out = labelled_digits()
+    data = ImageData("digits", batch_size=args.batch_size, with_labels=True)
     model: LightningModule = ConditionalDCGAN(args.collapse, args.collapse_from)
     logger = TensorBoardLogger(args.out.parent, name=args.out.name)
     trainer = Trainer(
         max_epochs=args.epochs,
         logger=logger,
-        callbacks=make_monitors(args.n_samples, max(1, args.epochs // 16)),
+        callbacks=make_monitors(data.train_images, args.n_samples, max(1, args.epochs // 16)),
         enable_checkpointing=False,
         log_every_n_steps=1,
         enable_model_summary=False,
     )
-    trainer.fit(
-        model,
-        DataLoader(train, args.batch_size, shuffle=True, drop_last=True),
-        DataLoader(held_out, args.batch_size),
-    )
+    trainer.fit(model, datamodule=data)
     print(f"Figures: {Path(logger.log_dir) / 'genmonitor'}")
     print(f"Curves:  tensorboard --logdir {args.out}")
 

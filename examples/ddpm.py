@@ -67,8 +67,8 @@ class DDPM(LightningModule):
         blocks: see `make_unet`.
         attention: see `make_unet`.
         classes: number of classes; None for a model without.
-        label_dropout: share of the training images whose class is withheld.
-        guidance: 1 samples each class as it was learnt, 0 ignores it; beyond 1 classes are clearer and less varied, at
+        label_dropout: fraction of the training images whose class is withheld.
+        guidance: 1 samples each class as it was learned, 0 ignores it; beyond 1 classes are clearer and less varied, at
             twice the time.
         sampling_steps: of DDIM, a divisor of 1000; the noise at its start is the only one.
         lr: learning rate of AdamW.

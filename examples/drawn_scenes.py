@@ -117,8 +117,8 @@ def describe(images: Tensor) -> Tensor:
     mass = drawn.sum((1, 2)).clamp_min(1e-6)
     across, down = (axis.to(images.device) for axis in _grid())
     x, y = ((drawn * axis).sum((1, 2)) / mass for axis in (across, down))
-    off_centre = (across - x[:, None, None]).square() + (down - y[:, None, None]).square()
-    size = ((drawn * off_centre).sum((1, 2)) / mass).sqrt()
+    off_center = (across - x[:, None, None]).square() + (down - y[:, None, None]).square()
+    size = ((drawn * off_center).sum((1, 2)) / mass).sqrt()
     color = ((images + 1) * drawn[:, None]).sum((2, 3))
     near, at = torch.linspace(-2, 2, 9, device=images.device), torch.stack([x, y], -1)[:, None, None]
     window = torch.stack(torch.meshgrid(near, near, indexing="xy"), -1) * size[:, None, None, None] + at

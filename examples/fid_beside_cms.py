@@ -48,11 +48,12 @@ class DigitFeatures(nn.Module):
             nn.Linear(32 * 16, FEATURES),
             nn.ReLU(),
         )
+        self.scale = 1.0
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features."""
         features: Tensor = self.layers(images.float())
-        return features
+        return features / self.scale
 
 
 def train_classifier(data: ImageData, steps: int = 400) -> tuple[DigitFeatures, nn.Sequential, float]:
@@ -61,8 +62,8 @@ def train_classifier(data: ImageData, steps: int = 400) -> tuple[DigitFeatures, 
     Returns:
         The features, the whole classifier with logits [n, 10], and its accuracy on the held-out images.
     """
-    features = DigitFeatures()
-    classifier = nn.Sequential(features, nn.Linear(FEATURES, 10))
+    features, last = DigitFeatures(), nn.Linear(FEATURES, 10)
+    classifier = nn.Sequential(features, last)
     optimizer = torch.optim.AdamW(classifier.parameters(), 3e-3)
     batches = iter(())
     for _ in range(steps):
@@ -76,6 +77,9 @@ def train_classifier(data: ImageData, steps: int = 400) -> tuple[DigitFeatures, 
         optimizer.step()
     held_out = data.val_images
     with torch.no_grad():
+        # to a standard deviation of 1: KID, which cubes products of features, is in the millions otherwise
+        features.scale = float(features(data.train_images.images).std())
+        last.weight *= features.scale
         accuracy = float((classifier(held_out.images).argmax(1) == held_out.labels).float().mean())
     return features.eval().requires_grad_(False), classifier.eval().requires_grad_(False), accuracy
 
@@ -130,7 +134,7 @@ def main() -> None:
     """Train, and say where to look."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=81)
-    parser.add_argument("--n-samples", type=int, default=500, help="images generated at each check")
+    parser.add_argument("--n-samples", type=int, default=500, help="images generated at each evaluation")
     parser.add_argument("--inception", type=Path, help="the file of Inception's weights")
     parser.add_argument("--out", type=Path, default=Path("runs/fid-beside-cms"), help="where runs are written")
     args = parser.parse_args()

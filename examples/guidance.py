@@ -3,7 +3,7 @@
 
 python examples/guidance.py                         # under a minute; prints the energy, draws before and after
 
-A small diffusion model of drawn scenes has learnt shapes from prompts whose colors were shuffled: it paints "a red
+A small diffusion model of drawn scenes has learned shapes from prompts whose colors were shuffled: it paints "a red
 square" in any color. At each step of its sampler the gradient of `prompt_split_energy` pulls the samples' answers to
 the prompts onto those of a reference set, and that of `joint_diversity` keeps them varied. After Section 5 of Lotfian,
 Jalali and Farnia 2026; the diffusion is in the space of what is drawn (color, shape, place, size), its decoder draws.
@@ -145,7 +145,7 @@ def sample(
         model: predicts noise.
         prompts: places in `PROMPTS` [n].
         target: what to steer onto.
-        strength: η is that times the level of noise, per sample; 0 samples as the model has learnt.
+        strength: η is that times the level of noise, per sample; 0 samples as the model has learned.
         rho: weight of the diversity.
         steps: of the sampler.
         seed: of the noise that it starts with.
@@ -172,7 +172,7 @@ def sample(
 
 
 def right_colors(images: Tensor, prompts: Tensor) -> float:
-    """Return the share of images whose color is nearest to the one that the prompt names."""
+    """Return the fraction of images whose color is nearest to the one that the prompt names."""
     colors = describe(images)[:, :3] @ nn.functional.normalize(PAINTS).T
     return float((colors.argmax(1) == prompts // len(SHAPES)).float().mean())
 
@@ -222,10 +222,10 @@ def main() -> None:
     model = train(args.train_steps)
     prompts = torch.arange(len(PROMPTS)).repeat_interleave(args.per_prompt)
     sides, energies = {}, {}
-    for name, strength in (("as it has learnt", 0.0), ("guided", args.strength)):
+    for name, strength in (("unguided", 0.0), ("guided", args.strength)):
         sides[name], energies[name] = sample(model, prompts, target, strength, steps=args.steps)
         right = right_colors(sides[name], prompts)
-        print(f"{name:<17} energy {energies[name][-1]:.5f}, {100 * right:.0f} % in the color of the prompt")
+        print(f"{name:<9} energy {energies[name][-1]:.5f}, {100 * right:.0f} % in the color of the prompt")
     args.out.mkdir(parents=True, exist_ok=True)
     picture(sides, energies).savefig(args.out / "guidance.png")
     print(f"Picture: {args.out / 'guidance.png'}")

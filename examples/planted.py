@@ -82,12 +82,12 @@ def _check_region(spoiled: int | None) -> None:
 
 
 class PlantedGenerator(LightningModule):
-    """A perfect generator of planted images which, from an epoch on, spoils one region: what a monitor must notice.
+    """Draws planted images as the data are and, from an epoch on, spoils one region: what a monitor must notice.
 
     There is nothing to train: its one parameter only lets a Trainer run.
 
     Args:
-        spoiled: the region, 1..4; None: stays perfect.
+        spoiled: the region, 1..4; None for none.
         from_epoch: the first epoch whose samples are spoiled, counted from 0.
 
     Raises:

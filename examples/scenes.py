@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a small text-to-image diffusion model on drawn scenes, with every monitor on one set of samples per check.
+"""Train a small text-to-image diffusion model on drawn scenes, with every monitor on one set of samples per evaluation.
 
 python examples/scenes.py              # about six minutes
 
@@ -79,7 +79,7 @@ def describe_small(images: Tensor) -> Tensor:
 
 
 def make_monitors(n_samples: int, every_n_epochs: int) -> list[Callback]:
-    """Return the three monitors; they ask for the same samples, so each check draws them once."""
+    """Return the three monitors; they ask for the same samples, so each evaluation draws them once."""
     same: dict[str, Any] = {"prompts": PROMPTS, "n_samples": n_samples, "every_n_epochs": every_n_epochs}
     encoders: dict[str, Any] = {"output_encoder": describe_small, "prompt_encoder": bag_of_words}
     return [
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=21)
     parser.add_argument("--images", type=int, default=4000, help="to train on")
-    parser.add_argument("--n-samples", type=int, default=360, help="images generated at each check, a multiple of 9")
+    parser.add_argument("--n-samples", type=int, default=360, help="images per evaluation, a multiple of 9")
     parser.add_argument("--out", type=Path, default=Path("runs/scenes"), help="where runs are written")
     args = parser.parse_args()
     seed_everything(0, verbose=False)

@@ -19,7 +19,7 @@ def test_the_files_are_what_the_script_writes(tmp_path):
         assert (tmp_path / file.name).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
 
 
-def test_exactly_the_two_topics_are_found_with_all_their_questions():
+def test_exactly_the_two_topics_are_found_with_their_questions():
     questions, said = read(files()[0])
     topics = differences(questions, (said, read(files()[1])[1]))
     of = {row["question"]: row["topic"] for row in conversations("a")}
@@ -57,7 +57,7 @@ def test_any_encoder_and_any_files(monkeypatch, capsys, tmp_path):
     assert "doctor" in said
 
 
-def test_the_script_prints_topics_questions_and_both_answers(monkeypatch, capsys):
+def test_script_prints_topics_questions_and_both_answers(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["answers.py"])
     answers.main()
     said = capsys.readouterr().out

@@ -11,7 +11,7 @@ CONFIG = Path(__file__).parents[2] / "examples" / "configs" / "dcgan-digits.yaml
 
 
 def history(*losses, other=1.0):
-    """Checks with these losses of cluster 1; cluster 2 has `other` times as much."""
+    """Evaluations with these losses of cluster 1; cluster 2 has `other` times as much."""
     values = [{"cluster_1": math.exp(-x), "cluster_2": math.exp(-other * x)} for x in losses]
     return [v | {"image": v["cluster_1"] * v["cluster_2"], "epoch": 5.0 * i} for i, v in enumerate(values)]
 
@@ -20,23 +20,23 @@ LABELS = torch.tensor([[1, 1], [2, 0]])
 RUNS = Runs("gan", {0: history(1.0, 0.2, 0.1), 1: history(1.0, 0.3, 0.09), 2: history(1.0, 0.9, 0.8)}, LABELS)
 
 
-def test_a_seed_whose_loss_stays_far_above_the_others_is_named_and_left_out():
+def test_seed_whose_loss_stays_far_above_is_named_and_left_out():
     assert RUNS.collapsed() == [2]
     assert len(RUNS.curves("cluster_1")) == 2
     assert Runs("gan", {0: RUNS.histories[0], 1: RUNS.histories[1]}, LABELS).collapsed() == []
     assert "gan: collapsed seeds: 2" in table([RUNS])
 
 
-def test_a_cluster_is_learnt_when_its_mean_loss_is_a_tenth_of_the_first():
-    late = [check | {"cluster_2": math.exp(-1)} for check in history(1.0, 0.05, 0.05)]
+def test_cluster_is_learned_at_a_tenth_of_its_first_mean_loss():
+    late = [record | {"cluster_2": math.exp(-1)} for record in history(1.0, 0.05, 0.05)]
     runs = Runs("gan", {0: late}, LABELS)
-    # a straight line between checks, in the logarithm of the loss: 1 at epoch 0, 0.05 at epoch 5
-    assert runs.learnt("cluster_1") == pytest.approx(5 * math.log(10) / math.log(20))
-    assert runs.learnt("cluster_2") == math.inf
+    # a straight line between evaluations, in the logarithm of the loss: 1 at epoch 0, 0.05 at epoch 5
+    assert runs.learned("cluster_1") == pytest.approx(5 * math.log(10) / math.log(20))
+    assert runs.learned("cluster_2") == math.inf
     assert "in the order cluster_1 (epoch 3.8), cluster_2 (not)" in table([runs])
 
 
-def test_the_figure_has_mean_and_band_of_every_cluster_and_the_collapsed_seed_dotted():
+def test_figure_has_means_bands_and_the_collapsed_seed_dotted():
     figure = comparison([RUNS, Runs("ddpm", {0: history(1.0, 0.5)}, LABELS)])
     first, second = figure.axes[:2]
     assert first.get_title(loc="left") == "gan, seeds: 2, collapsed (dotted): seed 2"
@@ -51,7 +51,7 @@ def test_the_figure_has_mean_and_band_of_every_cluster_and_the_collapsed_seed_do
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_the_script_trains_every_seed_and_draws_them(tmp_path, capsys, monkeypatch):
+def test_script_trains_every_seed_and_draws_them(tmp_path, capsys, monkeypatch):
     small = [f"--model.init_args.{side}_features=4" for side in ("generator", "discriminator")]
     quiet = ["--trainer.enable_progress_bar=false", "--trainer.enable_model_summary=false", "--trainer.accelerator=cpu"]
     words = ["--trainer.max_epochs=2", "--trainer.limit_train_batches=1", *small, *quiet]
@@ -60,7 +60,7 @@ def test_the_script_trains_every_seed_and_draws_them(tmp_path, capsys, monkeypat
     command = ["--config", str(CONFIG), "--seeds", "2", "--out", str(tmp_path), *words]
     compare_seeds.main(command)
     assert (tmp_path / "comparison.png").exists()
-    assert "dcgan-digits: learnt in the order cluster_" in capsys.readouterr().out
+    assert "dcgan-digits: learned in the order cluster_" in capsys.readouterr().out
     (runs,) = seen
     ends = [history[-1]["image"] for history in runs.histories.values()]
     assert len(ends) == 2

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 
 @pytest.mark.parametrize(("cores", "workers"), [(1, 0), (2, 0), (3, 2), (4, 3), (64, 4)])
-def test_loading_takes_workers_only_where_cores_are_left_for_training(monkeypatch, cores, workers):
+def test_workers_load_only_where_cores_are_left_for_training(monkeypatch, cores, workers):
     monkeypatch.undo()
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores), raising=False)
     loader = ImageData("digits").train_dataloader()
@@ -21,7 +21,7 @@ def batches(loader):
     return torch.cat(list(loader))
 
 
-def test_digits_are_scikit_learns_divided_by_8_minus_1_and_every_one_is_used_once():
+def test_digits_are_scikit_learns_each_used_once():
     train, val = digits()
     assert train.images.shape == (1297, 1, 8, 8)
     assert val.images.shape == (500, 1, 8, 8)
@@ -31,7 +31,7 @@ def test_digits_are_scikit_learns_divided_by_8_minus_1_and_every_one_is_used_onc
     assert sorted(map(tuple, ours.tolist())) == sorted(map(tuple, theirs.tolist()))
 
 
-def test_digits_are_split_alike_every_time_and_leave_the_global_generator_alone():
+def test_digits_are_split_alike_every_time_and_seed_nothing():
     torch.manual_seed(1)
     before = torch.get_rng_state()
     first = digits()[1].images
@@ -40,7 +40,7 @@ def test_digits_are_split_alike_every_time_and_leave_the_global_generator_alone(
     assert torch.equal(digits()[1].images, first)
 
 
-def test_loaders_shuffle_training_images_into_full_batches_and_keep_the_held_out_in_order():
+def test_loaders_shuffle_training_images_alone():
     data = ImageData("digits", batch_size=100)
     assert data.image_shape == (1, 8, 8)
     epoch, next_epoch = (list(data.train_dataloader()) for _ in range(2))
@@ -73,7 +73,7 @@ def photos(tmp_path):
     return tmp_path
 
 
-def test_folder_reads_the_central_square_of_every_image_as_rgb(photos):
+def test_folder_reads_the_central_square_as_rgb(photos):
     train, val = folder(photos, size=16)
     assert (len(train), len(val)) == (18, 2)
     assert len({*train.files, *val.files}) == 20
@@ -89,7 +89,7 @@ def test_folder_reads_the_central_square_of_every_image_as_rgb(photos):
             torch.testing.assert_close(inside, expected, atol=0.01, rtol=0)
 
 
-def test_folder_is_split_alike_every_time_and_read_through_the_loaders(photos):
+def test_folder_is_split_alike_every_time(photos):
     assert folder(photos)[1].files == folder(photos)[1].files
     data = ImageData("folder", photos, batch_size=4, image_size=8)
     assert data.image_shape == (3, 8, 8)

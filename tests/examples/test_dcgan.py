@@ -20,7 +20,7 @@ def small(side, channels=1):
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("side", [8, 16, 28, 32, 64])
-def test_each_size_makes_images_in_range_and_one_logit_per_image(side, channels):
+def test_each_size_makes_images_and_one_logit_of_each(side, channels):
     model = small(side, channels)
     images = model.sample(5)
     assert images.shape == (5, channels, side, side)
@@ -48,7 +48,7 @@ def test_the_64_pixel_networks_are_the_papers():
     assert sum(isinstance(layer, nn.BatchNorm2d) for layer in model.discriminator) == 3
 
 
-def test_weights_start_at_a_standard_deviation_of_two_hundredths():
+def test_weights_start_at_a_standard_deviation_of_0_02():
     model = DCGAN()
     for network in (model.generator, model.discriminator):
         for layer in network:
@@ -79,8 +79,9 @@ def test_a_step_trains_both_networks_and_logs_both_losses(tmp_path):
     assert 0.6 < trainer.callback_metrics["loss_d"] < 4
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(*FIT)
-def test_training_brings_the_generators_mean_image_towards_the_data(tmp_path):
+def test_training_brings_the_mean_image_towards_the_data(tmp_path):
     torch.manual_seed(0)
     data = ImageData("digits")
     model = DCGAN(generator_features=16, discriminator_features=16, lr=2e-3)
@@ -119,7 +120,7 @@ def test_only_planted_regions_can_be_spoiled(monkeypatch, capsys):
 
 
 @pytest.mark.filterwarnings(*FIT)
-def test_the_script_blames_the_spoiled_region_and_says_where_to_look(monkeypatch, capsys, tmp_path):
+def test_script_names_the_spoiled_region_and_where_to_look(monkeypatch, capsys, tmp_path):
     command = "dcgan.py --data planted --spoil-region 3 --spoil-from 1 --epochs 2 --out"
     monkeypatch.setattr(sys, "argv", [*command.split(), str(tmp_path / "run")])
     dcgan.main()
@@ -137,7 +138,7 @@ def test_the_script_blames_the_spoiled_region_and_says_where_to_look(monkeypatch
 )
 @pytest.mark.filterwarnings("ignore:The number of training batches", "ignore:.*Checkpoint directory")
 @pytest.mark.parametrize("validate", [True, False])
-def test_checkpoints_and_early_stopping_go_by_the_monitors_values(tmp_path, validate):
+def test_checkpoints_and_early_stopping_go_by_its_values(tmp_path, validate):
     data = ImageData("digits", batch_size=256)
     best = ModelCheckpoint(tmp_path, monitor="cms/image", mode="max")
     stop = EarlyStopping("cms/product", mode="max", patience=1, min_delta=1.0)  # no gain is enough
@@ -146,5 +147,5 @@ def test_checkpoints_and_early_stopping_go_by_the_monitors_values(tmp_path, vali
     limit = {} if validate else {"limit_val_batches": 0}
     trainer = Trainer(max_epochs=9, callbacks=[monitor, best, stop], default_root_dir=tmp_path, **settings, **limit)
     trainer.fit(small(8), data)
-    assert [check["epoch"] for check in monitor.history] == [0, 1]
-    assert best.best_model_score == pytest.approx(max(check["image"] for check in monitor.history))
+    assert [record["epoch"] for record in monitor.history] == [0, 1]
+    assert best.best_model_score == pytest.approx(max(record["image"] for record in monitor.history))

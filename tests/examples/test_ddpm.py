@@ -51,7 +51,7 @@ def test_the_schedule_is_the_papers():
     assert betas.tolist() == pytest.approx(torch.linspace(1e-4, 0.02, 1000).tolist())
 
 
-def test_ddim_takes_the_steps_asked_for_from_pure_noise_to_the_image(monkeypatch):
+def test_ddim_takes_the_steps_asked_for_from_pure_noise(monkeypatch):
     model, seen = small(sampling_steps=5), []
     predict = model.predict
     monkeypatch.setattr(model, "guided", lambda x, time, labels: seen.append(int(time)) or predict(x, time, labels))
@@ -85,7 +85,7 @@ def test_sample_i_comes_from_seed_i_in_any_batch(classes):
     assert len(together.flatten(1).unique(dim=0)) == 6
 
 
-def test_the_noise_of_diffusers_own_ancestral_sampler_comes_from_the_seeds_too():
+def test_ancestral_sampler_of_diffusers_draws_from_the_seeds():
     model = small()
     model.schedule.set_timesteps(6)
 
@@ -135,6 +135,7 @@ def trainer(folder, *callbacks, **settings):
     return Trainer(accelerator="cpu", default_root_dir=folder, callbacks=list(callbacks), **quiet, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(*FIT)
 def test_it_learns_to_tell_noise_from_digits(tmp_path):
     torch.manual_seed(0)
@@ -145,20 +146,20 @@ def test_it_learns_to_tell_noise_from_digits(tmp_path):
 
 
 @pytest.mark.filterwarnings(*FIT, "ignore:PixelClusterMonitor.*(baseline|there is no|only)")
-def test_the_monitor_measures_the_averaged_weights_in_both_orders(tmp_path):
+def test_monitor_evaluates_the_averaged_weights_in_both_orders(tmp_path):
     histories = {}
     for run, (weights, monitor_first) in zip(
         count(), [("auto", True), ("auto", False), ("averaged", True), ("raw", True), ("raw", False)], strict=False
     ):
         torch.manual_seed(0)
         monitor = PixelClusterMonitor(3, n_samples=20, n_cluster_images=100, weights=weights, on_error="raise")
-        monitor.first_figures = dict
-        monitor.figures = lambda samples: {}
+        monitor.evaluator.fit_figures = dict
+        monitor.evaluator.figures = lambda *found: {}
         callbacks = [monitor, EMAWeightAveraging(decay=0.9)]
         runner = trainer(
             tmp_path / str(run), *(callbacks if monitor_first else callbacks[::-1]), max_epochs=1, limit_train_batches=3
         )
         runner.fit(DDPM(widths=(8, 16), sampling_steps=2), datamodule=ImageData("digits"))
-        histories[weights, monitor_first] = [check["image"] for check in monitor.history]
+        histories[weights, monitor_first] = [record["image"] for record in monitor.history]
     assert histories["auto", True] == histories["auto", False] == histories["averaged", True]
     assert histories["raw", True] == histories["raw", False] != histories["auto", True]

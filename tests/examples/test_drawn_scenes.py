@@ -35,7 +35,7 @@ def test_each_attribute_varies_by_itself():
     assert (where[0] == where[1]).float().mean() > 0.99
 
 
-def test_a_draw_is_the_seeds_and_leaves_the_global_generator_alone():
+def test_draw_is_the_seeds_and_seeds_nothing():
     torch.manual_seed(5)
     expected = torch.rand(2)
     torch.manual_seed(5)

@@ -13,14 +13,15 @@ SAYS = ["ignore:Metric `", "ignore:.*LeafSpec", "ignore:.*does not have many wor
 
 
 @pytest.mark.filterwarnings(*SAYS)
-def test_the_network_knows_digits_and_its_metrics_tell_digits_from_noise():
+def test_metrics_on_the_network_tell_digits_from_noise():
     torch.manual_seed(0)
     data = ImageData("digits", with_labels=True)
     features, classifier, accuracy = train_classifier(data, steps=120)
     assert accuracy > 0.9
-    assert not any(p.requires_grad for p in classifier.parameters())
+    assert not any(parameter.requires_grad for parameter in classifier.parameters())
     images = data.train_images.images
     assert features(images[:3]).shape == (3, FEATURES)
+    assert float(features(images).std()) == pytest.approx(1, abs=1e-4)
     found = {}
     for name, fake in (("digits", images[300:500]), ("noise", torch.rand(200, 1, 8, 8) * 2 - 1)):
         metrics = make_metrics(features, classifier, 200)
@@ -38,7 +39,7 @@ def test_the_network_knows_digits_and_its_metrics_tell_digits_from_noise():
 
 
 @pytest.mark.filterwarnings(*SAYS)
-def test_the_script_draws_all_metrics_beside_cms(monkeypatch, capsys, tmp_path):
+def test_script_draws_all_metrics_beside_cms(monkeypatch, capsys, tmp_path):
     small = {"generator_features": 4, "discriminator_features": 4}
     monkeypatch.setattr(fid_beside_cms, "DCGAN", partial(DCGAN, **small))
     words = ["fid_beside_cms.py", "--epochs", "2", "--n-samples", "60", "--out", str(tmp_path / "run")]

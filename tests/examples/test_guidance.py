@@ -25,7 +25,7 @@ def test_latents_are_drawn_as_their_prompts_say():
     assert 0.2 < right_colors(shuffled, prompts) < 0.5
 
 
-def test_the_energy_is_0_for_the_reference_itself_and_has_a_gradient():
+def test_energy_is_0_for_the_reference_and_has_a_gradient():
     prompts = EACH.repeat_interleave(5)
     latents = draw_latents(prompts, torch.Generator().manual_seed(0))
     target = Target.of(decode(latents), words(prompts))
@@ -36,7 +36,8 @@ def test_the_energy_is_0_for_the_reference_itself_and_has_a_gradient():
     assert moved.grad.isfinite().all()
 
 
-def test_guidance_lowers_the_energy_and_brings_samples_nearer_to_the_reference():
+@pytest.mark.slow
+def test_guidance_lowers_the_energy_towards_the_reference():
     known, prompts = EACH.repeat_interleave(20), EACH.repeat_interleave(5)
     target = Target.of(decode(draw_latents(known, torch.Generator().manual_seed(1))), words(known))
     model = train(1000)
@@ -55,7 +56,7 @@ def test_guidance_lowers_the_energy_and_brings_samples_nearer_to_the_reference()
     assert len(guided.flatten(1).unique(dim=0)) == len(prompts)
 
 
-def test_the_script_draws_before_and_after(monkeypatch, capsys, tmp_path):
+def test_script_draws_before_and_after(monkeypatch, capsys, tmp_path):
     command = ["guidance.py", "--train-steps", "20", "--per-prompt", "2", "--steps", "4", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", command)
     guidance.main()

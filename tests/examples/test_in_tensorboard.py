@@ -106,7 +106,7 @@ def test_the_figures_are_among_the_images(opened):
 
 def test_the_text_says_what_each_value_is(opened):
     (text,) = shown(opened("text"), "tf-text-loader", lambda x: len(x) == 1 and "cms/mmd" in x[0])
-    assert "cms/share_… which part of the image's loss a region carries" in text
+    assert "cms/share_… the part of the image's loss that a region contributes" in text
 
 
 def test_each_scalar_has_its_description(opened):

@@ -24,7 +24,7 @@ def pixel_cka_from_gram_matrices(x):
     return hsic / norm / norm[:, None]
 
 
-def test_labels_are_numbered_by_falling_size_and_0_is_constant():
+def test_labels_go_by_falling_size_and_0_is_constant():
     sizes = [int((label == LABELS).sum()) for label in range(1, 5)]
     assert LABELS.shape == (16, 16)
     assert sizes == sorted(sizes, reverse=True)
@@ -58,7 +58,7 @@ def test_the_number_of_regions_is_found_too(n, seed):
     assert torch.equal(partition.labels, LABELS)
 
 
-def test_regions_are_independent_of_each_other_and_dependent_within():
+def test_regions_are_independent_and_dependent_within():
     x = planted_images(20_000, seed=5)[:, 0]
     means = torch.stack([x[:, label == LABELS].mean(1) for label in range(1, 5)])
     for values in (means, means.square(), means.abs()):
@@ -69,7 +69,7 @@ def test_regions_are_independent_of_each_other_and_dependent_within():
 
 
 @pytest.mark.parametrize("region", [1, 2, 3, 4])
-def test_spoiling_changes_its_region_and_not_a_bit_elsewhere(region):
+def test_spoiling_changes_its_region_alone(region):
     images, spoiled = planted_images(500, seed=6), planted_images(500, seed=6, spoiled=region)
     same = region != LABELS
     assert torch.equal(images[..., same], spoiled[..., same])
@@ -87,7 +87,7 @@ def test_there_are_only_regions_1_to_4(region):
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec", "ignore:.*does not have many workers")
-def test_the_generator_spoils_its_region_from_the_given_epoch_on(tmp_path):
+def test_generator_spoils_its_region_from_its_epoch_on(tmp_path):
     class Recorder(PlantedGenerator):
         def on_validation_epoch_end(self):
             with torch.random.fork_rng():
@@ -108,6 +108,6 @@ def test_the_generator_spoils_its_region_from_the_given_epoch_on(tmp_path):
         num_sanity_val_steps=0,
     )
     trainer.fit(Recorder(spoiled=2, from_epoch=2), datamodule=ImageData("planted"))
-    perfect, spoiled = planted_images(20, seed=7), planted_images(20, seed=7, spoiled=2)
-    assert [torch.equal(images, perfect) for images in drawn] == [True, True, False, False]
+    as_data, spoiled = planted_images(20, seed=7), planted_images(20, seed=7, spoiled=2)
+    assert [torch.equal(images, as_data) for images in drawn] == [True, True, False, False]
     assert torch.equal(drawn[2], spoiled)

@@ -40,13 +40,13 @@ def test_classes_that_prompts_do_not_name_raise_both(attribute, seed):
 
 
 @pytest.mark.parametrize("attribute", ["shape", "color"])
-def test_subtracting_the_prompts_as_they_are_fails_where_the_least_squares_map_works(attribute):
+def test_plain_subtraction_fails_where_least_squares_works(attribute):
     rows = add_classes(attribute, named=True)
     assert level(column(rows, "left_by_gamma"), within=0.08)
     assert rises(column(rows, "left_by_identity"), by=0.6)
 
 
-def test_prompts_that_say_more_of_the_same_images_move_scendi_and_not_vendi():
+def test_prompts_that_say_more_move_scendi_and_not_vendi():
     rows = say_more()
     assert len(set(column(rows, "vendi"))) == 1
     nothing, shape, both = column(rows, "scendi")
@@ -70,7 +70,7 @@ def test_scendi_is_that_of_a_regression_on_the_words():
     assert ours["prompt_share"] == pytest.approx((explained**2).sum() / len(x), rel=1e-4)
 
 
-def test_the_script_prints_both_tables_and_draws_the_modes(monkeypatch, capsys, tmp_path):
+def test_script_prints_both_tables_and_draws_the_modes(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["scendi_experiment.py", "--out", str(tmp_path)])
     scendi_experiment.main()
     said = capsys.readouterr().out

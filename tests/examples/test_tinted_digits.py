@@ -9,7 +9,7 @@ from tinted_digits import CONCERNED, PROMPTS, disagreement, draw, split, tint
 from genmonitor.functional import rank_prompts
 
 
-def test_colored_is_colored_and_grey_is_grey():
+def test_colored_is_colored_and_gray_is_gray():
     digits = torch.rand(20, 8, 8, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(0)
     colored, gray = tint(digits, True, generator), tint(digits, False, generator)
@@ -19,7 +19,7 @@ def test_colored_is_colored_and_grey_is_grey():
     assert 0 <= colored.min() <= colored.max() <= 1
 
 
-def test_both_models_answer_every_prompt_and_stray_where_they_should():
+def test_both_models_answer_every_prompt_and_stray_as_planned():
     test, reference = draw(4, seed=0)
     assert test.prompts == reference.prompts == [prompt for prompt in PROMPTS for _ in range(4)]
     for answers, strays in ((test, "colored"), (reference, "gray")):
@@ -29,7 +29,7 @@ def test_both_models_answer_every_prompt_and_stray_where_they_should():
             assert found == (prompt.startswith("colored") != wrong)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_exactly_the_ten_prompts_come_first(seed):
     test, reference = draw(40, seed)
     modes = split(test, reference)
@@ -43,7 +43,8 @@ def test_exactly_the_ten_prompts_come_first(seed):
     assert set(tops) == set(CONCERNED)
 
 
-def test_every_one_of_the_modes_is_above_those_of_models_that_agree(monkeypatch):
+@pytest.mark.slow
+def test_every_mode_is_above_those_of_models_that_agree(monkeypatch):
     differing = split(*draw(40, seed=0)).eigenvalues.abs()
     monkeypatch.setattr(tinted_digits, "CONCERNED", [])
     agreeing = split(*draw(40, seed=0)).eigenvalues.abs()
@@ -55,7 +56,7 @@ def test_more_answers_than_digits_are_refused():
         draw(44, seed=0)
 
 
-def test_the_script_prints_the_ranking_and_draws_it(monkeypatch, capsys, tmp_path):
+def test_script_prints_the_ranking_and_draws_it(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["tinted_digits.py", "--per-prompt", "8", "--out", str(tmp_path)])
     tinted_digits.main()
     said = capsys.readouterr().out

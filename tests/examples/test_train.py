@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import functools
 import inspect
 from pathlib import Path
 
@@ -112,12 +113,13 @@ def test_the_papers_hyperparameters(name, clusters, cluster_images, samples, bat
     content["data"]["init_args"] = {"name": "digits", "batch_size": content["data"]["init_args"]["batch_size"]}
     cli = made(written(tmp_path, content))
     (monitor,) = monitors(cli.trainer)
-    found = monitor.n_clusters, monitor.n_cluster_images, monitor.n_samples, monitor.block_size
-    assert found == (clusters, cluster_images, samples, 150)
+    found = monitor.evaluator.settings()
+    names = ("n_clusters", "n_cluster_images", "n_samples", "block_size")
+    assert [found[name] for name in names] == [clusters, cluster_images, samples, 150]
     assert (cli.datamodule.batch_size, cli.model.lr) == (batch, lr)
 
 
-def test_both_digits_runs_measure_with_the_same_clusters_and_yardstick():
+def test_both_digits_runs_share_clusters_and_baseline():
     gan, diffusion = (config(name) for name in ("dcgan-digits", "ddpm-digits"))
     settings = [
         next(c["init_args"] for c in run["trainer"]["callbacks"] if "Pixel" in c["class_path"])
@@ -135,7 +137,7 @@ BASE = {
     "n_samples": (120, 120),
     "every_n_epochs": (2, 2),
     "every_n_train_steps": (7, 7),
-    "prompts": ([0, 1, 2], lambda found: found.values == [0, 1, 2]),
+    "prompts": ([0, 1, 2], [0, 1, 2]),
     "sample_fn": ("planted.planted_images", lambda found: found.__name__ == "planted_images"),
     "sample_batch_size": (32, 32),
     "real_images": (of("data.FolderImages", files=["a.png"], size=8), lambda found: found.size == 8),
@@ -143,10 +145,12 @@ BASE = {
     "seed": (3, 3),
     "weights": ("raw", "raw"),
     "on_error": ("raise", "raise"),
+    "on_alert": ("builtins.print", print),
+    "prefix": ("other", "other"),
 }
 PROMPTED = {
-    "output_encoder": (of("torch.nn.Flatten"), lambda found: isinstance(found.encoder, torch.nn.Flatten)),
-    "prompt_encoder": ("drawn_scenes.bag_of_words", lambda found: found.encoder.__name__ == "bag_of_words"),
+    "output_encoder": (of("torch.nn.Flatten"), lambda found: isinstance(found, torch.nn.Flatten)),
+    "prompt_encoder": ("drawn_scenes.bag_of_words", lambda found: found.__name__ == "bag_of_words"),
     "kernel": (GAUSSIAN, GaussianKernel(0.25)),
     "prompt_kernel": (of("genmonitor.CosineKernel"), CosineKernel()),
     "num_features": (50, 50),
@@ -168,7 +172,6 @@ ARGUMENTS = {
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
-        "on_alert": ("builtins.print", print),
     },
     "DiversityMonitor": BASE
     | PROMPTED
@@ -191,22 +194,32 @@ ARGUMENTS = {
 EITHER_OR = {"PixelClusterMonitor": [{"n_clusters"}, {"partition"}]}
 
 
-def arguments(cls):
-    """Every argument that a class and its bases name."""
-    names = set()
-    for base in cls.__mro__[: cls.__mro__.index(GenerativeMonitor) + 1]:
-        parameters = inspect.signature(base.__init__).parameters.values()
-        names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-    return names - {"self"}
-
-
 def test_all_monitors_are_known_here():
-    classes = {name for name in callbacks.__all__ if inspect.isclass(getattr(callbacks, name))}
-    assert classes - {"GenerativeMonitor"} == set(ARGUMENTS)
+    public = {name: getattr(callbacks, name) for name in callbacks.__all__}
+    monitors = {n for n, x in public.items() if inspect.isclass(x) and issubclass(x, GenerativeMonitor)}
+    assert monitors - {"GenerativeMonitor"} == set(ARGUMENTS)
+
+
+@pytest.fixture
+def received(monkeypatch):
+    """A function that returns a dictionary of what the constructor of a monitor is called with."""
+
+    def record(cls):
+        made, original = {}, cls.__init__
+
+        @functools.wraps(original)
+        def init(self, *args, **kwargs):
+            made.update(inspect.signature(original).bind(self, *args, **kwargs).arguments)
+            original(self, *args, **kwargs)
+
+        monkeypatch.setattr(cls, "__init__", init)
+        return made
+
+    return record
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_every_argument_can_be_given_in_a_file_and_survives_print_config(name, tmp_path, monkeypatch, capsys):
+def test_every_argument_fits_a_file_and_survives_print_config(name, tmp_path, monkeypatch, capsys, received):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "tests_features.py").write_text(
@@ -215,8 +228,9 @@ def test_every_argument_can_be_given_in_a_file_and_survives_print_config(name, t
     )
     PixelPartition.grid((8, 8), 1, 2).save(tmp_path / "partition.npz")
     calibrate(torch.rand(20, 3)).save(tmp_path / "calibration.pt")
-    known = arguments(getattr(callbacks, name))
-    assert known == set(ARGUMENTS[name])
+    known = inspect.signature(getattr(callbacks, name)).parameters.keys()
+    assert known == ARGUMENTS[name].keys()
+    arguments = received(getattr(callbacks, name))
     for left_out in EITHER_OR.get(name, [set()]):
         given = {key: ARGUMENTS[name][key][0] for key in known - left_out}
         content = config("dcgan-digits")
@@ -225,10 +239,11 @@ def test_every_argument_can_be_given_in_a_file_and_survives_print_config(name, t
             command_line(["fit", "--config", written(tmp_path, content), "--print_config"])
         printed = yaml.safe_load(capsys.readouterr().out)
         printed = {key: printed[key] for key in content}  # the others are arguments of `fit`
-        (monitor,) = monitors(made(written(tmp_path, printed)).trainer)
+        arguments.clear()
+        assert len(monitors(made(written(tmp_path, printed)).trainer)) == 1
         for key in given:
             expected = ARGUMENTS[name][key][1]
-            found = getattr(monitor, key)
+            found = arguments[key]
             good = expected(found) if inspect.isfunction(expected) else found == expected
             assert good, f"{key}: {found}"
 
