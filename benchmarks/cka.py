@@ -50,14 +50,14 @@ def kernel_of(x: Tensor) -> Any:
 def pairwise(values: Tensor, gamma: float, pairs: list[tuple[int, int]]) -> Tensor:
     """Compute tr(K H L H) pair by pair in float64, as the formula is written, from site values [d, V, N]."""
     n = values.shape[2]
-    centring = torch.eye(n, dtype=torch.float64, device=values.device) - 1 / n
+    centering = torch.eye(n, dtype=torch.float64, device=values.device) - 1 / n
 
     def centered_gram(site: int) -> Tensor:
         v = values[site].T.double()
         return (
-            centring
+            centering
             @ torch.exp(-gamma * torch.cdist(v, v, compute_mode="donot_use_mm_for_euclid_dist") ** 2)
-            @ centring
+            @ centering
         )
 
     def cka(i: int, j: int) -> Tensor:

@@ -91,23 +91,23 @@ def image_and_5_clusters_of_10000() -> dict[str, Any]:
     return columns_of(x, took, error, {"plain image-wise": by_formula})
 
 
-def a_check_with_the_real_side_cached() -> dict[str, Any]:
+def an_evaluation_with_the_real_side_cached() -> dict[str, Any]:
     fake, real, partition, kernel = inputs()
     metric = CosineMeanSimilarity(partition, kernel, reset_real_features=False).to(DEVICE)
     metric.update(real, real=True)
 
-    def check() -> None:
+    def evaluate() -> None:
         metric.reset()
         metric.update(fake, real=False)
         metric.compute()
 
-    return compared(check)
+    return compared(evaluate)
 
 
 if __name__ == "__main__":
     run(
         __file__,
-        [image_alone, image_and_5_clusters, a_check_with_the_real_side_cached],
+        [image_alone, image_and_5_clusters, an_evaluation_with_the_real_side_cached],
         "CMS of an image and its clusters",
         [image_and_5_clusters_of_10000],
     )

@@ -29,11 +29,11 @@ from dcgan import DCGAN
 from ddpm import DDPM
 
 EPOCHS, FIRST = (3, 1) if ONCE else (8, 2)
-"""The first checks load what is loaded once."""
+"""The first evaluations load what is loaded once."""
 
 
 class Epochs(Callback):
-    """Times the training batches of each epoch; checks come after the last of them."""
+    """Times the training batches of each epoch; evaluations come after the last of them."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -48,34 +48,26 @@ class Epochs(Callback):
             self.seconds.append(time.perf_counter() - self._start)
 
 
-class Timed(PixelClusterMonitor):
-    """Times its parts."""
+def time_calls(owner: Any, method: str) -> list[float]:
+    """Return a list to which each later call of an object's method adds its seconds."""
+    seconds: list[float] = []
+    work = getattr(owner, method)
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.parts: dict[str, list[float]] = {"preparing": [], "check": [], "figures": []}
-
-    def prepare(self, *args: Any) -> None:
-        """Time what is done once."""
-        self._timed("preparing", lambda: super(Timed, self).prepare(*args))
-
-    def _check(self, *args: Any) -> None:
-        self._timed("check", lambda: super(Timed, self)._check(*args))
-
-    def _draw(self, *args: Any) -> None:
-        self._timed("figures", lambda: super(Timed, self)._draw(*args))
-
-    def _timed(self, part: str, work: Callable[[], Any]) -> None:
+    def timed(*args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
-        work()
-        self.parts[part].append(time.perf_counter() - start)
+        out = work(*args, **kwargs)
+        seconds.append(time.perf_counter() - start)
+        return out
+
+    setattr(owner, method, timed)
+    return seconds
 
 
 def digits(folder: str) -> ImageData:
     return ImageData("digits")
 
 
-def labelled_digits(folder: str) -> ImageData:
+def labeled_digits(folder: str) -> ImageData:
     return ImageData("digits", with_labels=True)
 
 
@@ -92,32 +84,37 @@ def case(
 ) -> Callable[[], dict[str, Any]]:
     def measure() -> dict[str, Any]:
         seed_everything(0)
-        epochs, monitor = Epochs(), Timed(n_clusters=5, n_cluster_images=1297, n_samples=500, **settings)
+        epochs, monitor = Epochs(), PixelClusterMonitor(n_clusters=5, n_cluster_images=1297, n_samples=500, **settings)
+        at_start = time_calls(monitor, "on_train_start")
+        evaluations = time_calls(monitor, "on_validation_epoch_end")
+        shown = time_calls(monitor.publisher, "publish")
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(
                 max_epochs=EPOCHS,
                 devices=1,
                 log_every_n_steps=1,
+                num_sanity_val_steps=0,
                 enable_progress_bar=False,
                 callbacks=[epochs, monitor],
                 logger=TensorBoardLogger(folder),
             )
             trainer.fit(make(), data(folder))
-        checks = monitor.history[FIRST:]
-        epoch, check = (statistics.median(times[FIRST:]) for times in (epochs.seconds, monitor.parts["evaluation"]))
+        if not len(monitor.history) == len(evaluations) == len(shown) == EPOCHS:
+            raise RuntimeError(f"Expected {EPOCHS} evaluations, but got {len(monitor.history)}. What warnings say why?")
+        epoch, evaluation, showing = (statistics.median(x[FIRST:]) for x in (epochs.seconds, evaluations, shown))
         sampling, measuring = (
-            statistics.median(values[f"{part}_seconds"] for values in checks) for part in ("sampling", "metric")
+            statistics.median(record[f"{part}_seconds"] for record in monitor.history[FIRST:])
+            for part in ("sampling", "metric")
         )
-        figures = statistics.median(monitor.parts["figures"][1 + FIRST :])  # the first ones are those of the start
         return {
             "epoch s": f"{epoch:.2f}",
-            "at the start s": f"{monitor.parts['preparing'][0]:.2f}",
+            "at the start s": f"{at_start[0]:.2f}",
             "sampling s": f"{sampling:.3f}",
             "measuring s": f"{measuring:.4f}",
-            "figures s": f"{figures:.2f}",
-            "logging and files s": f"{check - sampling - measuring - figures:.2f}",
+            "figures and files s": f"{showing:.2f}",
+            "the rest s": f"{evaluation - sampling - measuring - showing:.2f}",
             "measuring, of the epoch": f"{measuring / epoch:.1%}",
-            "whole check, of the epoch": f"{check / epoch:.0%}",
+            "whole evaluation, of the epoch": f"{evaluation / epoch:.0%}",
         }
 
     measure.__name__ = name
@@ -131,8 +128,8 @@ def ddpm() -> DDPM:
 if __name__ == "__main__":
     cases = [
         case("DCGAN_digits", lambda: DCGAN((1, 8, 8), lr=1e-3), digits),
-        case("DDPM_digits", ddpm, labelled_digits, prompts=list(range(10))),
+        case("DDPM_digits", ddpm, labeled_digits, prompts=list(range(10))),
     ]
     long = [case("DCGAN_64x64x3", lambda: DCGAN((3, 64, 64)), drawn_images)]
     legend = "500 samples against 500 real ones; digits have 8×8 pixels."
-    run(__file__, cases, "What a check costs in a real run", long, legend)
+    run(__file__, cases, "What an evaluation costs in a real run", long, legend)

@@ -19,7 +19,7 @@ from torchmetrics.image.kid import KernelInceptionDistance
 
 from genmonitor import PRDC, GaussianKernel, MaximumMeanDiscrepancy
 
-DIM, NEIGHBOURS, BATCH = 512, 5, 1000
+DIM, NEIGHBORS, BATCH = 512, 5, 1000
 
 
 def sides(n: int) -> tuple[Tensor, Tensor]:
@@ -50,12 +50,12 @@ def columns(n: int, times: list[float], names: list[str], error: float) -> dict[
 def prdc_case(n: int) -> Callable[[], dict[str, Any]]:
     def measure() -> dict[str, Any]:
         fake, real = sides(n)
-        metric = PRDC(k=NEIGHBOURS)
-        exact = prdc.compute_prdc(real.double().cpu().numpy(), fake.double().cpu().numpy(), nearest_k=NEIGHBOURS)
+        metric = PRDC(k=NEIGHBORS)
+        exact = prdc.compute_prdc(real.double().cpu().numpy(), fake.double().cpu().numpy(), nearest_k=NEIGHBORS)
         error = max(abs(float(value) - exact[name]) for name, value in measured(metric, fake, real).items())
         times = side_by_side(
             lambda: measured(metric, fake, real),
-            lambda: prdc.compute_prdc(real.cpu().numpy(), fake.cpu().numpy(), nearest_k=NEIGHBOURS),
+            lambda: prdc.compute_prdc(real.cpu().numpy(), fake.cpu().numpy(), nearest_k=NEIGHBORS),
             repeats=3,
         )
         return columns(n, times, ["prdc"], error)
