@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
-pytestmark = [
-    pytest.mark.skipif(not BENCHMARKS.exists(), reason="needs the repository: benchmarks/ is not beside the tests"),
-    pytest.mark.slow,
-]
+TESTS = Path(__file__).parent
+pytestmark = pytest.mark.skipif(
+    not BENCHMARKS.exists(), reason="needs the repository: benchmarks/ is not beside the tests"
+)
 
 
 def printed(script: Path, *arguments: str) -> str:
@@ -20,35 +20,66 @@ def printed(script: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
+def row_of(script: str, *arguments: str) -> dict[str, str]:
+    return json.loads(printed(BENCHMARKS / f"{script}.py", *arguments).splitlines()[-1])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("script", "case", "error"),
+    ("script", "case", "n", "error", "peers"),
     [
-        ("cka", "full_batch_28x28x1", 1e-6),
-        ("cms", "image_and_5_clusters", 1e-8),
-        ("entropy", "Vendi_1000_against_score_dual", 1e-4),
-        ("promptsplit", "exact_1000", 1e-6),
-        ("two_sample", "PRDC_1000", 1e-6),
+        ("cka", "full_batch_28x28x1", "1,000", 1e-6, ["pairwise loop"]),
+        ("cms", "image_and_5_clusters", "1200 v 1200", 1e-8, ["plain image-wise", "scikit-learn per cluster"]),
+        ("entropy", "Vendi_1000_against_score_dual", "1,000", 1e-4, ["score_dual"]),
+        ("promptsplit", "exact_1000", "1,000 + 1,000", 1e-6, ["all eigenpairs", "scipy eigsh", "paper, RTX A5000"]),
+        ("two_sample", "PRDC_1000", "1,000 v 1,000", 1e-6, ["prdc"]),
     ],
 )
-def test_a_case(script, case, error):
-    row = json.loads(printed(BENCHMARKS / f"{script}.py", "--case", case, "--once").splitlines()[-1])
-    assert float(row["seconds"]) > 0
+def test_case_is_right_and_stands_beside_its_peers(script, case, n, error, peers):
+    row = row_of(script, "--case", case, "--once")
+    assert row["n"] == n
     assert float(row["error"]) < error
-    assert any(column.startswith("× ") for column in row)
+    assert [column for column in row if column.startswith("× ")] == [f"× {peer}" for peer in peers]
 
 
-def test_a_check_in_a_real_run():
-    row = json.loads(printed(BENCHMARKS / "overhead.py", "--case", "DCGAN_digits", "--once").splitlines()[-1])
-    assert all(float(row[part]) > 0 for part in ("epoch s", "sampling s", "measuring s", "figures s"))
+@pytest.mark.slow
+def test_parts_of_an_evaluation_add_up_to_the_whole():
+    row = row_of("overhead", "--case", "DCGAN_digits", "--once")
+    parts = [float(row[f"{part} s"]) for part in ("sampling", "measuring", "figures and files", "the rest")]
+    whole = float(row["whole evaluation, of the epoch"].rstrip("%")) / 100 * float(row["epoch s"])
+    assert min(parts) >= 0
+    assert sum(parts) == pytest.approx(whole, rel=0.05, abs=0.02)
+    assert float(row["measuring, of the epoch"].rstrip("%")) < float(row["whole evaluation, of the epoch"].rstrip("%"))
 
 
-def test_a_point_of_the_growth():
-    point = json.loads(printed(BENCHMARKS / "growth.py", "--point", "0", "1000"))
-    assert point["seconds"] > 0
-    assert point["state"] > 0
+@pytest.mark.slow
+def test_state_of_what_streams_does_not_grow_with_the_samples():
+    few, many = (row_of("growth", "--point", "0", str(n)) for n in (1000, 10_000))
+    assert few["state"] == many["state"] < 64 * 64 * 8 / 2**20  # a covariance of 64 features, in float64
 
 
-def test_a_table(tmp_path):
+def test_rows_of_reliability_name_tests_that_exist():
+    code = (
+        "import json, reliability\n"
+        "rows = reliability.ROWS.items()\n"
+        "print(json.dumps({name: [[str(file) for file in row.files()], row.keyword] for name, row in rows}))"
+    )
+    command = [sys.executable, "-c", code]
+    rows = json.loads(subprocess.run(command, check=True, cwd=BENCHMARKS, stdout=subprocess.PIPE, text=True).stdout)
+    whole = [file for files, keyword in rows.values() for file in files if not keyword]
+    assert len(whole) == len(set(whole)) > 15
+    for files, keyword in rows.values():
+        assert keyword in "".join((TESTS.parent / file).read_text() for file in files)
+
+
+def test_row_of_reliability_whose_file_is_gone_is_refused():
+    code = "import reliability; reliability.Row(('**/test_gone.py',)).files()"
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=BENCHMARKS, stderr=subprocess.PIPE, text=True)
+    assert "No test file matches tests/**/test_gone.py. Say in" in done.stderr
+
+
+@pytest.mark.slow
+def test_table_has_a_row_for_each_case(tmp_path):
     """Each case has a row in a process of its own, and the columns are those of all of them."""
     script = tmp_path / "three.py"
     script.write_text(
