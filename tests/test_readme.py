@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from lightning import seed_everything
+from lightning import Trainer, seed_everything
 from PIL import Image
 
 from genmonitor.cli import main
@@ -47,18 +47,23 @@ def test_each_snippet_runs(index, tmp_path, monkeypatch, yours):
     space = {"__name__": "snippet", **yours}
     exec(compile(code, f"README snippet {index}", "exec"), space)
     if "monitor" in space:
-        checks = space["monitor"].history
-        assert len(checks) == 2
-        assert all(0 <= check["image"] <= 1 for check in checks)
+        history = space["monitor"].history
+        assert len(history) == 2
+        assert all(0 <= record["image"] <= 1 for record in history)
         (folder,) = tmp_path.glob("**/genmonitor")
         assert {"cms_curves.png", "report.html"} < {path.name for path in folder.iterdir()}
         assert Path(space["best"].best_model_path).exists()
+    if "brightness" in space:
+        Trainer(max_epochs=1, callbacks=[space["brightness"]], logger=False, enable_checkpointing=False).fit(
+            yours["model"], datamodule=yours["data"]
+        )
+        assert -1 <= space["brightness"].history[-1]["mean"] <= 1
     if "cms" in space:
         assert space["cms"].compute()["share_2"] > 0.9
 
 
 def test_there_are_snippets():
-    assert len(snippets()) == 2
+    assert len(snippets()) == 3
     assert all(sum(bool(line.strip()) for line in snippet.splitlines()) <= 12 for snippet in snippets())
 
 
@@ -102,3 +107,19 @@ def test_each_command_runs(command, after_the_demo, monkeypatch, capsys):
 
 def test_there_are_commands():
     assert [command.split()[1] for command in commands("genmonitor")] == ["compare", "clusters", "report", "replay"]
+
+
+WORDS = ("yardstick", "perfect generator", "to blame", "_check_")
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_old_words_are_gone(word):
+    assert word not in README.read_text()
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(set(re.findall(r"[\w/-]+/[\w.-]+\.(?:py|png|md|yaml)", README.read_text()))) if README.exists() else [],
+)
+def test_files_that_are_named_exist(name):
+    assert (README.parent / name).exists() or name.startswith("runs/")
