@@ -183,8 +183,9 @@ def _check_monitor(monitor: GenerativeMonitor, manifest: dict[str, Any]) -> None
     """Refuse another monitor than that of the run."""
     sampler = monitor.sampler
     found = {"monitor": type(monitor).__name__, "n_samples": sampler.n_samples, "seed": sampler.seed}
-    # as JSON keeps them; regions are taken from the run, however they were found
-    found |= json.loads(json.dumps(monitor.evaluator.settings()))
+    if found["monitor"] == manifest["monitor"]:  # another kind has other settings
+        # as JSON keeps them; regions are taken from the run, however they were found
+        found |= json.loads(json.dumps(monitor.evaluator.settings()))
     logged = manifest["settings"] | manifest
     other = {name: value for name, value in found.items() if value != logged[name] and name not in FROM_THE_RUN}
     if other:

@@ -93,9 +93,16 @@ class PromptedFeatures:
         self._data, self.resumed = [], False
 
     def take_data(self, real: RealSubset | None, comm: Collective) -> bool:
-        """Take note of the real images; forget what was fixed and return False if they were others before."""
+        """Take note of the real images; forget what was fixed and return False if they were others before.
+
+        Args:
+            real: None where none are looked at, as on resuming with widths that are known: then nothing is forgotten.
+            comm: the processes that evaluate together.
+        """
         # rank zero's, since a dataset may differ between processes: they must agree on whether to begin anew
-        signature = comm.broadcast([] if real is None else real.signature())
+        signature = comm.broadcast(None if real is None else real.signature())
+        if signature is None:
+            return True
         same = not self._data or self._data == signature
         if not same:
             self.forget()

@@ -195,7 +195,7 @@ def test_report_says_what_the_monitor_warned_of(ran):
     notes = json.loads((folder / "cms_notes.json").read_text())
     (alert,) = notes
     assert (alert["epoch"], alert["step"]) == (2, STEPS[2])
-    assert alert["text"].startswith("Cluster_2 regressed")
+    assert alert["text"].lower().startswith("cluster_2 regressed")
     page = (folder / "report.html").read_text()
     assert f'<p class="note alert">{alert["text"]}</p>' in page
 
