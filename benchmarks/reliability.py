@@ -48,7 +48,9 @@ class Row:
 
 
 ROWS = {
-    "several processes": Row(("**/test_several_processes.py", "**/test_sync.py", "**/test_collective.py")),
+    "several processes": Row(
+        ("**/test_several_processes.py", "**/test_split_by_sampler.py", "**/test_sync.py", "**/test_collective.py")
+    ),
     "killed and resumed": Row(("**/test_crashes.py", "**/test_resume.py")),
     "training untouched": Row(
         ("**/test_untouched_matrix.py", "**/test_training_untouched.py", "**/test_isolation.py", "**/test_rng.py")

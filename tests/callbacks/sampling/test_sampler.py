@@ -62,7 +62,7 @@ def test_draw_refuses_other_than_as_many_finite_images():
         drawn(lambda batch: torch.zeros(3, 1, 2, 2), [[0, 1, 2, 3]], 0)
     with pytest.raises(ValueError, match=r"`generated images`.*2 of its 4 values are NaN"):
         drawn(lambda batch: torch.tensor([0.0, math.nan, 0.0, math.inf]).view(1, 1, 2, 2), [[0]], 0)
-    with pytest.raises(TypeError, match=r"`generated images` to be a torch.Tensor, but got list"):
+    with pytest.raises(TypeError, match=r"`generated images` to be a torch.Tensor, but got list.*`sample_fn=`"):
         drawn(lambda batch: [[0.0]], [[0]], 0)
     with pytest.raises(ValueError, match=r"looks like \[N, H, W, C\]"):
         drawn(lambda batch: torch.zeros(1, 8, 8, 3), [[0]], 0)
@@ -100,6 +100,17 @@ def test_check_rows_is_silent_where_samples_do_not(tmp_path):
 def test_check_rows_needs_batches_to_compare(tmp_path):
     sampler, runner = Sampler(20, batch_size=2), trainer(tmp_path)
     assert sampler.check_rows(runner, Odd(), torch.zeros(16, 1, 4, 4)) == ()
+
+
+def test_sampler_names_the_prompts_that_a_module_takes():
+    class OnlyPrompted(LightningModule):
+        def sample_prompts(self, prompts):
+            return torch.zeros(len(prompts), 1, 4, 4)
+
+    with pytest.raises(
+        ValueError, match=r"no method `sample\(n\)`. Give `prompts=` for its `sample_prompts`, add one, or"
+    ):
+        Sampler(4).resolve(OnlyPrompted())
 
 
 def test_sampler_names_both_ways_to_draw():
