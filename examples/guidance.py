@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steer a diffusion model onto a reference set: scenes whose colors it gets wrong, put right while it samples.
 
-python examples/guidance.py                         # under a minute; prints the energy, draws before and after
+python examples/guidance.py                         # a minute; prints the energy, draws before and after
 
 A small diffusion model of drawn scenes has learned shapes from prompts whose colors were shuffled: it paints "a red
 square" in any color. At each step of its sampler the gradient of `prompt_split_energy` pulls the samples' answers to

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """For which prompts do two models differ? Twenty prompts, "colored digit 7" or "gray digit 7", on tinted digits.
 
-python examples/tinted_digits.py                    # a few seconds; a table, and a picture of all prompts
+python examples/tinted_digits.py                    # some seconds; a table, and a picture of all prompts
 
 The test model draws gray what should be colored 5 to 9, the reference draws colored what should be gray 0 to 4.
 PromptSplit is told neither and finds those ten. After the color experiment of Lotfian, Jalali and Farnia 2026.
