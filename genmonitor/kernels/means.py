@@ -143,11 +143,10 @@ def means_within(x: Tensor, kernel: Kernel, sizes: list[int] | None, size: int) 
     """
     blocks = []
     for block in x.split(size):
-        total: Tensor | float = size  # the diagonal
+        total = x.new_full((), size, dtype=torch.float64)  # the diagonal
         for start, stop in row_blocks(size, 4 * x.element_size()):
             grams = _grams(block[start:stop], block[start:], kernel, sizes)
             total = total + _by_region(_twice_above_diagonal(gram, stop - start) for gram in grams)
-        assert isinstance(total, Tensor)
         blocks.append(total / size**2)
     return torch.stack(blocks, 1)
 
@@ -170,10 +169,9 @@ def _grams(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None) -> Ite
     if sizes is None:
         yield kernel.gram(x, y)
         return
-    total: Tensor | float = 0
+    total = x.new_zeros(())
     for a, b in zip(x.split(sizes, dim=1), y.split(sizes, dim=1), strict=True):
         distances = kernel.distances(a, b)
         total = total + distances
         yield kernel.decay(distances)
-    assert isinstance(total, Tensor)
     yield kernel.decay(total)

@@ -190,7 +190,7 @@ PLANTED_REGIONS = ["cluster_1", "cluster_2", "cluster_3", "cluster_4", "constant
 
 
 def fit_planted(folder, monitor, spoiled, from_epoch, epochs=5, **settings):
-    """Run a perfect generator of planted images that spoils a region from an epoch on."""
+    """Run a generator that draws real planted images and spoils a region from an epoch on."""
     train, val = loader(planted_images(2000, seed=1), 500), loader(planted_images(400, seed=2), 400)
     module = PlantedGenerator(spoiled, from_epoch)
     return fit(folder, monitor, module=module, train=train, val=val, max_epochs=epochs, **settings)

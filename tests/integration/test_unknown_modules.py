@@ -109,11 +109,11 @@ def test_module_with_an_average_is_evaluated_as_it_samples(tmp_path):
         found[name] = monitor.history[-1]["image"]
         samples = drawn(monitor, runner, module.eval())
         network = module.average if way else module.net
-        assert torch.equal(samples, drawn(monitor, runner, Sampled(network)))
+        assert torch.equal(samples, drawn(monitor, runner, Posterior(network)))
     assert found["raw"] != found["average"]
 
 
-class Sampled(nn.Module):
+class Posterior(nn.Module):
     """Another module with the same network, to sample from."""
 
     device = torch.device("cpu")

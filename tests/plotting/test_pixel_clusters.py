@@ -18,7 +18,7 @@ ROWS = ["03332555", "13311455", "13111445", "11111441", "01111440", "11111221", 
 LABELS = np.array([[int(digit) for digit in row] for row in ROWS])
 EPOCHS = [1, 2, 3]
 CURVES = {f"cluster_{k}": [0.9, 0.99, 1 - 0.001 * k] for k in range(1, 6)} | {"constant": [1.0, 1.0, 1.0]}
-YARDSTICK = {f"cluster_{k}": (0.9965, 0.9975, 0.9985) for k in range(1, 6)}
+BASELINE = {f"cluster_{k}": (0.9965, 0.9975, 0.9985) for k in range(1, 6)}
 
 
 def pixels(figure: Figure) -> np.ndarray:
@@ -46,7 +46,7 @@ def all_figures() -> dict[str, Figure]:
         "map": figures.cluster_map(LABELS),
         "overlay": figures.cluster_overlay(LABELS, images[0]),
         "cka": figures.cka_matrix(matrix, LABELS),
-        "curves": figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS),
+        "curves": figures.cluster_curves(EPOCHS, CURVES, BASELINE, LABELS),
         "product": figures.image_and_product(EPOCHS, [0.1, 0.5, 0.9], [0.2, 0.6, 0.9], {"image": (0.9, 0.95, 0.97)}),
         "grid": figures.sample_grid(images, LABELS, worst=3, share=0.62),
     }
@@ -160,7 +160,7 @@ def test_cka_refuses_labels_that_do_not_fit(labels):
 
 
 def test_curves_are_read_in_cms_with_equal_steps_towards_one():
-    figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
+    figure = figures.cluster_curves(EPOCHS, CURVES, BASELINE, LABELS)
     ax = figure.axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "CMS (higher is better)")
     line = next(line for line in ax.lines if line.get_label() == "cluster 2")
@@ -173,14 +173,14 @@ def test_curves_are_read_in_cms_with_equal_steps_towards_one():
 
 
 def test_title_counts_the_clusters_at_their_baseline():
-    figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
+    figure = figures.cluster_curves(EPOCHS, CURVES, BASELINE, LABELS)
     # latest: 0.999, 0.998, 0.997, 0.996, 0.995 against 0.9965
     assert "3 of 5 clusters" in figure.texts[1].get_text()
     assert figure.texts[0].get_text() == "CMS per cluster, epoch 3"
 
 
 def test_points_are_filled_where_the_baseline_is_reached():
-    ax = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS).axes[0]
+    ax = figures.cluster_curves(EPOCHS, CURVES, BASELINE, LABELS).axes[0]
     fill = {c.get_edgecolor()[0].tobytes(): [to_hex(f) for f in c.get_facecolor()] for c in ax.collections}
     three = to_hex(cluster_color(3)).lower()
     assert ["#ffffff", "#ffffff", three] in fill.values()
@@ -204,7 +204,7 @@ def test_exactly_one_reaches_a_baseline_of_exactly_one():
 
 
 def test_bars_are_the_baselines_bands():
-    figure = figures.cluster_curves(EPOCHS, CURVES, YARDSTICK, LABELS)
+    figure = figures.cluster_curves(EPOCHS, CURVES, BASELINE, LABELS)
     strip = figure.axes[1]
     bars = [patch for patch in strip.patches if isinstance(patch, Rectangle)]
     assert len(bars) == 5
