@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
+from unittest import mock
 
 import torch
 from matplotlib.figure import Figure
@@ -45,7 +47,7 @@ LEARNED = 0.1
 
 @dataclass(frozen=True)
 class Runs:
-    """The evaluations of one configuration's runs, by seed, and the clusters that they share."""
+    """The evaluations of one configuration's runs, by seed, and their clusters, the same for all."""
 
     name: str
     histories: dict[int, list[dict[str, float]]]
@@ -109,7 +111,8 @@ def run_seeds(config: Path, seeds: int, words: Sequence[str], out: Path) -> Runs
 def run_seed(config: Path, seed: int, words: Sequence[str], out: Path) -> tuple[list[dict[str, float]], Tensor]:
     """Train once; return the evaluations and the map of the clusters."""
     where = ["--trainer.logger.save_dir", str(out), "--trainer.logger.name", f"{config.stem}-seed-{seed}"]
-    trainer = command_line(["fit", "--config", str(config), "--seed_everything", str(seed), *where, *words]).trainer
+    with mock.patch.object(sys, "argv", sys.argv[:1]):  # which Lightning takes for a second command line
+        trainer = command_line(["fit", "--config", str(config), "--seed_everything", str(seed), *where, *words]).trainer
     monitor = next((c for c in trainer.callbacks if isinstance(c, PixelClusterMonitor)), None)
     if monitor is None or monitor.partition is None:
         raise ValueError(f"Expected a PixelClusterMonitor among the callbacks of {config}, but there is none. Add one.")

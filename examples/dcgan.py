@@ -10,6 +10,7 @@ python examples/dcgan.py --data planted --spoil-region 3 --spoil-from 4   # no G
 from __future__ import annotations
 
 import argparse
+import warnings
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Train, and say where to look."""
     args = arguments()
+    warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # from within Lightning
     seed_everything(0, verbose=False)
     data = ImageData(args.data, args.path, args.batch_size)
     model: LightningModule = DCGAN(data.image_shape, lr=args.lr)

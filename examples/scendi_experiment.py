@@ -97,7 +97,7 @@ def main() -> None:
                 f"{named['left_by_gamma']:<29.2f}{named['left_by_identity']:.2f}"
             )
     print("\nSame scenes, prompts that say more: Vendi stays; Scendi counts what they leave open")
-    print("prompts            Vendi   Scendi   share that the prompts explain")
+    print("prompts            Vendi   Scendi   explained by the prompts")
     for prompt, row in zip(('"a thing"', '"a square"', '"a red square"'), say_more(), strict=True):
         print(f"{prompt:<19}{row['vendi']:<8.2f}{row['scendi']:<9.2f}{100 * row['prompt_share']:.0f} %")
     draw_modes(out)
