@@ -91,6 +91,7 @@ def batch_size(batch: Any) -> int:
     """Return the length of the first tensor in a batch of any structure, 0 where there is none.
 
     Example:
+        >>> import torch
         >>> batch_size({"prompt": ["a cat", "a dog"], "images": [torch.zeros(2, 3, 8, 8)]})
         2
     """

@@ -37,11 +37,11 @@ class W1KPScore(GenerativeMetric):
         >>> import torch
         >>> from genmonitor import W1KPScore
         >>> from genmonitor.functional import calibrate
-        >>> features, prompts = torch.linspace(0, 1, 8)[:, None], torch.tensor([0, 0, 0, 0, 1, 1, 1, 2])
+        >>> features, prompts = torch.arange(8.0)[:, None].pow(1.5), torch.tensor([0, 0, 0, 0, 1, 1, 1, 2])
         >>> metric = W1KPScore(calibrate(features))
         >>> metric.update(features, prompts)
         >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
-        {'w1kp': 0.717, 'prompts': 2.0, 'skipped': 1.0}
+        {'w1kp': 0.769, 'prompts': 2.0, 'skipped': 1.0}
     """
 
     is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
