@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
         kwargs: those of torchmetrics.Metric.
     """
 
-    is_differentiable: ClassVar[bool] = True  # type: ignore[misc]
+    is_differentiable: bool = True
 
     gamma: Tensor
 

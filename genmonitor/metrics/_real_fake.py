@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ class TwoSidedMetric(GenerativeMetric):
         kwargs: those of torchmetrics.Metric.
     """
 
-    full_state_update: ClassVar[bool] = False  # type: ignore[misc]
+    full_state_update: bool = False
 
     fake_samples: list[Tensor]
     real_samples: list[Tensor]

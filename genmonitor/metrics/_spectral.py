@@ -27,7 +27,7 @@ class SpectralMetric(MomentMetric):
         kwargs: those of torchmetrics.Metric.
     """
 
-    full_state_update: ClassVar[bool] = False  # type: ignore[misc]
+    full_state_update: bool = False
     gammas: ClassVar[dict[str, str]]
     """Each side, a set of samples that `update` takes under that name, and the buffer that holds its gamma."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,9 +63,9 @@ class PixelCKA(AnchoredMetric, KernelMetric):
                 [0.0000, 0.0000, 0.0000]], dtype=torch.float64)
     """
 
-    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
-    higher_is_better: ClassVar[None] = None  # type: ignore[misc]
-    full_state_update: ClassVar[bool] = False  # type: ignore[misc]
+    is_differentiable: bool = False
+    higher_is_better: None = None
+    full_state_update: bool = False
 
     images: list[Tensor]
     count: Tensor

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -48,7 +48,7 @@ class CosineMeanSimilarity(TwoSampleMetric):
         {'cluster_1': 1.0, 'cluster_2': 0.946, 'share_1': 0.0, 'share_2': 1.0}
     """
 
-    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    higher_is_better: bool = True
     plot_lower_bound: float = 0.0
     plot_upper_bound: float = 1.0
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -45,7 +45,7 @@ class MaximumMeanDiscrepancy(TwoSampleMetric):
         tensor(0., dtype=torch.float64)
     """
 
-    higher_is_better: ClassVar[bool] = False  # type: ignore[misc]
+    higher_is_better: bool = False
     plot_lower_bound: float = 0.0
 
     def __init__(

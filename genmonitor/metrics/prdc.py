@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -44,8 +44,8 @@ class PRDC(TwoSidedMetric):
         {'precision': 1.0, 'recall': 0.75, 'density': 1.125, 'coverage': 0.625}
     """
 
-    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
-    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    is_differentiable: bool = False
+    higher_is_better: bool = True
     plot_lower_bound: float = 0.0
 
     def __init__(self, k: int = 5, reset_real_features: bool = True, **kwargs: Any) -> None:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -61,9 +61,9 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         tensor([ 0.2711, -0.2711], dtype=torch.float64)
     """
 
-    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
-    higher_is_better: ClassVar[None] = None  # type: ignore[misc]
-    full_state_update: ClassVar[bool] = False  # type: ignore[misc]
+    is_differentiable: bool = False
+    higher_is_better: None = None
+    full_state_update: bool = False
 
     output_gamma: Tensor
     prompt_gamma: Tensor

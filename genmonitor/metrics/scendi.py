@@ -54,8 +54,8 @@ class ScendiScore(SpectralMetric):
                 [-0.5000,  0.5000,  0.0000,  0.0000]])
     """
 
-    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
-    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    is_differentiable: bool = False
+    higher_is_better: bool = True
     gammas: ClassVar[dict[str, str]] = {"outputs": "gamma", "prompts": "prompt_gamma"}
     plot_lower_bound: float = 0.0
 

@@ -17,8 +17,8 @@ from genmonitor.metrics._spectral import SpectralMetric
 class _ModeCount(SpectralMetric):
     """Base of VendiScore and RKEScore: a score of one set of samples that grows with the number of its modes."""
 
-    is_differentiable: ClassVar[bool] = True  # type: ignore[misc]
-    higher_is_better: ClassVar[bool] = True  # type: ignore[misc]
+    is_differentiable: bool = True
+    higher_is_better: bool = True
     gammas: ClassVar[dict[str, str]] = {"features": "gamma"}
     plot_lower_bound: float = 1.0
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
@@ -44,9 +44,9 @@ class W1KPScore(GenerativeMetric):
         {'w1kp': 0.769, 'prompts': 2.0, 'skipped': 1.0}
     """
 
-    is_differentiable: ClassVar[bool] = False  # type: ignore[misc]
-    higher_is_better: ClassVar[None] = None  # type: ignore[misc]
-    full_state_update: ClassVar[bool] = False  # type: ignore[misc]
+    is_differentiable: bool = False
+    higher_is_better: None = None
+    full_state_update: bool = False
     plot_lower_bound: float = 0.0
 
     features: list[Tensor]

@@ -188,7 +188,7 @@ def test_disagreement_state_of_other_settings_is_refused(shared, settings, name)
     assert other.needs_first_samples  # nothing is taken over
 
 
-def test_disagreement_state_of_another_encoder_is_refused_in_fit():
+def test_disagreement_fit_refuses_another_encoders_state():
     saved = fitted("start", output_encoder=torch.nn.Flatten()).state_dict()
     other = disagreement_evaluator(reference="start", output_encoder=torch.nn.Flatten())
     other.load_state_dict(saved)

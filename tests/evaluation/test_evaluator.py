@@ -87,7 +87,7 @@ def test_run_evaluation_leaves_the_sampler_its_random_states():
     assert torch.equal(torch.rand(()), expected)
 
 
-def test_run_evaluation_updates_nothing_if_another_failed_to_draw():
+def test_run_evaluation_updates_nothing_if_another_rank_failed():
     evaluator = Drawing()
     with pytest.raises(FailedElsewhereError):
         run(evaluator, comm=ScriptedCollective(other=False))

@@ -38,7 +38,7 @@ def test_pairs_left_out_add_up_to_less_than_the_tolerance(tolerance):
     assert exact(levels, left_out).max() <= tolerance
 
 
-def test_levels_beyond_the_first_are_left_out_together_where_that_leaves_fewer_pairs():
+def test_level_pairs_leave_out_whole_levels_where_fewer_stay():
     spectrum = torch.tensor([1.0] + 40 * [1e-3]).double().repeat(5, 1)
     beyond = 1e-3 * 40**0.5
     assert level_pairs(spectrum, 2.1 * beyond) == [(0, 0)]

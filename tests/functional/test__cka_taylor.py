@@ -68,7 +68,7 @@ def test_the_bound_is_at_most_three_times_too_careful():
     assert bound / 3 < (found - exact(x, 1e-3)).abs().max() <= bound
 
 
-def test_the_linear_norm_is_that_of_the_covariance_of_the_linear_features():
+def test_linear_norm_is_that_of_the_linear_features():
     x, gamma = draw(4, 3, 50), 0.01
     features = taylor_features(x, gamma, 2)
     covariance = torch.cov(features.flatten(0, 1), correction=0)
@@ -121,20 +121,20 @@ def test_a_loose_tolerance_needs_the_strongest_levels_only(monkeypatch):
     assert (found - exact(x, 1e-4)).abs().max() < 0.01
 
 
-def test_features_beyond_the_memory_budget_leave_it_to_the_product(monkeypatch):
+def test_features_beyond_the_budget_give_way_to_the_product(monkeypatch):
     x = draw(8, 1, 100)
     assert levels.taylor_cka(x, 1e-3, 1e-6) is not None
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 8 * 100 * 8)
     assert levels.taylor_cka(x, 1e-3, 1e-6) is None
 
 
-def test_more_features_than_half_the_images_leave_it_to_the_product():
+def test_many_features_give_way_to_the_product():
     x = draw(5, 6, 30)
     assert levels.taylor_cka(x, 1e-2, 1e-6) is None
     assert levels.taylor_cka(draw(5, 6, 3000), 1e-5, 1e-4) is not None
 
 
-def test_more_pairs_of_levels_than_half_the_images_leave_it_to_the_product():
+def test_many_pairs_of_levels_give_way_to_the_product():
     x, gamma = draw(4, 3, 400), 1e-3
     _, spectrum = levels._principal_levels(x, gamma, levels.choose_degree(x, gamma, 2.5e-7))
     assert 200 < len(level_pairs(spectrum, 5e-7)) < 400

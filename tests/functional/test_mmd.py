@@ -35,7 +35,7 @@ def test_twin(kind, block, unbiased):
     assert float(found) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_sample_of_each_side_more_or_less_does_not_bias_the_unbiased():
+def test_unbiased_mmd_has_no_bias_at_any_size():
     """The mean over all ways to draw is the value of the whole: here, two subsets of 3 from 4, summed over all."""
     fake, real, kernel = draw(4), draw(4, seed=1), GaussianKernel(0.2)
     subsets = [torch.tensor([i for i in range(4) if i != left]) for left in range(4)]

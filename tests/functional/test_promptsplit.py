@@ -48,7 +48,7 @@ def test_the_digits_in_negative_top_the_modes(modes):
     assert set(sorted(parts, key=lambda digit: parts[digit].abs().sum())[-2:]) == {3, 7}
 
 
-def test_the_similar_mode_is_of_another_digit_and_the_same_on_both_sides(modes):
+def test_similar_mode_is_the_same_on_both_sides(modes):
     similar = modes.similar
     assert abs(similar.eigenvalues) < 0.1 * modes.eigenvalues[0]
     best = rank_prompts(similar.scores[:, 0], NAMES)[0]

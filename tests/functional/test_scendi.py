@@ -161,7 +161,7 @@ def test_more_specific_prompts_leave_less_open():
     assert scores[0]["prompt_share"] < scores[1]["prompt_share"] < scores[2]["prompt_share"]
 
 
-def test_least_squares_map_is_the_regression_in_either_direction():
+def test_least_squares_map_is_a_regression_in_both_directions():
     outputs, prompts = pairs(40)
     joint, phi, phi_t = joint_of(outputs, prompts), unit(outputs), unit(prompts)
     expected = np.linalg.lstsq(phi_t, phi, rcond=None)[0].T
@@ -170,7 +170,7 @@ def test_least_squares_map_is_the_regression_in_either_direction():
     np.testing.assert_allclose(least_squares_map(joint.swapped()).numpy(), expected, atol=1e-10)
 
 
-def test_modes_are_eigenvectors_whose_scores_have_a_positive_sum():
+def test_modes_are_eigenvectors_with_scores_of_positive_sum():
     outputs, prompts = pairs(40)
     phi, phi_t = unit(outputs), unit(prompts)
     total = torch.from_numpy(np.hstack([phi, phi_t]).sum(0))
@@ -223,7 +223,7 @@ def test_prompts_of_full_rank_are_warned_of(options):
     assert score["scendi"] < 1.5
 
 
-def test_rank_deficient_prompts_give_finite_values_without_a_warning():
+def test_rank_deficient_prompts_give_finite_values():
     outputs, prompts = pairs(30, e=2)
     for deficient in (torch.cat([prompts, prompts], 1), prompts[:, :1] * 0 + 1):
         with warnings.catch_warnings():

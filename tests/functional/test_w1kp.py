@@ -171,7 +171,7 @@ def test_many_outputs_of_one_prompt_stay_within_memory():
         lambda **kwargs: w1kp_by_prompt(outputs(), torch.zeros(12).long(), **kwargs),
     ],
 )
-def test_without_calibration_it_refuses_and_says_how_to_calibrate(call):
+def test_w1kp_without_calibration_says_how_to_calibrate(call):
     with pytest.raises(ValueError, match=r"got None.*calibrate\(features, prompt_index\).*W1KPCalibration.load"):
         call()
     with pytest.raises(ValueError, match=r"embedding that the calibration is of, with 7 values.*\[12, 3\]"):

@@ -90,7 +90,7 @@ def test_sides_stand_one_after_the_other():
     torch.testing.assert_close(found, both.T @ both / 30)
 
 
-def test_a_map_is_frozen_by_its_seed_and_leaves_the_random_state_alone():
+def test_feature_map_depends_on_its_seed_alone():
     state = torch.get_rng_state()
     first, again, other = (feature_map(GaussianKernel(1.0), 3, 4, seed) for seed in (1, 1, 2))
     assert torch.equal(first.frequencies, again.frequencies)

@@ -74,7 +74,7 @@ def test_the_limit_is_a_squared_norm_of_8_over_gamma_in_float32():
         assert holds_distances(x, gamma=1.0) is (dtype == torch.float32)
 
 
-def test_float64_comes_back_as_it_is_where_a_shift_would_lose_samples():
+def test_float64_is_not_shifted_where_that_would_lose_samples():
     x = far_out(1e25, torch.float64)
     assert centered(x, x, gamma=1.0)[0] is x
     assert centered(x.float(), x.float(), gamma=1.0)[0].equal(x.float().double())

@@ -71,7 +71,7 @@ def test_blocks_that_do_not_fit_are_computed_anew_in_every_step(monkeypatch, nev
 
 
 @pytest.mark.parametrize("kernel", [GaussianKernel(0.05), CosineKernel()])
-def test_explicit_features_have_the_spectrum_of_their_gram_matrix(monkeypatch, kernel):
+def test_features_have_the_spectrum_of_their_gram_matrix(monkeypatch, kernel):
     """More samples than features go by features, fewer by their Gram matrix; both densely and by Krylov."""
     sides = digit_sides()
     arguments = {"output_kernel": kernel, "prompt_kernel": kernel, "num_features": 300, "num_modes": 6}
@@ -173,7 +173,7 @@ def test_more_modes_than_a_block_has_columns(never_dense):
     assert_close(found.eigenvalues, expected.eigenvalues, rtol=0, atol=1e-8)
 
 
-def test_the_same_call_gives_the_same_result_and_moves_no_random_state(never_dense):
+def test_krylov_repeats_itself_and_moves_no_random_state(never_dense):
     state = torch.get_rng_state()
     first, second = (prompt_split(*random_sides(50, 40)) for _ in range(2))
     assert torch.equal(torch.get_rng_state(), state)

@@ -54,7 +54,7 @@ def test_precision_set_per_backend_is_restored(user_settings):
 
 
 @own_settings
-def test_precision_set_for_all_backends_can_still_be_changed_for_all(user_settings):
+def test_precision_of_all_backends_can_still_be_changed(user_settings):
     backends.fp32_precision = "tf32"
     with full_precision():
         assert backends.cuda.matmul.fp32_precision == "ieee"
@@ -78,7 +78,7 @@ def test_the_users_reduced_precision_changes_no_value(user_settings):
     assert plain == reduced == under_autocast
 
 
-def test_fast_products_of_what_bfloat16_holds_lose_nothing_but_float32(user_settings):
+def test_fast_products_are_exact_for_what_bfloat16_holds(user_settings):
     a, b = (draw(*shape).bfloat16().float() for shape in ((64, 256), (256, 96)))
     with full_precision(), fast_products():
         found = a @ b

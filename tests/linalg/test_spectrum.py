@@ -35,7 +35,7 @@ def test_eigenvalues_rise_and_rounding_is_exactly_zero():
     assert (found[:2] == 0).all()
 
 
-def test_small_eigenvalues_survive_where_the_products_were_exact_enough():
+def test_small_eigenvalues_survive_exact_products():
     matrix = psd([1e-9, 1.0])
     assert psd_eigenvalues(matrix)[0] == pytest.approx(1e-9, rel=1e-5)
     assert psd_eigenvalues(matrix, rounding=1e-7)[0] == 0
@@ -50,7 +50,7 @@ def test_rounding_of_a_part_is_relative_to_the_whole():
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_entropy_of_equal_eigenvalues_is_the_logarithm_of_their_number(order):
+def test_entropy_of_equal_eigenvalues_is_their_log_number(order):
     close(entropy(double([0.0, 3.0, 3.0, 0.0, 3.0]), order), math.log(3))
     close(entropy(double([1.0, 0.0]), order), 0.0)
 
@@ -104,7 +104,7 @@ def test_inverse_root(eigenvalues):
         assert root.shape[1] == sum(value > rcond * max(eigenvalues) for value in eigenvalues)
 
 
-def test_a_cholesky_factor_takes_the_place_of_eigenvectors_only_where_nothing_is_cut_off(monkeypatch):
+def test_inverse_root_by_cholesky_only_where_nothing_is_cut(monkeypatch):
     calls = []
     original = torch.linalg.eigh
     monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: calls.append(1) or original(matrix))

@@ -236,7 +236,7 @@ def test_a_pair_in_a_collection_says_what_each_says_alone(name):
 
 @every
 @pytest.mark.parametrize("on_step", [False, True])
-def test_forward_of_a_collection_after_update_adds_its_batch_once(name, on_step):
+def test_forward_of_a_collection_adds_its_batch_once(name, on_step):
     citizen = CITIZENS[name]
     metrics = MetricCollection(
         {key: citizen.make(**citizen.arguments, dist_sync_on_step=on_step) for key in ("one", "other")}

@@ -79,7 +79,7 @@ def test_images_are_kept_where_features_do_not_serve(kernel):
         assert torch.equal(metric.compute(), pixel_cka(images, kernel=kernel))
 
 
-def test_images_are_kept_where_the_covariance_exceeds_the_memory_budget(monkeypatch):
+def test_cka_keeps_images_where_the_covariance_is_too_large(monkeypatch):
     images = draw(30, 1, 3, 3)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 4 * 8 * (9 * 3) ** 2 - 1)
     metric = fed(PixelCKA(GaussianKernel(0.01)), images, [1, 29])
@@ -95,7 +95,7 @@ def test_a_large_batch_is_added_within_the_memory_budget(monkeypatch):
     assert (metric.compute() - pixel_cka(images, kernel=GaussianKernel(0.001))).abs().max() < 1e-3
 
 
-def test_it_warns_where_later_images_exceed_what_the_first_showed():
+def test_cka_warns_where_later_images_spread_far_more():
     metric = PixelCKA(GaussianKernel(0.01))
     metric.update(0.1 * draw(50, 1, 3, 3))
     metric.compute()  # within the tolerance: no warning, which would be an error here
@@ -108,7 +108,7 @@ def test_it_warns_where_later_images_exceed_what_the_first_showed():
 
 
 @pytest.mark.parametrize("gamma", [1e-4, 3e-4, 1e-3, 3e-3])
-def test_it_does_not_warn_where_later_images_spread_half_as_far_again(gamma):
+def test_cka_does_not_warn_where_later_images_spread_a_bit_more(gamma):
     metric = PixelCKA(GaussianKernel(gamma))
     metric.update(draw(50, 1, 3, 3))
     metric.update(1.5 * draw(50, 1, 3, 3, seed=1))

@@ -31,7 +31,7 @@ def test_digits(dtype, error, batch):
 
 
 @pytest.mark.parametrize("batch", [1, 7, 1500])
-def test_gamma_is_of_the_first_1000_real_samples_whatever_the_batches(batch):
+def test_gamma_is_of_the_first_1000_real_samples(batch):
     real = torch.cat([draw(1000, 2), draw(500, 2, seed=1, shift=50)])
     metric = fed(CosineMeanSimilarity(), draw(20, 2), real, batch)
     assert metric.kernel == GaussianKernel()  # open until the first compute
@@ -111,7 +111,7 @@ def test_reset_forgets_the_real_side_unless_told_not_to():
         assert (len(metric.fake_samples), len(metric.real_samples)) == (0, 3 if kept else 0)
 
 
-def test_forward_gives_the_value_of_a_batch_against_the_real_samples_so_far():
+def test_forward_compares_a_batch_with_the_real_side_so_far():
     real, fake = draw(30, 3), draw(20, 3, seed=1)
     metric = CosineMeanSimilarity()
     assert metric(real[:12], real=True) is None

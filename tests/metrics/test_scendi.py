@@ -106,7 +106,7 @@ def test_each_side_has_its_gamma():
         assert metric.prompt_kernel == GaussianKernel().resolved(prompts[rows])
 
 
-def test_what_is_corrected_is_the_residual_of_a_regression_for_new_samples_and_both_ways():
+def test_correct_gives_the_residual_of_a_regression():
     outputs, prompts = pairs(60)
     new_outputs, new_prompts = pairs(9, seed=5)
     metric = fed(ScendiScore(), outputs, prompts, 11)
@@ -163,7 +163,7 @@ def test_without_features_there_are_scores_alone():
     )
 
 
-def test_rank_deficient_prompts_give_finite_values_without_a_warning():
+def test_rank_deficient_prompts_give_finite_values():
     outputs, prompts = pairs(40, e=2)
     expected = floats(fed(ScendiScore(), outputs, prompts, 7).compute())
     with warnings.catch_warnings():

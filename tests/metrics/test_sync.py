@@ -29,7 +29,7 @@ def test_both_say_what_one_process_says(ranks, name, share):
 
 
 @pytest.mark.parametrize("name", CITIZENS)
-def test_with_dist_sync_on_step_forward_gives_the_value_over_all_processes(ranks, name):
+def test_forward_honors_dist_sync_on_step(ranks, name):
     citizen = CITIZENS[name]
     expected = citizen.fed().compute()
     for rank in ranks:

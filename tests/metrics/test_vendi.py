@@ -103,7 +103,7 @@ def test_a_covariance_of_512_features_takes_less_than_2_mib():
     assert sum(state.numel() * state.element_size() for state in metric.metric_state.values()) < 2**21
 
 
-def test_kept_samples_set_gamma_at_the_first_compute_and_streamed_ones_in_the_first_update():
+def test_gamma_is_set_at_first_compute_or_first_update():
     x = torch.cat([draw(1000, 2), draw(300, 2, seed=1, shift=50)])
     for batch in (1, 7, 1300):
         kept = fed(RKEScore(GaussianKernel()), x, batch)

@@ -100,7 +100,7 @@ def test_random_features(dtype):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_of_a_matrix_in_low_precision_what_rounding_made_does_not_count(order):
+def test_vendi_does_not_count_what_rounding_made(order):
     """Rank 3: the other eigenvalues of the rounded matrix are noise, and at a small order each would be a mode."""
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(100, 3, generator=generator) @ torch.randn(3, 60, generator=generator)

@@ -40,7 +40,7 @@ def inside(figure):
     return all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
 
 
-def test_curves_of_the_two_signs_have_their_colors_and_latest_values():
+def test_curves_of_both_signs_have_colors_and_latest_values():
     figure = disagreement_curves(EPOCHS, TOTAL, TOP, BOTTOM, "real images")
     assert texts(figure)[0] == "Disagreement with real images, epoch 10: total 0.3"
     left, right = figure.axes
@@ -58,7 +58,7 @@ def test_curves_of_the_two_signs_have_their_colors_and_latest_values():
 
 
 @pytest.mark.parametrize("total", [TOTAL, [0.0]])
-def test_curves_lie_inside_the_figure_also_when_there_is_nothing(total):
+def test_curves_lie_inside_the_figure_even_without_modes(total):
     count = len(total)
     values = [[curve[:count] for curve in curves] if count > 1 else [[0.0]] * 2 for curves in (TOP, BOTTOM)]
     assert inside(disagreement_curves(EPOCHS[:count], total, *values, "the previous check"))

@@ -50,7 +50,7 @@ def test_curves_say_how_many_modes_of_how_many_samples():
     assert curve(left, PROMPTS).get_ydata().tolist() == CURVES["scendi_prompt"]
 
 
-def test_real_images_are_lines_beside_what_is_compared_with_them():
+def test_curves_show_real_images_as_lines():
     figure = diversity_curves(EPOCHS, CURVES | LIKENESS, {"vendi": 23.7, "rke": 5.75}, 500)
     left, right = figure.axes
     assert legend_texts(left)[:2] == [
@@ -82,7 +82,7 @@ def test_nothing_drawn_lies_outside_the_axes_or_the_figure(count):
         assert all(low <= y <= high for line in ax.lines for y in line.get_ydata())
 
 
-def test_spectrum_shows_falling_shares_and_the_scores_of_each_part():
+def test_spectrum_shows_falling_values_and_each_score():
     own, prompted = np.array([0.0, 0.1, 0.05, 0.05]), np.array([0.5, 0.0, 0.3, 0.0])
     figure = spectrum(own + prompted, torch.from_numpy(prompted), own, 700)
     title, note = (text.get_text() for text in figure.texts)

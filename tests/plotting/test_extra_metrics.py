@@ -8,7 +8,7 @@ from genmonitor.plotting.extra_metrics import beside_cms
 OTHERS = {"fid": [8.0, 3.0, math.nan], "kid": [1.0, 0.5, 0.25], "kid_std": [0.1, 0.1, 0.05]}
 
 
-def test_each_metric_has_a_panel_and_a_deviation_is_a_band_of_its_metric():
+def test_each_metric_has_a_panel_with_its_deviation_as_band():
     figure = beside_cms([1, 2, 3], [0.9, 0.99, 0.999], (0.998, 0.999, 0.9995), OTHERS)
     cms, fid, kid = figure.axes
     assert cms.get_title(loc="left") == "CMS, latest 0.9990"
@@ -23,7 +23,7 @@ def test_each_metric_has_a_panel_and_a_deviation_is_a_band_of_its_metric():
     ("values", "scale"),
     [([4000.0, 30.0], "log"), ([8.0, 3.0], "linear"), ([9.0, -0.1], "linear"), ([math.nan], "linear")],
 )
-def test_what_falls_by_orders_of_magnitude_is_read_on_a_log_scale(values, scale):
+def test_falling_by_orders_of_magnitude_gets_a_log_scale(values, scale):
     epochs = list(range(len(values)))
     figure = beside_cms(epochs, [0.9] * len(values), None, {"fid": values})
     assert figure.axes[1].get_yscale() == scale

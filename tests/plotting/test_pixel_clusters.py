@@ -244,7 +244,7 @@ def test_without_a_baseline_nothing_is_said_about_one():
     assert not figure.axes[1].patches
 
 
-def test_image_and_product_carry_both_bands_and_the_latest_values():
+def test_image_and_product_show_both_bands_and_latest_values():
     bands = {"image": (0.97, 0.98, 0.985), "product": (0.975, 0.985, 0.99)}
     ax = figures.image_and_product(EPOCHS, [0.5, 0.9, 0.9814], [0.6, 0.92, 0.984812], bands).axes[0]
     assert {text.get_text() for text in ax.get_legend().get_texts()} == {

@@ -69,7 +69,7 @@ def test_take_items_stops_at_its_memory(monkeypatch):
     assert len(take_items(DataLoader(Stream(10**9), 4), None, "x")) == 12
 
 
-def test_take_items_is_the_same_each_time_and_moves_no_generator():
+def test_take_items_repeats_itself_and_moves_no_generator():
     stream = Stream(noise=True)
     random.seed(3)
     before = stream.rng.bit_generator.state, random.getstate()

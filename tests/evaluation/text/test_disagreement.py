@@ -26,7 +26,7 @@ def test_disagreement_message_names_three_prompts(reference):
     )
 
 
-def test_disagreement_message_names_no_prompt_that_hardly_differs():
+def test_disagreement_message_leaves_out_what_hardly_differs():
     assert message(LAST, CHANGED[3:], "data").endswith("total 0.5 (epoch 1)")
 
 
