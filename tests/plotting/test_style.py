@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import numpy as np
+import pytest
+
+from genmonitor.plotting.style import boundaries, cluster_color, cluster_name, inmost, latest, printable, to_tiles
+
+
+def test_cluster_colors_differ_and_the_constant_region_has_its_own():
+    colors = [cluster_color(label) for label in range(6)]
+    assert len(set(colors)) == 6
+    assert cluster_name(0) != cluster_name(1)
+
+
+def test_boundaries_lie_between_labels():
+    assert len(boundaries(np.array([[1, 1], [1, 1]]))) == 0
+    assert len(boundaries(np.array([[1, 2], [1, 2]]))) > 0
+
+
+def test_inmost_point_is_inside_its_region():
+    mask = np.zeros((5, 5), dtype=bool)
+    mask[1:4, 1:4] = True
+    assert inmost(mask) == (2, 2)
+
+
+def test_latest_skips_what_is_missing():
+    assert latest([0.1, 0.5, math.nan]) == pytest.approx(0.5)
+
+
+def test_printable_cuts_long_text():
+    assert len(printable("a" * 50, 10)) <= 10
+    assert printable("a cat", 10) == "a cat"
+
+
+def test_tiles_are_rgb_bytes():
+    tiles = to_tiles(np.zeros((2, 1, 3, 3)), (-1.0, 1.0))
+    assert tiles.shape[-1] == 3
+    assert tiles.min() == tiles.max()
