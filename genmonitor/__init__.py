@@ -21,6 +21,7 @@ __all__ = [
     "PromptSplit",
     "RKEScore",
     "ScendiScore",
+    "TwoSampleTest",
     "VendiScore",
     "W1KPScore",
 ]
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         PromptSplit,
         RKEScore,
         ScendiScore,
+        TwoSampleTest,
         VendiScore,
         W1KPScore,
     )

@@ -174,8 +174,13 @@ class PixelPartition:
         return inside.repeat(channels).nonzero().flatten()
 
     def check_images(self, name: str, shape: tuple[int, ...]) -> None:
-        """Refuse images [N, C, H, W] whose size is not the partition's."""
-        if tuple(shape[-2:]) != self.image_size:
+        """Refuse samples of this shape that are not images [N, C, H, W] of the partition's size."""
+        if len(shape) != 4:
+            raise ValueError(
+                f"Expected `{name}` as images [N, C, H, W] with a partition, but got {list(shape)}. Leave the "
+                "partition out for features."
+            )
+        if tuple(shape[2:]) != self.image_size:
             raise ValueError(
                 f"Expected `{name}` of size {self.image_size[0]}×{self.image_size[1]} like the partition, but got "
                 f"{shape[-2]}×{shape[-1]}. Use the images' own size, or a partition made for them."

@@ -30,6 +30,7 @@ PUBLIC = [
     "PromptSplit",
     "RKEScore",
     "ScendiScore",
+    "TwoSampleTest",
     "VendiScore",
     "W1KPScore",
 ]

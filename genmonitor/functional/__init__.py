@@ -9,6 +9,7 @@ from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.functional.promptsplit import prompt_split, rank_prompts
 from genmonitor.functional.promptsplit_energy import joint_diversity, prompt_split_energy
 from genmonitor.functional.scendi import scendi_score
+from genmonitor.functional.two_sample_test import two_sample_test
 from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
 from genmonitor.functional.w1kp import similarity_level, w1kp_by_prompt, w1kp_score
 from genmonitor.functional.w1kp_calibration import W1KPCalibration, calibrate
@@ -32,6 +33,7 @@ __all__ = [
     "rke_score",
     "scendi_score",
     "similarity_level",
+    "two_sample_test",
     "vendi_from_covariance",
     "vendi_from_gram",
     "vendi_score",

@@ -7,6 +7,7 @@ from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC
 from genmonitor.metrics.promptsplit import PromptSplit
 from genmonitor.metrics.scendi import ScendiScore
+from genmonitor.metrics.two_sample_test import TwoSampleTest
 from genmonitor.metrics.vendi import RKEScore, VendiScore
 from genmonitor.metrics.w1kp import W1KPScore
 
@@ -18,6 +19,7 @@ __all__ = [
     "PromptSplit",
     "RKEScore",
     "ScendiScore",
+    "TwoSampleTest",
     "VendiScore",
     "W1KPScore",
 ]

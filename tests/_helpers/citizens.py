@@ -22,6 +22,7 @@ from genmonitor import (
     PromptSplit,
     RKEScore,
     ScendiScore,
+    TwoSampleTest,
     VendiScore,
     W1KPScore,
 )
@@ -44,6 +45,8 @@ def features(n: int, seed: int, dim: int = 5) -> Tensor:
 
 REAL_AND_FAKE = [((images(30, 1),), {"real": True}), ((images(24, 2) ** 2,), {"real": False})]
 FEATURES_OF_BOTH = [((features(30, 1),), {"real": True}), ((features(24, 2) ** 2,), {"real": False})]
+ALIKE = [((images(30, 1),), {"real": True}), ((images(24, 2),), {"real": False})]
+FEATURES_ALIKE = [((features(30, 1),), {"real": True}), ((features(24, 2),), {"real": False})]
 IMAGES = [((images(40, 1),), {})]
 FEATURES = [((features(40, 1),), {})]
 PAIRS = [((features(40, 1), features(40, 2, 3)), {})]
@@ -118,5 +121,7 @@ CITIZENS = {
         PAIRS_OF_BOTH,
         {"output_kernel": CosineKernel(), "prompt_kernel": CosineKernel(), "num_features": 32, "num_modes": 3},
     ),
+    "two-sample test": Citizen(TwoSampleTest, FEATURES_ALIKE),
+    "two-sample test regions": Citizen(TwoSampleTest, ALIKE, {"partition": HALVES}),
     "w1kp": Citizen(W1KPScore, OUTPUTS_OF_PROMPTS, {"calibration": calibrate(features(40, 5))}),
 }

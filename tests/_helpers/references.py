@@ -119,3 +119,26 @@ def block_pairs(fake: Array, real: Array, block: int | None) -> list[tuple[Array
 def region(images: Array, labels: NDArray[np.int64], label: int) -> Array:
     """The pixels of one label, all channels (n, d)."""
     return flat(images[:, :, labels == label])
+
+
+def split_statistics(x: Array, splits: NDArray[np.bool_], regions: list[NDArray[np.int64]], widths: tuple) -> Array:
+    """Spec page 6: t = wᵀ K w of each split, standardized over the splits, its largest over the widths."""
+    out = []
+    for columns in [np.arange(x.shape[1]), *regions]:
+        squares = distances(x[:, columns], x[:, columns])
+        mean = squares.sum() / (len(x) * (len(x) - 1))
+        by_width = []
+        for b in widths:
+            k = np.exp(-b / mean * squares)
+            np.fill_diagonal(k, 0)
+            weights = [np.where(split, 1 / split.sum(), -1 / (~split).sum()) for split in splits]
+            t = np.array([w @ k @ w for w in weights])
+            by_width.append((t - t.mean()) / t.std())
+        out.append(np.max(by_width, axis=0))
+    return np.array(out)
+
+
+def familywise_p_values(statistics: Array) -> list[float]:
+    """Share of the splits in which any region lies as far out as this one in the first split."""
+    largest = statistics.max(0)
+    return [float(np.mean(largest >= region[0] - 1e-9)) for region in statistics]

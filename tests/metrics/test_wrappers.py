@@ -20,6 +20,7 @@ SCALARS = [
     "vendi fourier",
     "rke",
     "rke gaussian",
+    "two-sample test",
 ]
 scalars = pytest.mark.parametrize("name", SCALARS)
 
@@ -72,7 +73,8 @@ def test_bootstrapping_gives_values_around_the_metrics_own(name):
     found = feed(strapped, citizen.calls()).compute()
     assert found["raw"].shape == (8,)
     assert found["raw"].isfinite().all()
-    assert float(found["std"]) > 0
+    # samples drawn twice on one side are not exchangeable with the other's: the test rejects every time
+    assert float(found["std"]) > 0 or name == "two-sample test"
     assert float(found["mean"]) == pytest.approx(float(found["raw"].mean()))
 
 

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two-sample test: whether generated images differ from real ones by more than chance, region by region of an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_at_least, check_min_samples, check_positive, check_samples
+from genmonitor.kernels.means import check_estimator, region_columns
+from genmonitor.linalg.chunking import row_blocks, rows_in_cache
+from genmonitor.linalg.distances import centered, squared_distances, squared_norms
+from genmonitor.linalg.precision import full_precision
+from genmonitor.partition import PixelPartition
+
+BANDWIDTHS = (0.5, 2.0, 8.0, 32.0)
+LEVEL = 0.05
+MIN_PERMUTATIONS = round(1 / LEVEL) - 1
+MIN_SAMPLES = 8
+NEAR = 0.1
+"""Below this exponent of most pairs, 1 - exp(-exponent) keeps digits that exp(-exponent) loses."""
+TIE = 1e-4
+"""Standardized statistics this close count as equal: rounding must not decide between equal splits."""
+
+
+@overload
+def two_sample_test(
+    fake: Tensor,
+    real: Tensor,
+    *,
+    partition: None = None,
+    bandwidths: Sequence[float] = BANDWIDTHS,
+    num_permutations: int = 199,
+    seed: int = 0,
+) -> Tensor: ...
+@overload
+def two_sample_test(
+    fake: Tensor,
+    real: Tensor,
+    *,
+    partition: PixelPartition,
+    bandwidths: Sequence[float] = BANDWIDTHS,
+    num_permutations: int = 199,
+    seed: int = 0,
+) -> dict[str, Tensor]: ...
+def two_sample_test(
+    fake: Tensor,
+    real: Tensor,
+    *,
+    partition: PixelPartition | None = None,
+    bandwidths: Sequence[float] = BANDWIDTHS,
+    num_permutations: int = 199,
+    seed: int = 0,
+) -> Tensor | dict[str, Tensor]:
+    """p-value of the hypothesis that both sides come from one distribution, by permuting which side a sample is on.
+
+    The statistic is the squared maximum mean discrepancy by Gaussian kernels of several widths, each standardized over
+    the permutations; the largest of them counts (Schrab et al.). Every region has widths of its own, multiples of its
+    mean squared distance over the pool of both sides. The regions share one level: a region's p-value counts the
+    permutations in which *any* region lies as far out (Westfall and Young), so that a perfect generator has some
+    region with p <= 0.05 in at most 5 % of the evaluations. That holds exactly, at any number of samples and
+    permutations, if the two sides are exchangeable under the hypothesis: real images that the generator was trained on
+    are not, and the p-value is then only a guide.
+
+    Args:
+        fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
+        real: images [M, C, H, W] or features [M, D]; M need not be N, but is at least 8 too.
+        partition: which cluster each pixel belongs to.
+        bandwidths: multiples b > 0 of a region's scale: its kernels are exp(-b ‖x - y‖² / mean ‖x - y‖²).
+        num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
+            1 / (B + 1), and its standard deviation over the seeds is at most 1 / (2 √B).
+        seed: of the splits. The order of the samples and the device do not matter.
+
+    Returns:
+        A float64 scalar in [1 / (B + 1), 1]; with a partition a dictionary of them: `image`, tested by itself, and
+        `cluster_1`, …, `constant`, tested together. A region in which all samples agree has p = 1.
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers.
+        ValueError: if shapes differ, values are not finite, samples are fewer than 8, an argument is out of its range,
+            or the partition is of another size.
+
+    References:
+        Schrab et al., "MMD Aggregated Two-Sample Test", JMLR 2023, arXiv 2110.15073.
+        Westfall and Young, "Resampling-Based Multiple Testing", 1993.
+
+    Example:
+        >>> real = torch.linspace(0, 1, 32)[:, None]
+        >>> two_sample_test(real + 0.02, real), two_sample_test(real + 0.5, real)
+        (tensor(0.9900, dtype=torch.float64), tensor(0.0050, dtype=torch.float64))
+    """
+    check_test_arguments(bandwidths, num_permutations, seed)
+    fake, real = check_test_samples(fake, real, partition)
+    samples, labels = pooled(fake.flatten(1), real.flatten(1))
+    splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
+    statistics = split_statistics(samples, splits, region_columns(partition, fake), bandwidths)
+    image = familywise_p_values(statistics[:1])[0]
+    if partition is None:
+        return image
+    by_region = familywise_p_values(statistics[1:])
+    return {"image": image} | dict(zip(partition.regions(), by_region, strict=True))
+
+
+def pooled(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the samples of both sides in an order that only their values decide, and which are fake, bool [N + M].
+
+    The splits are then the same ones for any order of the samples, and for any dtype that holds them.
+    """
+    samples = torch.cat([fake, real]).detach()
+    direction = torch.randn(samples.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    direction = direction.to(samples.device)
+    # row by row rather than as a product, whose rounding may depend on where a row stands
+    position = torch.cat([(some * direction).sum(1) for some in samples.split(rows_in_cache(samples))])
+    order = position.argsort()
+    return samples[order], (order < len(fake)).cpu()
+
+
+def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
+    """Return splits drawn uniformly, true for the n samples that they call fake: bool [count, total] on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    out = torch.zeros(count, total, dtype=torch.bool)
+    for split in out:
+        split[torch.randperm(total, generator=generator)[:n]] = True
+    return out
+
+
+def split_statistics(
+    samples: Tensor, splits: Tensor, regions: Sequence[Tensor] | None, bandwidths: Sequence[float]
+) -> Tensor:
+    """Return how far apart each split's sides are: the largest standardized discrepancy over the widths.
+
+    Args:
+        samples: [N, D], in an order that says nothing of the splits.
+        splits: which samples are fake, bool [S, N], as many in each.
+        regions: indices into D, disjoint and together all of it; None for the whole alone.
+        bandwidths: multiples of each region's scale.
+
+    Returns:
+        float64 [1 + regions, S] on the CPU, the whole first; a region without variance has -inf throughout.
+    """
+    fake = int(splits[0].sum())
+    # the weights of a split sum to 0, so that a constant added to the kernel changes nothing
+    weights = samples.new_tensor([-1 / (splits.shape[1] - fake), 1 / fake])[splits.T.long()]
+    with full_precision():
+        parts = [_near_zero(samples if columns is None else samples[:, columns]) for columns in regions or [None]]
+        scales = torch.stack([_scale(part) for part in parts])
+        if regions is not None:
+            scales = torch.cat([scales, scales.sum(0, keepdim=True)])
+        total = torch.zeros(len(scales), len(bandwidths), len(splits), dtype=torch.float64, device=samples.device)
+        for start, stop in row_blocks(len(samples), 4 * samples.element_size()):
+            for out, (mean, median), distances in zip(
+                total, scales.tolist(), _distances(parts, start, stop), strict=True
+            ):
+                for row, b in zip(out, bandwidths if mean else (), strict=False):
+                    row += _quadratic_form(distances, b / mean, weights[start:], near=b * median < NEAR * mean)
+    total = total.roll(1, 0).cpu()  # the whole to the front
+    spread = total.std(2, correction=0, keepdim=True)
+    standardized = (total - total.mean(2, keepdim=True)) / spread.where(spread > 0, math.inf)
+    return standardized.amax(1).masked_fill(scales[:, :1].roll(1, 0) == 0, -math.inf)
+
+
+def familywise_p_values(statistics: Tensor) -> Tensor:
+    """Return the p-value of the first split for each region, with one level for all of them.
+
+    Args:
+        statistics: [regions, S], one column per split, the observed one first.
+
+    Returns:
+        float64 [regions].
+    """
+    largest = statistics.amax(0)
+    return (largest >= statistics[:, :1] - TIE).double().mean(1)
+
+
+def check_test_arguments(bandwidths: Sequence[float], num_permutations: int, seed: int) -> None:
+    """Refuse arguments that no samples could make right."""
+    if isinstance(bandwidths, (str, float, int)) or not len(bandwidths):
+        raise ValueError(f"Expected `bandwidths` as one or more numbers above 0, but got {bandwidths!r}.")
+    for value in bandwidths:
+        check_positive("bandwidths", value)
+    check_at_least("seed", seed, 0)
+    if check_at_least("num_permutations", num_permutations, 1) < MIN_PERMUTATIONS:
+        raise ValueError(
+            f"Expected `num_permutations` of at least {MIN_PERMUTATIONS}, but got {num_permutations}: the smallest "
+            f"p-value would be {1 / (num_permutations + 1):.3g}, above the level of {LEVEL:g}."
+        )
+
+
+def check_test_samples(fake: Tensor, real: Tensor, partition: PixelPartition | None) -> tuple[Tensor, Tensor]:
+    """Return both sides in one dtype, still in their shape."""
+    real = check_samples("real", real)
+    fake = check_samples("fake", fake, tuple(real.shape[1:]))
+    check_min_samples("fake", fake, MIN_SAMPLES)
+    check_min_samples("real", real, MIN_SAMPLES)
+    check_estimator(None, partition, None)
+    if partition is not None:
+        partition.check_images("fake", tuple(fake.shape))
+    dtype = torch.promote_types(fake.dtype, real.dtype)
+    return fake.to(dtype), real.to(dtype)
+
+
+def _near_zero(samples: Tensor) -> Tensor:
+    """Shift samples to where their dtype, or float64, holds their distances; equal ones to zero."""
+    if bool((samples == samples[0]).all()):
+        return torch.zeros_like(samples)
+    return centered(samples, samples)[0]
+
+
+def _scale(samples: Tensor) -> Tensor:
+    """Return the mean squared distance of samples whose mean is near zero, and about the median one [2]."""
+    norms = squared_norms(samples).double().cpu()
+    some = samples[:257].double().cpu()
+    return torch.stack([2 * norms.sum() / (len(samples) - 1), squared_norms(some[1:] - some[:-1]).median()])
+
+
+def _distances(parts: Sequence[Tensor], start: int, stop: int) -> Iterator[Tensor]:
+    """Yield squared distances of some rows to themselves and all later ones: of each part and, last, of the whole."""
+    whole = None
+    for part in parts:
+        distances = squared_distances(part[start:stop], part[start:])
+        distances[:, : stop - start].fill_diagonal_(0)
+        yield distances
+        whole = distances if whole is None else whole + distances
+    if whole is not None and len(parts) > 1:
+        yield whole
+
+
+def _quadratic_form(distances: Tensor, gamma: float, weights: Tensor, near: bool) -> Tensor:
+    """Return what some rows and the columns that mirror them add to wᵀ K w, for each column w of the weights [S].
+
+    Args:
+        distances: [R, N], of the first R samples to all N.
+        gamma: of the kernel.
+        weights: [N, S].
+        near: whether most pairs are close for this width: the kernel less 1 then keeps the digits, else the kernel.
+    """
+    rows = len(distances)
+    gram = torch.expm1(-gamma * distances) if near else torch.exp(-gamma * distances)
+    gram[:, :rows].fill_diagonal_(0)
+    gram[:, :rows] /= 2  # counted by its own rows and by its own columns
+    return 2 * (weights[:rows] * (gram.to(weights) @ weights)).sum(0, dtype=torch.float64)

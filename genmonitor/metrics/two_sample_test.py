@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two-sample test as a stateful metric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from genmonitor._validation import check_min_samples
+from genmonitor.functional.two_sample_test import BANDWIDTHS, MIN_SAMPLES, check_test_arguments, two_sample_test
+from genmonitor.kernels.means import check_estimator
+from genmonitor.metrics._real_fake import TwoSidedMetric
+from genmonitor.partition import PixelPartition
+
+
+class TwoSampleTest(TwoSidedMetric):
+    """p-value of the hypothesis that generated and real samples come from one distribution, for image and regions.
+
+    Keeps every sample of both sides. Several processes gather them and split the same pool in the same ways, so the
+    p-values are those of one.
+
+    Args:
+        partition: None for the whole sample alone, the only choice for features [N, D].
+        bandwidths: multiples of a region's scale, the mean squared distance over the pool of both sides.
+        num_permutations: random splits that the observed one is compared with, at least 19.
+        seed: of the splits.
+        reset_real_features: whether `reset` forgets the real side too.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.two_sample_test` does,
+            which also documents the values and says what the p-values promise.
+
+    References:
+        Schrab et al., "MMD Aggregated Two-Sample Test", JMLR 2023, arXiv 2110.15073.
+        Westfall and Young, "Resampling-Based Multiple Testing", 1993.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import PixelPartition, TwoSampleTest
+        >>> images = torch.rand(64, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+        >>> metric = TwoSampleTest(PixelPartition.grid((2, 2), rows=1, columns=2))
+        >>> metric.update(images[:32], real=True)
+        >>> metric.update(images[32:] * torch.tensor([1.0, 0.2]), real=False)  # the right half is too dark
+        >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
+        {'image': 0.005, 'cluster_1': 1.0, 'cluster_2': 0.005}
+    """
+
+    is_differentiable: bool = False
+    higher_is_better: bool = True
+    plot_lower_bound: float = 0.0
+    plot_upper_bound: float = 1.0
+
+    def __init__(
+        self,
+        partition: PixelPartition | None = None,
+        bandwidths: Sequence[float] = BANDWIDTHS,
+        num_permutations: int = 199,
+        seed: int = 0,
+        reset_real_features: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(reset_real_features, **kwargs)
+        check_test_arguments(bandwidths, num_permutations, seed)
+        check_estimator(None, partition, None)
+        self.partition = partition
+        self.bandwidths = tuple(bandwidths)
+        self.num_permutations = num_permutations
+        self.seed = seed
+
+    def compute(self) -> Tensor | dict[str, Tensor]:  # type: ignore[override]
+        """Return a float64 scalar, or with a partition the dictionary of `functional.two_sample_test`."""
+        return super().compute()
+
+    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
+        x = super()._checked_samples(name, samples, shape)
+        if self.partition is not None:
+            self.partition.check_images(name, tuple(x.shape))
+        return x
+
+    def _compared(self, fake: Tensor, real: Tensor) -> Tensor | dict[str, Tensor]:
+        check_min_samples("fake samples", fake, MIN_SAMPLES)
+        check_min_samples("real samples", real, MIN_SAMPLES)
+        return two_sample_test(
+            fake,
+            real,
+            partition=self.partition,
+            bandwidths=self.bandwidths,
+            num_permutations=self.num_permutations,
+            seed=self.seed,
+        )
