@@ -5,6 +5,7 @@ from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.functional.conditional_vendi import conditional_vendi_score
 from genmonitor.functional.mmd import maximum_mean_discrepancy
+from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
 from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.functional.promptsplit import prompt_split, rank_prompts
 from genmonitor.functional.promptsplit_energy import joint_diversity, prompt_split_energy
@@ -16,6 +17,7 @@ from genmonitor.functional.w1kp_calibration import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp_subsets import expected_closest_pairs, prompt_reusability
 
 __all__ = [
+    "MMDInfluence",
     "W1KPCalibration",
     "calibrate",
     "centered_kernel_alignment",
@@ -24,6 +26,7 @@ __all__ = [
     "expected_closest_pairs",
     "joint_diversity",
     "maximum_mean_discrepancy",
+    "mmd_influence",
     "pixel_cka",
     "precision_recall_density_coverage",
     "prompt_reusability",

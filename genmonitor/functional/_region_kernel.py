@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kernel for the image and for each region of it, with widths of their own, and its sums over samples.
+
+Sums are of the kernel minus one: the constant is in no value or variance of MMD without bias, and where a kernel is so
+wide that it is one but for a little, float32 holds the little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.means import region_columns
+from genmonitor.linalg import chunking
+from genmonitor.linalg.chunking import row_blocks
+from genmonitor.partition import PixelPartition
+
+MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
+"""The default kernel is the mean of Gaussians with these gammas times the mean squared distance of real samples."""
+
+TYPICAL = 2.0
+"""The multiplier whose exponents float32 must hold to within a millionth; those of 32 are then to within sixteen."""
+
+
+class KernelSums(NamedTuple):
+    """Sums of the kernel minus one, for the image and then each region.
+
+    Attributes:
+        rows: over the columns [R, N], float64.
+        columns: over the rows [R, M].
+        squares: of squares, over all pairs [R].
+    """
+
+    rows: Tensor
+    columns: Tensor
+    squares: Tensor
+
+    @classmethod
+    def zeros(cls, regions: int, n: int, m: int, device: torch.device) -> KernelSums:
+        """Return the sums over no pairs."""
+        return cls(*(torch.zeros(s, dtype=torch.float64, device=device) for s in ((regions, n), (regions, m), regions)))
+
+
+@dataclass(frozen=True, eq=False)
+class RegionKernel:
+    """A kernel of images, and of each of R - 1 regions.
+
+    Attributes:
+        names: of the regions, "image" first.
+        columns: indices of the parts of a flattened sample whose distances add up to the image's.
+        gamma: 1 over the mean squared distance of real samples [R], or the given kernel's; 0 where there is no kernel.
+        base: the kernel of a part whose samples are divided by its unit.
+        multipliers: of the gamma of `base`; the kernel is the mean over them.
+        units: what samples of each part are divided by.
+        weights: what each part's distance counts in the image's.
+        shift: subtracted from samples [D] before they are divided; None for a kernel that was given.
+    """
+
+    names: tuple[str, ...]
+    columns: list[Tensor]
+    gamma: Tensor
+    base: Kernel
+    multipliers: tuple[float, ...]
+    units: list[float]
+    weights: list[float]
+    shift: Tensor | None = None
+
+    @classmethod
+    def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RegionKernel:
+        """Take widths from real samples, float32 or float64, images with a partition."""
+        names = ("image", *(partition.regions() if partition else ()))
+        columns = region_columns(partition, real) or [torch.arange(real[0].numel(), device=real.device)]
+        real = real.flatten(1)
+        if kernel is not None:
+            kernel = kernel.resolved(real)
+            gamma = torch.full((len(names),), kernel.width, dtype=torch.float64, device=real.device)
+            return cls(names, columns, gamma, kernel, (1.0,), [1.0] * len(columns), [1.0] * len(columns))
+        scales = region_scales(real, columns)
+        image = scales.sum()
+        if not bool(image.isfinite()):
+            raise ValueError(
+                "Expected `real` samples whose squared distances float64 holds, but their mean is infinite. Scale the "
+                "samples."
+            )
+        every = torch.cat([image[None], scales])[: len(names)]
+        gamma = torch.where(every > 0, 1 / every, 0)
+        # a part that is constant among the real samples has no unit of its own, but counts in the image's distances
+        image = torch.where(image > 0, image, 1)
+        squares = torch.where(scales > 0, scales, image)
+        units, weights = squares.sqrt().tolist(), (squares / image).tolist()
+        multipliers = tuple(multiplier / TYPICAL for multiplier in MULTIPLIERS)
+        return cls(names, columns, gamma, GaussianKernel(TYPICAL), multipliers, units, weights, real.mean(0))
+
+    def sums_within(self, x: Tensor) -> KernelSums:
+        """Sum over the pairs of different samples of x [N, D], each in both orders."""
+        parts = [self.base.prepared(part, part)[0] for part in self._parts(x)]
+        sums = KernelSums.zeros(len(self.names), len(x), len(x), x.device)
+        for start, stop in row_blocks(len(x), 6 * 8):
+            rows = [part[start:stop] for part in parts]
+            for region, gram in self._grams(rows, [part[start:] for part in parts]):
+                own, beyond = gram[:, : stop - start], gram[:, stop - start :]
+                own.diagonal().zero_()
+                sums.rows[region, start:stop] += gram.sum(1, dtype=torch.float64)
+                sums.rows[region, stop:] += beyond.sum(0, dtype=torch.float64)
+                sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
+        return sums._replace(columns=sums.rows)
+
+    def sums_across(self, x: Tensor, y: Tensor) -> KernelSums:
+        """Sum over the pairs of a sample of x [N, D] and one of y [M, D]."""
+        pairs = [self.base.prepared(a, b) for a, b in zip(self._parts(x), self._parts(y), strict=True)]
+        sums = KernelSums.zeros(len(self.names), len(x), len(y), x.device)
+        for start, stop in row_blocks(len(x), 6 * 8, columns=len(y)):
+            for region, gram in self._grams([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
+                sums.rows[region, start:stop] += gram.sum(1, dtype=torch.float64)
+                sums.columns[region] += gram.sum(0, dtype=torch.float64)
+                sums.squares[region] += _sum_of_squares(gram)
+        return sums
+
+    def _parts(self, x: Tensor) -> Iterator[Tensor]:
+        """Yield each part of samples [N, D] in its unit."""
+        for columns, unit in zip(self.columns, self.units, strict=True):
+            if self.shift is None:
+                yield x[:, columns]
+            else:  # near zero before it is divided, which rounds to the size of the values
+                yield (x[:, columns] - self.shift[columns]) / unit
+
+    def _grams(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
+        """Yield (region, kernel minus one [N, M]) where there is a kernel, the image last, holding one at a time."""
+        alive = (self.gamma > 0).tolist()
+        total = x[0].new_zeros(())
+        for region, (a, b, weight) in enumerate(zip(x, y, self.weights, strict=True), start=1):
+            distances = self.base.distances(a, b)
+            total = total + weight * distances
+            if region < len(self.names) and alive[region]:
+                yield region, self._minus_one(distances)
+        if alive[0]:
+            yield 0, self._minus_one(total)
+
+    def _minus_one(self, distances: Tensor) -> Tensor:
+        exponents = distances * -self.base.width
+        out = torch.expm1(exponents * self.multipliers[0])
+        for multiplier in self.multipliers[1:]:
+            out += torch.expm1(exponents * multiplier)
+        return out / len(self.multipliers)
+
+
+def region_scales(real: Tensor, columns: list[Tensor]) -> Tensor:
+    """Return the mean squared distance of two different real samples [M, D], in each region: float64 [regions].
+
+    It is twice the sum of the variances, so no pair is looked at.
+
+    Example:
+        >>> region_scales(torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]]), [torch.tensor([0]), torch.tensor([1])])
+        tensor([8., 0.], dtype=torch.float64)
+    """
+    return torch.stack([2 * _variances(real, some).sum() for some in columns])
+
+
+def _variances(real: Tensor, columns: Tensor) -> Tensor:
+    """Return the variance of each column, exactly 0 where it is constant: by differences from the first sample."""
+    step = max(1, chunking.MEMORY_BUDGET // (3 * 8 * len(real)))
+    parts = (real[:, some].double() for some in columns.split(step))
+    return torch.cat([(part - part[0]).var(0) for part in parts])
+
+
+def _sum_of_squares(x: Tensor) -> Tensor:
+    return x.square().sum(dtype=torch.float64)

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each sample adds to the maximum mean discrepancy, region by region: all that a later comparison needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_min_samples, check_samples
+from genmonitor.functional._region_kernel import KernelSums, RegionKernel
+from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import check_estimator
+from genmonitor.linalg.precision import full_precision
+from genmonitor.partition import PixelPartition
+
+MIN_SAMPLES = 8
+"""Fewer samples than this say nothing about their own spread; the estimates of variance need four."""
+
+
+class MMDInfluence(NamedTuple):
+    """The discrepancy of one sample set from real samples, in R regions, and each sample's part in it; all float64.
+
+    A named tuple of tensors and names: `_asdict()` goes into a `state_dict`, and `MMDInfluence(**state)` comes out.
+
+    Attributes:
+        regions: names of the R regions, "image" first.
+        mmd: squared maximum mean discrepancy without bias [R].
+        fake: influence of each fake sample on it [R, N], of mean 0: by how much a unit of its weight changes the value.
+        real: influence of each real sample [R, M].
+        second_order: how much the variance of the influences exceeds that of the value [R]; without a bias.
+        real_mean: mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
+        gamma: 1 over the mean squared distance of real samples [R], 0 where they do not vary; or the given kernel's.
+    """
+
+    regions: tuple[str, ...]
+    mmd: Tensor
+    fake: Tensor
+    real: Tensor
+    second_order: Tensor
+    real_mean: Tensor
+    gamma: Tensor
+
+
+def mmd_influence(
+    fake: Tensor, real: Tensor, *, kernel: Kernel | None = None, partition: PixelPartition | None = None
+) -> MMDInfluence:
+    """Measure MMD² without bias for the image and each region, with the influence of each sample on it.
+
+    Influences are the jackknife's, (N - 1) times what the value loses without a sample: Hájek's projections, but for a
+    part of second order. `relative_similarity_from_influences` compares two sets by them.
+
+    Args:
+        fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
+        real: images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
+        kernel: None for the mean of the Gaussian kernels with gamma = 0.5, 2, 8 and 32 over the mean squared distance
+            of real samples, in each region its own; a Gaussian or Laplacian kernel serves all regions with its gamma,
+            which is the median heuristic's where it is open.
+        partition: which cluster each pixel belongs to.
+
+    Returns:
+        The values and influences of `image`, `cluster_1`, …, and `constant` for label 0. A region where real samples do
+        not vary has no width of its own: there everything is 0, unless a kernel is given.
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers.
+        ValueError: if shapes differ, values are not finite, samples are fewer than 8, the kernel is no function of a
+            distance, or the partition is of another size.
+
+    References:
+        Gretton et al., "A Kernel Two-Sample Test", JMLR 2012, Eq. 3.
+        Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
+
+    Example:
+        >>> real = torch.arange(8.0)[:, None]
+        >>> found = mmd_influence(real + 1, real)
+        >>> found.mmd, found.fake.shape
+        (tensor([-0.1437], dtype=torch.float64), torch.Size([1, 8]))
+    """
+    real, fake = checked_samples({"real": real, "fake": fake}, kernel, partition)
+    return RealSide.of(real, kernel, partition).influence(fake)
+
+
+def checked_samples(
+    samples: dict[str, Tensor], kernel: Kernel | None, partition: PixelPartition | None
+) -> list[Tensor]:
+    """Check the sides of a comparison, the real one first, and give them one dtype."""
+    check_estimator(kernel, partition, None)
+    if kernel is not None and not kernel.sums_over_sites:
+        raise ValueError(f"Expected `kernel` to be a GaussianKernel or LaplacianKernel, but got {kernel!r}.")
+    checked: list[Tensor] = []
+    for name, given in samples.items():
+        checked.append(check_samples(name, given, tuple(checked[0].shape[1:]) if checked else None))
+        check_min_samples(name, checked[-1], MIN_SAMPLES)
+        if partition is not None:
+            if checked[-1].ndim != 4:
+                raise ValueError(
+                    f"Expected `{name}` as images [N, C, H, W] with a `partition`, but got {list(given.shape)}. "
+                    "Leave `partition` out for features."
+                )
+            partition.check_images(name, tuple(given.shape))
+    wide = any(side.dtype == torch.float64 for side in checked)
+    return [side.detach().to(torch.float64 if wide else torch.float32) for side in checked]
+
+
+class RealSide(NamedTuple):
+    """Real samples, the kernel they give, and its sums over their pairs: what all sets are compared with.
+
+    Attributes:
+        samples: [M, D], flattened.
+        kernel: of the image and its regions.
+        sums: over pairs of real samples.
+    """
+
+    samples: Tensor
+    kernel: RegionKernel
+    sums: KernelSums
+
+    @classmethod
+    def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RealSide:
+        """Look at real samples that are checked."""
+        with torch.no_grad(), full_precision():
+            regions = RegionKernel.of(real, kernel, partition)
+            return cls(real.flatten(1), regions, regions.sums_within(real.flatten(1)))
+
+    def influence(self, fake: Tensor) -> MMDInfluence:
+        """Compare samples that are checked, and of the dtype of the real ones."""
+        with torch.no_grad(), full_precision():
+            within = self.kernel.sums_within(fake.flatten(1))
+            across = self.kernel.sums_across(fake.flatten(1), self.samples)
+        n, m = within.rows.shape[1], self.sums.rows.shape[1]
+        across_mean = across.rows.mean(1) / m
+        fake_mean, real_mean = within.rows.mean(1) / (n - 1), self.sums.rows.mean(1) / (m - 1)
+        return MMDInfluence(
+            regions=self.kernel.names,
+            mmd=fake_mean + real_mean - 2 * across_mean,
+            fake=_influences(within.rows / (n - 2), across.rows / m),
+            real=_influences(self.sums.rows / (m - 2), across.columns / n),
+            second_order=2 * _second_order_within(within) / ((n - 1) * (n - 2)) + 4 * _second_order(across) / (n * m),
+            real_mean=real_mean,
+            gamma=self.kernel.gamma,
+        )
+
+
+def _influences(within: Tensor, across: Tensor) -> Tensor:
+    """Return influences [R, N] from each sample's sum over its own side, by N - 2, and mean over the other side."""
+    out = 2 * (within - across)
+    return out - out.mean(1, keepdim=True)
+
+
+def _second_order_within(sums: KernelSums) -> Tensor:
+    """Estimate without bias the mean square of the centered kernel of two samples of a set [R]."""
+    n, total = sums.rows.shape[1], sums.rows.sum(1)
+    squares = sums.squares + total.square() / ((n - 1) * (n - 2)) - 2 / (n - 2) * sums.rows.square().sum(1)
+    return squares.clamp_min(0) / (n * (n - 3))
+
+
+def _second_order(sums: KernelSums) -> Tensor:
+    """Estimate without bias the mean square of the kernel of samples of two sets, centered on both sides [R]."""
+    (n, m), total = (sums.rows.shape[1], sums.columns.shape[1]), sums.rows.sum(1)
+    explained = sums.rows.square().sum(1) / m + sums.columns.square().sum(1) / n - total.square() / (n * m)
+    return (sums.squares - explained).clamp_min(0) / ((n - 1) * (m - 1))

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import torch
+from _helpers import references as ref
+
+from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor.functional import MMDInfluence, maximum_mean_discrepancy, mmd_influence
+from genmonitor.linalg import chunking
+
+LABELS = np.array([[1, 1, 2, 2], [1, 0, 0, 2], [3, 3, 1, 2]])
+PARTITION = PixelPartition(torch.from_numpy(LABELS))
+NAMES = ("image", "cluster_1", "cluster_2", "cluster_3", "constant")
+VALUES = ("mmd", "fake", "real", "second_order", "real_mean")
+
+
+def images(n: int, seed: int, shift: float = 0.0, channels: int = 2) -> torch.Tensor:
+    return shift + torch.randn(n, channels, 3, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def parts(x: torch.Tensor) -> list[np.ndarray]:
+    """The values of the image and of each region, in the order of NAMES."""
+    return [ref.flat(x.numpy()), *(ref.region(x.numpy(), LABELS, label) for label in (1, 2, 3, 0))]
+
+
+def mean_kernel(x: np.ndarray, y: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """The mean of Gaussian kernels over widths around the mean squared distance of two different real samples."""
+    squares = [((real[i] - real[j]) ** 2).sum() for i in range(len(real)) for j in range(i)]
+    return np.mean([ref.gram(x, y, b / np.mean(squares)) for b in (0.5, 2, 8, 32)], 0)
+
+
+def mmd(xx: np.ndarray, xz: np.ndarray, zz: np.ndarray) -> float:
+    """Gretton et al., Eq. 3."""
+    n, m = xz.shape
+    return float(
+        sum(xx[i, j] for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
+        + sum(zz[i, j] for i in range(m) for j in range(m) if i != j) / (m * (m - 1))
+        - 2 * xz.mean()
+    )
+
+
+def left_out(xx: np.ndarray, xz: np.ndarray, zz: np.ndarray) -> np.ndarray:
+    """What the value loses without each sample of the first set, N - 1 times, less its mean."""
+    n = len(xx)
+    others = [[j for j in range(n) if j != i] for i in range(n)]
+    values = np.array([mmd(xx[np.ix_(rest, rest)], xz[rest], zz) for rest in others])
+    return (n - 1) * (values.mean() - values)
+
+
+@pytest.mark.parametrize("budget", [chunking.MEMORY_BUDGET, 1000])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_twin(channels, budget, monkeypatch):
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
+    fake, real = images(9, 0, 0.3, channels), images(12, 1, 0.0, channels)
+    found = mmd_influence(fake, real, partition=PARTITION)
+    assert found.regions == NAMES
+    for region, (x, z) in enumerate(zip(parts(fake), parts(real), strict=True)):
+        xx, xz, zz = mean_kernel(x, x, z), mean_kernel(x, z, z), mean_kernel(z, z, z)
+        assert float(found.mmd[region]) == pytest.approx(mmd(xx, xz, zz), abs=1e-12)
+        assert found.fake[region].numpy() == pytest.approx(left_out(xx, xz, zz), abs=1e-11)
+        assert found.real[region].numpy() == pytest.approx(left_out(zz, xz.T, xx), abs=1e-11)
+        assert float(found.second_order[region]) == pytest.approx(ref.mmd_second_order(xx, xz), rel=1e-9)
+        pairs = zz[~np.eye(len(zz), dtype=bool)]
+        assert float(found.real_mean[region]) == pytest.approx(pairs.mean() - 1)
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel(0.05), LaplacianKernel(0.05), GaussianKernel()])
+def test_kernel_that_is_given_serves_all_regions(kernel):
+    fake, real = images(9, 0, 0.3), images(12, 1)
+    found = mmd_influence(fake, real, partition=PARTITION, kernel=kernel)
+    kernel = kernel.resolved(real.flatten(1))
+    assert found.gamma.tolist() == [kernel.gamma] * 5
+    for value, x, z in zip(found.mmd, parts(fake), parts(real), strict=True):
+        expected = maximum_mean_discrepancy(torch.from_numpy(x), torch.from_numpy(z), kernel=kernel)
+        assert float(value) == pytest.approx(float(expected), abs=1e-12)
+
+
+def test_features_and_images_without_partition_are_one_region():
+    fake, real = images(9, 0), images(12, 1)
+    whole, flat = mmd_influence(fake, real), mmd_influence(fake.flatten(1), real.flatten(1))
+    by_region = mmd_influence(fake, real, partition=PARTITION)
+    assert whole.regions == flat.regions == ("image",)
+    for name in VALUES:
+        assert torch.equal(getattr(whole, name), getattr(flat, name))
+        assert torch.allclose(getattr(whole, name)[0], getattr(by_region, name)[0], atol=1e-13)
+
+
+def test_a_region_where_real_samples_are_constant():
+    """It has no width of its own, but what generated samples do there is in the image."""
+    fake, real = images(9, 0), images(12, 1)
+    real[..., torch.from_numpy(LABELS == 2)] = 0.1
+    found = mmd_influence(fake, real, partition=PARTITION)
+    x, z = parts(fake)[0], parts(real)[0]
+    expected = mmd(mean_kernel(x, x, z), mean_kernel(x, z, z), mean_kernel(z, z, z))
+    assert float(found.mmd[0]) == pytest.approx(expected, abs=1e-12)
+    assert [float(getattr(found, name)[2].abs().max()) for name in (*VALUES, "gamma")] == [0] * 6
+    nothing = mmd_influence(fake, torch.full_like(real, 0.1), partition=PARTITION)
+    assert [float(getattr(nothing, name).abs().max()) for name in (*VALUES, "gamma")] == [0] * 6
+
+
+@pytest.mark.parametrize(
+    ("shift", "scale"), [(0, 1), (100, 0.01), (0, 1e-15), (0, 1e15)], ids=["usual", "far", "tiny", "huge"]
+)
+def test_float32(shift, scale):
+    fake, real = ((shift + scale * x).float() for x in (images(40, 0, 0.3), images(50, 1)))
+    found = mmd_influence(fake, real, partition=PARTITION)
+    exact = mmd_influence(fake.double(), real.double(), partition=PARTITION)
+    for name in VALUES:
+        assert getattr(found, name).dtype == torch.float64
+        assert torch.allclose(getattr(found, name), getattr(exact, name), rtol=0, atol=2e-6)
+
+
+def test_a_wide_kernel_loses_nothing_in_float32():
+    fake, real, kernel = images(40, 0, 0.3), images(50, 1), GaussianKernel(1e-9)
+    found = mmd_influence(fake.float(), real.float(), kernel=kernel)
+    exact = mmd_influence(fake, real, kernel=kernel)
+    assert float(found.mmd) == pytest.approx(float(exact.mmd), rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.uint8])
+def test_other_dtypes_are_promoted(dtype):
+    fake, real = (images(9, seed).abs().mul(60).clamp_max(255).to(dtype) for seed in (0, 1))
+    scale = 255 if dtype == torch.uint8 else 1
+    found = mmd_influence(fake, real, partition=PARTITION)
+    exact = mmd_influence(fake.double() / scale, real.double() / scale, partition=PARTITION)
+    assert torch.allclose(found.fake, exact.fake, rtol=0, atol=2e-6)
+
+
+def test_autocast_and_gradients_do_not_matter():
+    fake, real = images(9, 0).float(), images(12, 1).float()
+    plain = mmd_influence(fake, real)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = mmd_influence(fake.requires_grad_(), real)
+    assert torch.equal(found.fake, plain.fake)
+    assert not found.mmd.requires_grad
+
+
+def test_state_goes_through_a_file(tmp_path):
+    found = mmd_influence(images(9, 0), images(12, 1), partition=PARTITION)
+    torch.save(found._asdict(), tmp_path / "state.pt")
+    again = MMDInfluence(**torch.load(tmp_path / "state.pt", weights_only=True))
+    assert again.regions == found.regions
+    assert all(torch.equal(getattr(again, name), getattr(found, name)) for name in (*VALUES, "gamma"))
+
+
+WITH_NAN = images(9, 0)
+WITH_NAN[0, 0, 0, 0] = float("nan")
+REFUSED = {
+    "nan": (lambda: mmd_influence(WITH_NAN, images(9, 1)), "`fake` to be finite, but 1 of its 216"),
+    "few": (lambda: mmd_influence(images(9, 0), images(7, 1)), "`real` to hold at least 8 samples, but got 7"),
+    "shape": (lambda: mmd_influence(images(9, 0), images(9, 1, channels=1)), r"`fake` of shape \[N, 1, 3, 4\]"),
+    "partition": (
+        lambda: mmd_influence(images(9, 0), images(9, 1), partition=PixelPartition.grid((2, 2), 1, 2)),
+        "`real` of size 2×2 like the partition, but got 3×4",
+    ),
+    "features": (
+        lambda: mmd_influence(images(9, 0).flatten(1), images(9, 1).flatten(1), partition=PARTITION),
+        r"`real` as images \[N, C, H, W\] with a `partition`, but got \[9, 24\]",
+    ),
+    "cosine": (lambda: mmd_influence(images(9, 0), images(9, 1), kernel=CosineKernel()), "`kernel` to be a GaussianK"),
+    "width": (lambda: mmd_influence(images(9, 0), images(9, 1), kernel=1.0), "`kernel` to be a kernel"),
+    "range": (lambda: mmd_influence(images(9, 0), 1e200 * images(9, 1)), "squared distances float64 holds"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case):
+    call, message = REFUSED[case]
+    with pytest.raises(ValueError, match=message):
+        call()
