@@ -9,6 +9,11 @@ from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
 from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.functional.promptsplit import prompt_split, rank_prompts
 from genmonitor.functional.promptsplit_energy import joint_diversity, prompt_split_energy
+from genmonitor.functional.relative_similarity import (
+    RelativeSimilarity,
+    relative_similarity_from_influences,
+    relative_similarity_test,
+)
 from genmonitor.functional.scendi import scendi_score
 from genmonitor.functional.two_sample_test import two_sample_test
 from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
@@ -18,6 +23,7 @@ from genmonitor.functional.w1kp_subsets import expected_closest_pairs, prompt_re
 
 __all__ = [
     "MMDInfluence",
+    "RelativeSimilarity",
     "W1KPCalibration",
     "calibrate",
     "centered_kernel_alignment",
@@ -33,6 +39,8 @@ __all__ = [
     "prompt_split",
     "prompt_split_energy",
     "rank_prompts",
+    "relative_similarity_from_influences",
+    "relative_similarity_test",
     "rke_score",
     "scendi_score",
     "similarity_level",
