@@ -32,7 +32,9 @@ class DisagreementMonitor(GenerativeMonitor):
     the model has and the reference lacks; `disagreement/bottom_1`, … the lowest negative ones, what the reference has
     and the model lacks; 0 where there are fewer. At most 1 in size together, so that a prompt whose outputs all changed
     has at most its part of the samples. `disagreement/total`, Σ λ log(S / λ) over all positive ones, S their sum, also
-    grows with the number of modes. And `disagreement/sampling_seconds`, `/metric_seconds`, `/images_seen`.
+    grows with the number of modes; where the samples are too many for an exact value (see `prompt_split`) there is its
+    standard error too, `disagreement/total_error`. And `disagreement/sampling_seconds`, `/metric_seconds`,
+    `/images_seen`.
 
     A table names the prompts that differ most, with samples of both sides: a `wandb.Table`, a text and a figure in
     TensorBoard, a figure and a JSON file in the run's folder.

@@ -65,6 +65,7 @@ class Disagreement:
         bottom: the lowest negative ones, rising.
         similar: a mode that both sides have.
         changed: every prompt with its part of the modes looked at, falling.
+        total_error: the total's standard error, 0 where it is exact.
     """
 
     total: float
@@ -72,6 +73,7 @@ class Disagreement:
     bottom: list[Mode]
     similar: Mode
     changed: Ranked
+    total_error: float = 0.0
 
 
 def thumbnail(images: Tensor) -> Tensor:
@@ -104,6 +106,7 @@ def disagreement(
         [Mode(values[i], rank_prompts(modes.reference_scores[:, i], reference_names)) for i in bottom],
         Mode(float(similar.eigenvalues[0]), rank_prompts(similar.scores[:, 0], names)),
         _changed(modes, names, reference_names),
+        float(modes.total_error),
     )
 
 

@@ -13,15 +13,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from genmonitor.functional._total_estimate import TotalEstimate
 from genmonitor.kernels.covariance import FeatureMap, covariance
+from genmonitor.linalg.blocks import BLOCK_ROWS, Blocks
 from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.krylov import BLOCK_ROWS, COLUMNS, Blocks, Operator, Space
+from genmonitor.linalg.krylov import COLUMNS, Operator, Space
 from genmonitor.linalg.spectrum import unnormalized_entropy
 
-DENSE_LIMIT = 2048
-"""Size up to which a matrix is decomposed whole: a few seconds on two cores."""
+DENSE_LIMIT = 4096
+"""Size up to which all eigenvalues of a matrix are computed: a few seconds on two cores."""
 
-Gram = Callable[[Tensor, Tensor], Tensor]
+WHOLE_LIMIT = 1024
+"""Size up to which all eigenvectors are computed too: beyond, a Krylov space of a few is cheaper."""
+
+COVARIANCE_LIMIT = 2048
+"""Random features up to which their covariances are computed: beyond, products with the features are cheaper."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +37,8 @@ class JointSpectrum:
     Attributes:
         space: whose Ritz pairs are eigenpairs of the difference.
         pooled: the operator `space.outer` with the reference side added instead of taken away.
-        exact: whether the space holds the whole spectrum.
-        scale: [N], as `Space.trace` takes it.
+        eigenvalues: all of them, in any order; None where they are too many.
+        estimate: of the total, where not all eigenvalues are known.
         scores: from vectors over the space's basis [b, k] to the scores of all rows at hand [N + N', k]; of no rows
             where none were kept.
         score_rows: from other rows [n, D + E] and directions [S, k] to scores [n, k].
@@ -41,8 +47,8 @@ class JointSpectrum:
 
     space: Space
     pooled: Operator
-    exact: bool
-    scale: Tensor
+    eigenvalues: Tensor | None
+    estimate: TotalEstimate | None
     scores: Callable[[Tensor], Tensor]
     score_rows: Callable[[Tensor, Tensor], Tensor]
     means: Tensor | None = None
@@ -70,44 +76,13 @@ class JointSpectrum:
         turn = torch.linalg.eigh(block.T @ compressed(block)).eigenvectors[:, -1:]
         return coefficients @ block @ turn
 
-    def total(self) -> Tensor:
-        """Return Σ λ log(S / λ) over the positive eigenvalues, an estimate where the spectrum is not whole."""
-        if self.exact:
-            return unnormalized_entropy(self.space.ritz()[0].clamp_min(0))
-        mass, product = self.space.trace([lambda x: x.clamp_min(0), _product_with_log], self.scale)
-        return mass * mass.log() - product if mass > 0 else torch.zeros_like(mass)
-
-
-def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, count: int) -> JointSpectrum:
-    """Use the Gram matrix of all rows, the kernel trick: directions are weights of the rows.
-
-    Args:
-        rows: [N + N', D + E].
-        n: N.
-        eta: weight of the reference side.
-        gram: from rows [a, D + E] and [b, D + E] to their Gram matrix.
-        count: eigenpairs that will be wanted.
-    """
-    size = len(rows)
-    weights = _weights(size, n, eta, rows)[:, None]
-    exact = size <= DENSE_LIMIT
-    if exact:
-        double = rows.double()
-        matrix = torch.cat([gram(double[a:b], double) for a, b in row_blocks(size, 32, columns=size)])
-        space = Space.whole((matrix + matrix.T) / 2, lambda v: weights * v)
-    else:
-        start = _start(size, count, rows) * weights.abs().sqrt()
-        space = Space.ends(gram_operator(rows, gram), lambda v: weights * v, _rounding(rows), start, count)
-
-    def scores(coefficients: Tensor) -> Tensor:
-        return space.images @ coefficients
-
-    def score_rows(others: Tensor, directions: Tensor) -> Tensor:
-        dtype = torch.promote_types(others.dtype, rows.dtype)
-        known = rows.to(dtype)
-        return _in_chunks(others.to(dtype), lambda some: gram(some, known).double() @ directions, size)
-
-    return JointSpectrum(space, lambda v: weights.abs() * v, exact, weights.abs().sqrt()[:, 0], scores, score_rows)
+    def total(self) -> tuple[Tensor, Tensor]:
+        """Return Σ λ log(S / λ) over the positive eigenvalues, and its standard error, 0 where all are known."""
+        if self.estimate is not None:
+            return self.estimate.total, self.estimate.error
+        assert self.eigenvalues is not None
+        total = unnormalized_entropy(self.eigenvalues.clamp_min(0))
+        return total, torch.zeros_like(total)
 
 
 def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: int) -> JointSpectrum:
@@ -124,7 +99,7 @@ def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: i
     # as many rows as are read at a time: their angles are still in the cache when cosines are taken
     spans = [(a, min(a + BLOCK_ROWS, len(rows))) for a in range(0, len(rows), BLOCK_ROWS)]
     blocks = Blocks(spans, lambda a, b: features(rows[a:b]))
-    weights = _weights(len(rows), n, eta, rows)[:, None].to(rows)
+    weights = side_weights(len(rows), n, eta, rows)[:, None].to(rows)
 
     def scores(coefficients: Tensor) -> Tensor:
         narrow = (space.vectors @ coefficients).to(rows)
@@ -136,13 +111,15 @@ def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: i
             out += block.T @ (by[a:b] * (block @ narrow))
         return out
 
-    if size <= DENSE_LIMIT:
+    if size <= COVARIANCE_LIMIT and takes_all_eigenvalues(size):
         test, reference = (covariance([side], [features]) for side in (rows[:n], rows[n:]))
         spectrum = by_covariances(test, reference, eta, None, features, count)
-        space, pooled = spectrum.space, spectrum.pooled
+        space, pooled, eigenvalues, estimate = spectrum.space, spectrum.pooled, spectrum.eigenvalues, spectrum.estimate
     else:
-        start = _start(size, count, rows)
-        space = Space.ends(lambda v: v, lambda v: apply(v, weights), _rounding(rows), start, count)
+        signs, eigenvalues = random_signs(size, count, rows), None
+        trace = sum(float(weights[a:b, 0] @ block.square().sum(1)) for a, b, block in blocks)
+        estimate = TotalEstimate([trace], columns_for(count), patient=blocks.all_kept)
+        space = Space.ends(lambda v: v, lambda v: apply(v, weights), rounding_of(rows), signs, count, enough=estimate)
 
         def pooled(v: Tensor) -> Tensor:
             return apply(v, weights.abs())
@@ -150,10 +127,10 @@ def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: i
     return JointSpectrum(
         space,
         pooled,
-        size <= DENSE_LIMIT,
-        weights.new_ones(size, dtype=torch.float64),
+        eigenvalues,
+        estimate,
         scores,
-        lambda others, directions: _in_chunks(others, lambda some: features(some).double() @ directions, size),
+        lambda others, directions: in_chunks(others, lambda some: features(some).double() @ directions, size),
     )
 
 
@@ -170,66 +147,67 @@ def by_covariances(
         features: the map.
         count: eigenpairs that will be wanted.
     """
-    size = len(test)
-    exact = size <= DENSE_LIMIT
+    size, difference = len(test), test - eta * reference
+    eigenvalues: Tensor | None = None
+    estimate: TotalEstimate | None = None
 
     def outer(v: Tensor) -> Tensor:
-        return test @ v - eta * (reference @ v)
+        return difference @ v
 
-    if exact:
+    if takes_all_eigenvalues(size) and takes_all_vectors(size, count):
         space = Space.whole(torch.eye(size).to(test), outer)
+        eigenvalues = space.ritz()[0]
     else:
-        space = Space.ends(lambda v: v, outer, torch.finfo(test.dtype).eps, _start(size, count, test), count)
+        if takes_all_eigenvalues(size):
+            eigenvalues = torch.linalg.eigvalsh(difference)
+        else:
+            moments = float(difference.trace()), float(difference.square().sum())
+            estimate = TotalEstimate(moments, columns_for(count), patient=True)
+        rounding, signs = torch.finfo(test.dtype).eps, random_signs(size, count, test)
+        space = Space.ends(lambda v: v, outer, rounding, signs, count, enough=estimate)
     return JointSpectrum(
         space,
         lambda v: test @ v + eta * (reference @ v),
-        exact,
-        test.new_ones(size),
+        eigenvalues,
+        estimate,
         lambda coefficients: coefficients[:0],
-        lambda others, directions: _in_chunks(others, lambda some: features(some).double() @ directions, size),
+        lambda others, directions: in_chunks(others, lambda some: features(some).double() @ directions, size),
         means,
     )
 
 
-def gram_operator(rows: Tensor, gram: Gram) -> Operator:
-    """Return the product with the Gram matrix of the rows, of which only the upper triangle is computed and read."""
-    size = len(rows)
-    spans = list(row_blocks(size, 4 * rows.element_size()))
-    blocks = Blocks(spans, lambda a, b: gram(rows[a:b], rows[a:]))
-
-    def product(v: Tensor) -> Tensor:
-        narrow, out = v.to(rows), torch.zeros_like(v)
-        for a, b, block in blocks:
-            right = block[:, block.shape[1] + a - size :]
-            out[a:b] += right @ narrow[a:]
-            out[b:] += right[:, b - a :].T @ narrow[a:b]
-        return out
-
-    return product
+def takes_all_eigenvalues(size: int) -> bool:
+    """Tell whether a matrix is so small that all its eigenvalues are computed."""
+    return size <= DENSE_LIMIT
 
 
-def _weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
+def takes_all_vectors(size: int, count: int) -> bool:
+    """Tell whether so many eigenvectors of a matrix are found fastest together with all others."""
+    return size <= WHOLE_LIMIT or 8 * count > size
+
+
+def side_weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
     """Return 1/N for each test row and -eta/N' for each reference row."""
     weights = torch.full((size,), 1 / n, dtype=torch.float64, device=like.device)
     weights[n:] = -eta / (size - n)
     return weights
 
 
-def _start(size: int, count: int, like: Tensor) -> Tensor:
+def columns_for(count: int) -> int:
+    """Return how many columns a block has: some more than the eigenpairs that are wanted."""
+    return max(COLUMNS, count + COLUMNS // 3)
+
+
+def random_signs(size: int, count: int, like: Tensor) -> Tensor:
     """Draw the signs that a Krylov space starts with, always the same."""
     generator = torch.Generator().manual_seed(0)
-    columns = max(COLUMNS, count + COLUMNS // 3)
-    return 2 * torch.randint(2, (size, columns), generator=generator).to(like.device, torch.float64) - 1
+    return 2 * torch.randint(2, (size, columns_for(count)), generator=generator).to(like.device, torch.float64) - 1
 
 
-def _rounding(rows: Tensor) -> float:
+def rounding_of(rows: Tensor) -> float:
     return torch.finfo(rows.dtype).eps
 
 
-def _in_chunks(rows: Tensor, function: Callable[[Tensor], Tensor], columns: int) -> Tensor:
+def in_chunks(rows: Tensor, function: Callable[[Tensor], Tensor], columns: int) -> Tensor:
     spans = row_blocks(len(rows), 4 * rows.element_size(), columns=columns)
     return torch.cat([function(rows[a:b]) for a, b in spans])
-
-
-def _product_with_log(x: Tensor) -> Tensor:
-    return torch.where(x > 0, x * x.clamp_min(torch.finfo(x.dtype).tiny).log(), 0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,9 +12,13 @@ from torch import Tensor
 
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, LaplacianKernel
 from genmonitor.kernels.covariance import FeatureMap
+from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import holds_distances
 from genmonitor.linalg.feature_maps import fourier_frequencies, unit_sphere
 from genmonitor.linalg.precision import full_precision
+
+WAVES = 64
+"""Random functions in a probe: so many that it is nearly normal, and its squares vary little more."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,6 +133,26 @@ class PairKernel:
         normal = fourier_frequencies(d + e, num_features, gamma=0.5, seed=seed)
         return ProjectedPairs(size=num_features, output_projection=normal[:, :d], prompt_projection=normal[:, d:])
 
+    def probes(self, rows: Tensor, count: int) -> Tensor | None:
+        """Evaluate random functions, always the same, at rows [N, D + E]: [N, count], their covariance the Gram matrix.
+
+        Each is a sum of `WAVES` products of a wave of the output and one of the prompt; None where a kernel has none.
+        """
+        generator, d = torch.Generator().manual_seed(0), len(self.output_shift)
+        parts = [(self._whole, rows)] if self._whole else []
+        parts = parts or [(self.output_kernel, rows[:, :d]), (self.prompt_kernel, rows[:, d:])]
+        drawn = [_waves(kernel, part.shape[1], WAVES * count, generator) for kernel, part in parts]
+        waves = [wave for wave in drawn if wave is not None]
+        if len(waves) < len(parts):
+            return None
+        values = []
+        for a, b in row_blocks(len(rows), 4 * rows.element_size(), columns=WAVES * count):
+            product = rows.new_ones(())
+            for wave, (_, part) in zip(waves, parts, strict=True):
+                product = product * wave(part[a:b])
+            values.append(product.unflatten(1, (count, WAVES)).sum(2, dtype=torch.float64) / math.sqrt(WAVES))
+        return torch.cat(values)
+
     @property
     def _whole(self) -> Kernel | None:
         """The kernel of whole rows, where there is one."""
@@ -157,6 +182,22 @@ def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
 
 def _gram(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
     return a @ b.T if isinstance(kernel, CosineKernel) else kernel.gram(a, b)  # rows are on the sphere already
+
+
+def _waves(kernel: Kernel, dim: int, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor] | None:
+    """Draw random functions r, [N, dim] to [N, count], with E[r(x) r(y)] = k(x, y); None for an unknown kernel."""
+    normal = torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    if type(kernel) is CosineKernel:
+        return lambda x: x @ normal.to(x).T  # rows are on the sphere already
+    if type(kernel) is GaussianKernel:
+        frequencies = math.sqrt(2 * kernel.width) * normal
+    elif type(kernel) is LaplacianKernel:  # a quotient of two normal numbers has the Cauchy distribution
+        others = torch.randn(count, dim, generator=generator, dtype=torch.float64)
+        frequencies = kernel.width * normal / others
+    else:
+        return None
+    phases = 2 * math.pi * torch.rand(count, generator=generator, dtype=torch.float64)
+    return lambda x: math.sqrt(2) * torch.cos(x @ frequencies.to(x).T + phases.to(x))
 
 
 def _shift(kernel: Kernel, values: Tensor) -> Tensor:

@@ -8,69 +8,24 @@ symmetric matrix.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 Operator = Callable[[Tensor], Tensor]
 
-COLUMNS = 32
-"""Columns of a block: so many products at once cost little more than one."""
+COLUMNS = 24
+"""Columns of a block at least: more of them cost more columns for the same degree of the polynomials that they hold."""
+
+CAPACITY = 768
+"""Columns of a basis, where that is at least `STEPS` blocks."""
 
 STEPS = 20
-"""Blocks at most; about ten are enough where the wanted eigenvalues stand apart."""
+"""Blocks of a basis at least; about ten hold the wanted eigenpairs where these stand apart."""
 
 TOLERANCE = 1e-6
 """The basis grows until every wanted residual is below this part of the largest eigenvalue."""
-
-BLOCK_ROWS = 512
-"""Rows read at a time: few enough to be in the processor's cache for a second look."""
-
-
-def gram_budget(device: torch.device) -> int:
-    """Return the bytes that a matrix read in every step may take: a third of the memory, 4 GiB where that is unknown.
-
-    What is beyond is computed anew each time, block by block.
-    """
-    if device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory) // 3
-    known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")] if hasattr(os, "sysconf") else [3 * 2**32]
-    limit = Path("/sys/fs/cgroup/memory.max")  # a container's
-    if limit.exists() and (text := limit.read_text().strip()).isdigit():
-        known.append(int(text))
-    return min(known) // 3
-
-
-class Blocks:
-    """Blocks of rows of a large matrix: the first ones kept, as many as fit, the others made each time they are read.
-
-    Args:
-        spans: first and last row (not included) of each block.
-        make: makes the block of such a span.
-    """
-
-    def __init__(self, spans: Sequence[tuple[int, int]], make: Callable[[int, int], Tensor]) -> None:
-        self.spans = spans
-        self._make = make
-        self._kept: list[Tensor] = []
-        kept = 0
-        for span in spans:
-            block = make(*span)
-            kept += block.numel() * block.element_size()
-            if kept > gram_budget(block.device):
-                break
-            self._kept.append(block)
-
-    def __iter__(self) -> Iterator[tuple[int, int, Tensor]]:
-        """Yield the first row, the row after the last, and these rows."""
-        for index, (start, stop) in enumerate(self.spans):
-            block = self._kept[index] if index < len(self._kept) else self._make(start, stop)
-            for a in range(start, stop, BLOCK_ROWS):
-                b = min(a + BLOCK_ROWS, stop)
-                yield a, b, block[a - start : b - start]
 
 
 class Columns:
@@ -82,6 +37,7 @@ class Columns:
     """
 
     def __init__(self, first: Tensor, capacity: int) -> None:
+        self.capacity = capacity
         self._rows = first.new_empty(capacity, len(first))
         self._count = 0
 
@@ -98,6 +54,10 @@ class Columns:
 class Space:
     """A basis V in which the operator is nearly diagonal: Ritz pairs with their residuals.
 
+    Attributes:
+        residuals: [b], those of the Ritz values when they were last looked at.
+        exhausted: whether the operator leads nowhere beyond the basis.
+
     Args:
         inner: [N, k] to [N, k], float64.
         outer: [N, k] to [N, k], float64.
@@ -110,18 +70,16 @@ class Space:
         self.inner, self.outer, self.rounding = inner, outer, rounding
         self._vectors, self._images = Columns(first, capacity), Columns(first, capacity)
         self._gram = self._compressed = first.new_empty(0, 0)
-        self._start, self._wanted = first, 0
+        self._pairs: tuple[Tensor, Tensor] | None = None
+        self.residuals = first.new_empty(0)
+        self._probes = self._partners = first
+        self.exhausted = False
 
     @classmethod
     def whole(cls, gram: Tensor, outer: Operator) -> Space:
         """Return the space of everything, for an inner product that is a matrix [N, N], float64, small enough."""
+        lower = cholesky_root(gram)
         identity = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        # duplicates make the matrix singular: as little is added as makes it definite in spite of rounding
-        ridge = len(gram) * torch.finfo(gram.dtype).eps
-        lower, failed = torch.linalg.cholesky_ex(gram)
-        while failed and ridge < 1:
-            lower, failed = torch.linalg.cholesky_ex(gram + ridge * identity)
-            ridge *= 10
         space = cls(lambda v: gram @ v, outer, torch.finfo(gram.dtype).eps, lower, len(lower))
         space._vectors.add(torch.linalg.solve_triangular(lower.T, identity, upper=True))
         space._images.add(lower)
@@ -129,19 +87,32 @@ class Space:
         return space
 
     @classmethod
-    def ends(cls, inner: Operator, outer: Operator, rounding: float, start: Tensor, count: int) -> Space:
+    def ends(
+        cls,
+        inner: Operator,
+        outer: Operator,
+        rounding: float,
+        probes: Tensor,
+        count: int,
+        *,
+        partners: Tensor | None = None,
+        enough: Callable[[Space], bool] | None = None,
+    ) -> Space:
         """Return a block Krylov space that holds the `count` eigenpairs furthest from zero.
 
         Args:
             inner: as for the class.
             outer: as for the class.
             rounding: as for the class.
-            start: random signs [N, k], k above `count`, times what `trace` takes as its scale.
+            probes: random H [N, k], k above `count`. For `shares` its columns h and those of the partners g must have
+                E[h gᵀ] = inner: they stand for random directions with ⟨ξ, v⟩ = hᵀ v.
             count: eigenpairs wanted.
+            partners: G [N, k], the probes themselves for None.
+            enough: told of the space now and then while it grows, and at the end; False keeps it growing.
         """
-        space = cls(inner, outer, rounding, start, STEPS * start.shape[1])
-        space._grow(start, count)
-        space._start, space._wanted = start, count
+        space = cls(inner, outer, rounding, probes, max(CAPACITY, STEPS * probes.shape[1]))
+        space._probes, space._partners = probes, probes if partners is None else partners
+        space._grow(count, enough or (lambda space: True))
         return space
 
     @property
@@ -154,30 +125,44 @@ class Space:
         """Return inner(V) [N, b]."""
         return self._images.all()
 
-    def _grow(self, block: Tensor, count: int) -> None:
+    def _grow(self, count: int, enough: Callable[[Space], bool]) -> None:
         """Add a block and what the operator makes of it, step by step, until `count` residuals are small."""
-        for step in range(STEPS):
+        block, checked, started = self.outer(self._probes), 0, False
+        while True:
             block, factor = self._orthogonalised(block)
             image = self.inner(block)
             products = _symmetric(block.T @ image)
-            converged = step > 0 and self._converged(count, factor, products)
             lengths, axes = torch.linalg.eigh(products)
             kept = lengths > self.rounding * len(block)
-            if not kept.any():
-                return
             turn = axes[:, kept] / lengths[kept].sqrt()
-            block = self._append(block @ turn, image @ turn)
-            if converged:
-                return
+            block, image, size = block @ turn, image @ turn, len(self._gram)
+            gram = _bordered(self._gram, torch.cat([self.vectors.T @ image, block.T @ image]))
+            # rounding makes what is left of the last directions depend on the others
+            self.exhausted = not kept.any() or bool(torch.linalg.cholesky_ex(gram).info)
+            full = size + block.shape[1] > self._vectors.capacity
+            if not size and self.exhausted:
+                if started:
+                    return
+                block, started = self._probes, True  # the operator is zero, as for two sides that are the same
+                continue
+            # Ritz pairs cost as much as a step once the basis is large
+            if size and (self.exhausted or full or size >= 1.2 * checked):
+                self.residuals, checked = self._left_over(factor, products), size
+                done = enough(self)
+                if (done and self._converged(count)) or self.exhausted or full:
+                    return
+            block = self._append(block, image, gram)
 
     def ritz(self) -> tuple[Tensor, Tensor]:
         """Return the Ritz values [b], rising, and the vectors' coefficients over the basis [b, b]."""
         if not len(self._gram):
             return self._gram.new_zeros(0), self._gram
-        lower = torch.linalg.cholesky(self._gram)
-        half = torch.linalg.solve_triangular(lower, self._compressed, upper=False)
-        values, turned = torch.linalg.eigh(_symmetric(torch.linalg.solve_triangular(lower, half.T, upper=False)))
-        return values, torch.linalg.solve_triangular(lower.T, turned, upper=True)
+        if self._pairs is None:
+            lower = torch.linalg.cholesky(self._gram)
+            half = torch.linalg.solve_triangular(lower, self._compressed, upper=False)
+            values, turned = torch.linalg.eigh(_symmetric(torch.linalg.solve_triangular(lower, half.T, upper=False)))
+            self._pairs = values, torch.linalg.solve_triangular(lower.T, turned, upper=True)
+        return self._pairs
 
     def quotients(self, coefficients: Tensor) -> tuple[Tensor, Tensor]:
         """Return λ = ⟨v, M v⟩ of unit vectors over the basis [b, k], and ‖M v - λ v‖, the most that λ can be off by."""
@@ -187,22 +172,11 @@ class Space:
         rest = applied - self.vectors @ coefficients * values
         return values, (rest * self.inner(rest)).sum(0).clamp_min(0).sqrt()
 
-    def trace(self, functions: Sequence[Operator], scale: Tensor) -> list[Tensor]:
-        """Estimate Σ f(λ) over the whole spectrum, for functions with f(0) = 0, in a space made by `ends`.
-
-        The wanted eigenvalues are summed; the rest is estimated by Hutchinson's method, the columns that the basis
-        started with being its probes. Good to a few per cent for functions with a kink at zero.
-
-        Args:
-            functions: of the eigenvalues [b].
-            scale: [N] that the operator times its inverse is nearly symmetric with.
-        """
-        values, coefficients = self.ritz()
-        probed = coefficients.T @ (self.images.T @ self._start)
-        seen = coefficients.T @ (self.vectors.T @ (self._start / scale[:, None].square()))
-        weights = (seen * probed).mean(1)
-        weights[outermost(values, self._wanted)] = 1
-        return [(function(values) * weights).sum() for function in functions]
+    def shares(self) -> Tensor:
+        """Return what each pair of probes has of each Ritz vector y, ⟨ξ, y⟩⟨ξ', y⟩ [b, k], which is 1 in the mean."""
+        turned = self.ritz()[1].T
+        seen = turned @ (self.vectors.T @ self._probes)
+        return seen * (seen if self._partners is self._probes else turned @ (self.vectors.T @ self._partners))
 
     def _orthogonalised(self, block: Tensor) -> tuple[Tensor, Tensor]:
         """Return Q, orthonormal and orthogonal to V in the inner product, and R with block = V (...) + Q R.
@@ -210,29 +184,50 @@ class Space:
         Directions that rounding made are left out.
         """
         size, factor = block.norm(), torch.eye(block.shape[1], dtype=block.dtype, device=block.device)
-        for _ in range(2):
-            block, triangle = torch.linalg.qr(block - self.vectors @ (self.images.T @ block))
+        for again in (False, True):
+            # what the block that came last has of the basis is known at first
+            known = len(self._gram) and not again
+            inside = self._compressed[:, -block.shape[1] :] if known else self.images.T @ block
+            block, triangle = torch.linalg.qr(block - self.vectors @ inside)
             factor = triangle @ factor
         turn, lengths, axes = torch.linalg.svd(factor, full_matrices=False)
         kept = lengths > self.rounding * size
         return block @ turn[:, kept], lengths[kept, None] * axes[kept]
 
-    def _append(self, block: Tensor, image: Tensor) -> Tensor:
-        """Add vectors and their images; return the block that comes next."""
+    def _append(self, block: Tensor, image: Tensor, gram: Tensor) -> Tensor:
+        """Add vectors and their images, with which the basis has that Gram matrix; return the block that comes next."""
         following = self.outer(image)
         self._vectors.add(block)
         self._images.add(image)
-        self._gram = _bordered(self._gram, self.vectors.T @ image)
+        self._gram = gram
         self._compressed = _bordered(self._compressed, self.images.T @ following)
+        self._pairs = None
         return following
 
-    def _converged(self, count: int, factor: Tensor, products: Tensor) -> bool:
-        """Tell whether the wanted residuals are small, from the part of the next block that the basis lacks."""
-        values, coefficients = self.ritz()
+    def _left_over(self, factor: Tensor, products: Tensor) -> Tensor:
+        """Return the residuals of all Ritz pairs, from the part of the next block that the basis lacks."""
+        left_over = factor @ self.ritz()[1][-factor.shape[1] :]
+        return (left_over * (products @ left_over)).sum(0).clamp_min(0).sqrt()
+
+    def _converged(self, count: int) -> bool:
+        """Tell whether the wanted residuals are small."""
+        values = self.ritz()[0]
         wanted = outermost(values, count)
-        left_over = factor @ coefficients[-factor.shape[1] :, wanted]
-        squares = (left_over * (products @ left_over)).sum(0).clamp_min(0)
-        return len(wanted) == count and bool((squares.sqrt() <= TOLERANCE * values.abs().max()).all())
+        return len(wanted) == count and bool((self.residuals[wanted] <= TOLERANCE * values.abs().max()).all())
+
+
+def cholesky_root(gram: Tensor) -> Tensor:
+    """Return L [N, N], lower triangular, with L Lᵀ a positive semidefinite matrix, float64.
+
+    Duplicates make it singular: as little is added to its diagonal as makes it definite in spite of rounding, N units
+    of the precision at first.
+    """
+    ridge = len(gram) * torch.finfo(gram.dtype).eps
+    lower, failed = torch.linalg.cholesky_ex(gram)
+    while failed and ridge < 1:
+        lower, failed = torch.linalg.cholesky_ex(gram + ridge * torch.eye(len(gram)).to(gram))
+        ridge *= 10
+    return lower
 
 
 def outermost(values: Tensor, count: int) -> Tensor:

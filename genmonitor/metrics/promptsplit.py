@@ -129,13 +129,15 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         self._add_moments([pairs.rows(x, t)], [self._features(self.num_features)], f"{side}_")
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """Return `eigenvalues`, the `num_modes` furthest from zero in descending order, and `total`, all float64.
+        """Return `eigenvalues`, the `num_modes` furthest from zero in descending order, `total` and `total_error`.
 
         Positive eigenvalues are modes that the test side has and the reference lacks, negative ones the reverse;
-        `total` is Σ λ log(S / λ) over all positive ones, S their sum.
+        `total` is Σ λ log(S / λ) over all positive ones, S their sum. `total_error` is its standard error: 0 up to 4096
+        samples of both sides together, or up to 4096 features where the metric streams, and beyond that of an estimate.
+        All are float64.
         """
         modes = self._modes()
-        return {"eigenvalues": modes.eigenvalues, "total": modes.total}
+        return {"eigenvalues": modes.eigenvalues, "total": modes.total, "total_error": modes.total_error}
 
     def modes(self) -> PromptSplitModes:
         """Return the modes of all processes' samples with their residuals and the samples' scores.

@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor
 
 from genmonitor import GaussianKernel
+from genmonitor.linalg.krylov import Space
 
 KERNELS = {"output_kernel": GaussianKernel.from_sigma(3), "prompt_kernel": GaussianKernel.from_sigma(0.5)}
 """Of the golden numbers."""
@@ -70,6 +71,16 @@ def difference_spectrum(x: Array, t: Array, y: Array, u: Array, gammas: tuple[fl
         ]
     )
     return np.sort(np.linalg.eigvals(k).real)[::-1]
+
+
+def symmetric(n: int, seed: int = 0) -> Tensor:
+    x = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x + x.T
+
+
+def ends_of(matrix: Tensor, count: int, columns: int = 8) -> Space:
+    signs = torch.randint(2, (len(matrix), columns), generator=torch.Generator().manual_seed(1))
+    return Space.ends(lambda v: v, lambda v: matrix @ v, 2e-16, 2 * signs.double() - 1, count)
 
 
 def ken_total(eigenvalues: Array) -> float:

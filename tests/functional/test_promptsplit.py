@@ -159,8 +159,9 @@ def test_there_are_always_as_many_modes_as_wanted():
     modes = prompt_split(x, t, y, u, **KERNELS, num_modes=9)
     assert modes.eigenvalues.shape == modes.residuals.shape == (9,)
     assert modes.scores.shape == (3, 9)
-    assert (modes.eigenvalues[5:] == 0).all()
-    assert (modes.scores[:, 5:] == 0).all()
+    assert (modes.eigenvalues[3:7] == 0).all()
+    assert (modes.eigenvalues[7:] < 0).all()
+    assert (modes.scores[:, 3:7] == 0).all()
 
 
 def test_rank_prompts_by_mean_score():

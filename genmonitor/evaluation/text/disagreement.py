@@ -14,6 +14,7 @@ LEAST = 0.005
 
 ABOUT = {
     "total": "how much the model has that the reference lacks, over all prompts; it grows with the number of modes",
+    "total_error": "the total's standard error, where it is an estimate",
     "top_…": "the largest modes of outputs and prompts that the model has and the reference lacks",
     "bottom_…": "the largest that the reference has and the model lacks, below zero",
     "sampling_seconds": "seconds spent drawing the samples of an evaluation",
@@ -29,7 +30,7 @@ def mode_names(k: int) -> dict[str, list[str]]:
 
 def values(found: Disagreement, k: int) -> dict[str, float]:
     """Return what is logged, 0 where there are fewer than k modes of a sign."""
-    out = {"total": found.total}
+    out = {"total": found.total} | ({"total_error": found.total_error} if found.total_error else {})
     for sign, modes in (("top", found.top), ("bottom", found.bottom)):
         eigenvalues = [mode.eigenvalue for mode in modes] + [0.0] * (k - len(modes))
         out |= dict(zip(mode_names(k)[sign], eigenvalues, strict=True))
@@ -50,8 +51,9 @@ def message(record: Record, changed: Ranked, reference: str) -> str:
     """Return one line about an evaluation."""
     most = [f"{_quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
     where = f", most of it at {', '.join(most)}" if most else ""
-    against, total = AGAINST[reference], record["total"]
-    return f"Disagreement with {against}: total {total:.3g}{where}{when(record)}"
+    against, total = AGAINST[reference], f"{record['total']:.3g}"
+    error = f" ± {record['total_error']:.1g}" if record.get("total_error") else ""
+    return f"Disagreement with {against}: total {total}{error}{where}{when(record)}"
 
 
 def table(history: History, changed: Ranked, k: int, reference: str) -> str:
