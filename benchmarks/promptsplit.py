@@ -31,8 +31,8 @@ PAPER = {
 """Seconds on one RTX A5000 (Lotfian et al. 2026, Table 1), by frequency pairs (None: the exact form) and n."""
 
 NOTES = (
-    "Up to 2,048 samples of both sides together the whole spectrum is computed, for an exact total: scipy's eigsh, "
-    "which finds the 16 outermost alone, is faster there."
+    "Up to 4,096 samples of both sides together all eigenvalues are computed, for an exact total: scipy's eigsh, which "
+    "finds the 16 outermost alone, is faster there. Beyond, the space grows until the total has settled too."
 )
 
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
+
 import pytest
 
 from genmonitor.evaluation.disagreement_modes import Disagreement, Mode
@@ -16,6 +18,12 @@ def test_mode_names_count_from_one():
 
 def test_disagreement_values_are_0_where_modes_are_missing():
     assert values(FOUND, 2) == {"total": 0.5, "top_1": 0.3, "top_2": 0.0, "bottom_1": -0.2, "bottom_2": -0.1}
+
+
+def test_an_estimated_total_has_its_standard_error():
+    found = replace(FOUND, total_error=0.0123)
+    assert values(found, 2) == values(FOUND, 2) | {"total_error": 0.0123}
+    assert message(LAST | {"total_error": 0.0123}, [], "data").endswith(": total 0.5 ± 0.01 (epoch 1)")
 
 
 @pytest.mark.parametrize("reference", AGAINST)
