@@ -94,9 +94,9 @@ def prompt_split(
     output and its prompt, whose kernel is the product of both kernels.
 
     Up to 4096 samples, both sides together and equal ones counted once, `total` is exact, up to rounding that matters
-    where it is below 1e-4. Beyond that it is an estimate with a standard error, about one per cent of it, by random
-    probes in the block Krylov space that finds the outermost eigenpairs. Beyond 1024 samples the eigenpairs too are
-    that space's, each with its residual.
+    where it is below 1e-4. Beyond that it is an estimate with a standard error, mostly about one per cent of it,
+    at times up to ten, by random probes in the block Krylov space that finds the outermost eigenpairs. Beyond 1024
+    samples the eigenpairs too are that space's, each with its residual.
 
     Beyond 4096 the Gram matrix is computed in the samples' precision; the part of its upper triangle that does not fit
     in a third of the memory is recomputed in every step (a third of 24 GiB holds 65,000 samples in float32), and the
