@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from genmonitor.callbacks.integration.compat import validation_dataloaders
+from genmonitor.callbacks.integration.compat import given_dataloaders, validation_dataloaders
+from genmonitor.callbacks.integration.splits import check_split
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import ImageKey, ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -31,6 +32,10 @@ def reference_images(
     """Return the real images that the user gave, or else those of the Trainer; every process calls it.
 
     Of data that can only be streamed, rank zero takes the first images, for all processes, once they are needed.
+
+    Raises:
+        ValueError: on every process, if the Trainer's validation data are trained on because several processes lost the
+            split, or if the processes have others.
     """
 
     def with_index(data: Any, name: str) -> Any:
@@ -42,12 +47,15 @@ def reference_images(
 
     if real_images is not None:
         return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
-    return ReferenceImages(
-        training=find_loader(trainer.train_dataloader, image_key),
-        validation=find_loader(validation_dataloaders(trainer), image_key),
-        image_key=image_key,
-        with_index=with_index,
+    training, validation = (
+        find_loader(loaders, image_key) for loaders in (trainer.train_dataloader, validation_dataloaders(trainer))
     )
+    # overfitting takes both from the beginning of the data, whatever samplers say
+    if comm.world_size > 1 and not trainer.overfit_batches:  # type: ignore[attr-defined]
+        given = given_dataloaders(trainer)
+        before = None if given is None else (find_loader(given[0], image_key), find_loader(given[1], image_key))
+        check_split((training, validation), before, comm)
+    return ReferenceImages(training=training, validation=validation, image_key=image_key, with_index=with_index)
 
 
 def find_loader(loaders: Any, image_key: ImageKey) -> Any:

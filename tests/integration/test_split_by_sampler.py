@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One dataset that samplers split into training and validation, on two processes: the images of one process."""
+"""One dataset that samplers split into training and validation: two processes see the images of one, or refuse."""
 
 import json
 import os
@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 from _helpers.modules import LIGHTNING_SAYS
-from _helpers.split_by_sampler import outcomes
+from _helpers.split_by_sampler import PARTS, outcomes
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.slow]
 SCRIPT = Path(__file__).parents[1] / "_helpers" / "split_by_sampler.py"
+FOLLOWED = ["sampler", "sampler of a hook", "no distributed sampler"]
+LOST = ["batch_sampler", "batch_sampler of a hook", "own batch_sampler", "own batch_sampler of a hook"]
+"""What Lightning drops under several processes."""
 
 
 @pytest.fixture(scope="module")
@@ -27,17 +30,40 @@ def both(tmp_path_factory):
     return json.loads(json.dumps(outcomes(tmp_path_factory.mktemp("one"), processes=1))), ranks
 
 
-def test_two_processes_see_the_images_of_one(both):
-    alone, ranks = both
-    assert ranks[0]["images"] == ranks[1]["images"] == alone["images"]
-    assert sum(rank["held"] for rank in ranks) == alone["held"] == len(set(alone["images"])) == 101
+@pytest.mark.parametrize("way", [*FOLLOWED, *LOST])
+def test_one_process_follows_every_split(both, way):
+    alone, _ = both
+    training, validation = alone[way]["training"], alone[way]["validation"]
+    assert (len(training), len(validation)) == (500, 301)
+    assert [training, validation] == [sorted(part.tolist()) for part in PARTS]
 
 
-def test_two_processes_find_the_values_of_one(both, record_property):
+@pytest.mark.parametrize("way", FOLLOWED)
+def test_two_processes_see_the_images_of_one(both, way):
     alone, ranks = both
     for rank in ranks:
-        assert rank["clusters"] == alone["clusters"]
-        assert len(rank["history"]) == len(alone["history"]) == 2
-        for record, expected in zip(rank["history"], alone["history"], strict=True):
-            assert record == pytest.approx(expected | {"step": record["step"]}, rel=1e-6, abs=1e-6)
+        assert {name: rank[way][name] for name in ("training", "validation", "compared")} == {
+            name: alone[way][name] for name in ("training", "validation", "compared")
+        }
+    assert sum(rank[way]["held"] for rank in ranks) == alone[way]["held"] == len(set(alone[way]["compared"])) == 101
+
+
+@pytest.mark.parametrize("way", [*FOLLOWED, "real_images"])
+def test_two_processes_find_the_values_of_one(both, way, record_property):
+    alone, ranks = both
+    for rank in ranks:
+        assert rank[way]["clusters"] == alone[way]["clusters"]
+        assert len(rank[way]["history"]) == len(alone[way]["history"]) == 2
+        for record, expected in zip(rank[way]["history"], alone[way]["history"], strict=True):
+            same = {name: record[name] for name in ("step", "images_seen")}  # batches count otherwise
+            assert record == pytest.approx(expected | same, rel=1e-6, abs=1e-6)
     record_property("several processes: runs compared with one process", 1)
+
+
+@pytest.mark.parametrize("way", LOST)
+def test_two_processes_refuse_a_split_that_they_would_lose(both, way, record_property):
+    _, ranks = both
+    for rank in ranks:
+        assert "training and validation data are all 801 images of the TensorDataset" in rank[way]
+        assert "Make the split by `sampler=` or by Subset, or give `real_images=`." in rank[way]
+    record_property("several processes: lost splits refused", 1)

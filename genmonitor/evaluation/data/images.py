@@ -50,7 +50,7 @@ class ImageSource:
                 f"Expected {name} to be a Dataset with a length and access by index, a DataLoader over one, or a tensor"
                 f", but got {type(dataset).__name__}. Give `real_images=` such a set of a few thousand images."
             )
-        indices = _sampled_indices(data)
+        indices = sampled_indices(data)
         self.dataset: Dataset[Any] = dataset if indices is None else Subset(dataset, list(indices))
         self.image_key = image_key
         self.name = name
@@ -146,7 +146,7 @@ class _FixedItems(Dataset[Any]):
             ) from error
 
 
-def _sampled_indices(loader: Any) -> list[int] | None:
+def sampled_indices(loader: Any) -> list[int] | None:
     """Return the indices that a loader's sampler chooses from, such as those of a SubsetRandomSampler.
 
     A batch sampler may hold it, or a sampler for several processes, by way of a dataset of what it samples.
@@ -159,7 +159,7 @@ def _sampled_indices(loader: Any) -> list[int] | None:
             continue
         seen.add(id(sampler))
         if (indices := getattr(sampler, "indices", None)) is not None:
-            return [int(i) for i in indices]
+            return sorted(int(i) for i in indices)
         held = _attributes(sampler)
         held += [value for part in held if isinstance(part, Dataset) for value in _attributes(part)]
         queue += [value for value in held if isinstance(value, Sampler)]

@@ -4,12 +4,14 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS, TwoPlayers, digits, fit, loader, trainer
 from lightning.pytorch.callbacks import Callback, EMAWeightAveraging
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.utilities import CombinedLoader
 from torch import nn
 
 from genmonitor.callbacks.integration.compat import (
     averaged_model,
     batches_seen,
     find_weight_averaging,
+    given_dataloaders,
     logged_step,
     set_epoch,
     validation_dataloaders,
@@ -68,6 +70,22 @@ def test_validation_dataloaders_are_there_before_validation(tmp_path):
         asks = Asks()
         fit(tmp_path, asks, val=val, num_sanity_val_steps=0, check_val_every_n_epoch=2)
         assert asks.found == (None, val)
+
+
+class Hooked(TwoPlayers):
+    def train_dataloader(self):
+        return loader(digits(0, 100))
+
+
+def test_given_dataloaders_are_those_that_fit_was_given(tmp_path):
+    train, val = loader(digits(0, 100)), [loader(digits(300, 400))]
+    runner, _ = fit(tmp_path, train=train, val=val, max_epochs=1)
+    assert given_dataloaders(runner) == (train, val)
+    runner = trainer(tmp_path, max_epochs=1)
+    runner.fit(Hooked())
+    assert given_dataloaders(runner) is None
+    runner, _ = fit(tmp_path, train=CombinedLoader(train), val=val, max_epochs=1)
+    assert given_dataloaders(runner) is None
 
 
 def test_weight_averaging_is_found_by_its_name(tmp_path):
