@@ -15,8 +15,8 @@ __all__ = [
     "averaged_model",
     "batches_seen",
     "find_weight_averaging",
-    "given_dataloaders",
     "garbage_collection_cuda",
+    "given_dataloaders",
     "is_oom_error",
     "logged_step",
     "logger_key",
@@ -67,8 +67,8 @@ def validation_dataloaders(trainer: Any) -> Any:
 def given_dataloaders(trainer: Any) -> tuple[Any, Any] | None:
     """Return the training and the validation loaders that `fit` was given; None where a hook made one of them.
 
-    The Trainer's public attributes have loaders whose samplers Lightning replaced. It replaces those in a CombinedLoader
-    where they are, so of that one nothing is left either.
+    The Trainer's public attributes have loaders whose samplers Lightning replaced. In a CombinedLoader it replaces them
+    in place, so of that one nothing is left either.
     """
     sources = [loop._data_source for loop in (trainer.fit_loop, trainer.fit_loop.epoch_loop.val_loop)]
     if any(source.is_module() or hasattr(source.instance, "flattened") for source in sources):

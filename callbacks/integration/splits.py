@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splits of one dataset by samplers, of which Lightning loses some where there are several processes.
 
-There it gives each loader a DistributedSampler. One around the loader's own `sampler` keeps what that chooses from. In a
-`batch_sampler` it takes the sampler's place, so that each loader yields the whole dataset.
+There it gives each loader a DistributedSampler. One around the loader's own `sampler` keeps what that chooses from. In
+a `batch_sampler` it takes the sampler's place, so that each loader yields the whole dataset.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from genmonitor._io import atomic_write
+from genmonitor._io import write_json
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
@@ -142,7 +141,8 @@ class PromptedFeatures:
 
     def write_artifacts(self, folder: Path, prefix: str) -> None:
         """Write the prompts."""
-        atomic_write(folder / self._file(prefix), json.dumps(self.prompts.values).encode())
+        # in a dictionary: the report shows a list as a table
+        write_json(folder / self._file(prefix), {"prompts": self.prompts.values})
 
     def manifest(self, prefix: str) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""

@@ -8,6 +8,7 @@ import torch
 from matplotlib.figure import Figure
 
 from genmonitor import PixelPartition
+from genmonitor.evaluation.results import Table
 from genmonitor.report import RunFolder
 
 LABELS = torch.tensor([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 0, 0]])
@@ -86,7 +87,7 @@ def make_run(run, evaluations=3, pictures=None):
 
 
 def add_diversity(folder, prompts, evaluations=2):
-    """Add what DiversityMonitor would leave beside."""
+    """Add what DiversityMonitor would leave beside, and a table of the prompts."""
     for number in range(1, evaluations + 1):
         values = {"vendi": 5.0 + number, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
         values |= {"epoch": number - 1, "step": 10 * number - 1, "sampling_seconds": 1.0, "metric_seconds": 1.0}
@@ -94,4 +95,5 @@ def add_diversity(folder, prompts, evaluations=2):
         RunFolder(folder).write_manifest("diversity", number, manifest)
     charts = {"Modes of 100 images": ["vendi", "rke"], "Seconds per evaluation": ["sampling_seconds", "metric_seconds"]}
     RunFolder(folder).write_about("diversity", charts, {"vendi": "effective number of modes"})
-    (folder / "diversity_prompts.json").write_text(json.dumps(prompts))
+    (folder / "diversity_prompts.json").write_text(json.dumps({"prompts": prompts}))
+    RunFolder(folder).write_table("diversity", "table", Table(["prompt"], [[prompt] for prompt in prompts]), 0)

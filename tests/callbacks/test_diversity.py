@@ -17,6 +17,7 @@ from genmonitor import GaussianKernel
 from genmonitor.callbacks import DiversityMonitor
 from genmonitor.functional import rke_score, scendi_score, vendi_score
 from genmonitor.plotting import diversity as diversity_figures
+from genmonitor.report.run import read_run
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 
@@ -298,7 +299,8 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
         "diversity_evaluation_00002.json",
     } < names
     assert len([name for name in names if name.startswith("diversity_modes_epoch_000")]) == 2
-    assert json.loads((folder / "diversity_prompts.json").read_text()) == monitor.sampler.prompts.values
+    assert json.loads((folder / "diversity_prompts.json").read_text()) == {"prompts": monitor.sampler.prompts.values}
+    assert read_run(folder).tables == []  # the prompts are there for programs
     manifest = json.loads((folder / "diversity_evaluation_00002.json").read_text())
     assert manifest["evaluation"] == monitor.history[1]
     assert manifest["kernel"] == "CosineKernel(gamma=None)"

@@ -114,7 +114,7 @@ def test_features_manifest_names_what_they_are_made_of():
 def test_features_artifact_is_the_file_of_the_manifest(tmp_path):
     found = fitted(prompts=["ä", "bb"], prompt_encoder=lengths)
     found.write_artifacts(tmp_path, "diversity")
-    assert json.loads((tmp_path / found.manifest("diversity")["prompts_file"]).read_text()) == ["ä", "bb"]
+    assert json.loads((tmp_path / found.manifest("diversity")["prompts_file"]).read_text()) == {"prompts": ["ä", "bb"]}
 
 
 @pytest.mark.parametrize(

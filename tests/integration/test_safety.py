@@ -165,7 +165,7 @@ def test_prompts_are_kept_as_they_are_for_programs(ran):
     paths = [
         path for path in files(ran, ".json") if path.name in ("diversity_prompts.json", "disagreement_prompts.json")
     ]
-    assert [json.loads(path.read_text()) for path in paths] == [HOSTILE] * 2
+    assert [json.loads(path.read_text()) for path in paths] == [{"prompts": HOSTILE}] * 2
 
 
 def test_no_html_holds_markup_of_a_prompt(ran):
