@@ -28,7 +28,13 @@ from genmonitor.callbacks.sampling.sampler import Sampler
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.images import ImageKey
-from genmonitor.evaluation.evaluator import Evaluator, SettingsChangedError, check_same_settings, run_evaluation
+from genmonitor.evaluation.evaluator import (
+    Evaluator,
+    SettingsChangedError,
+    check_same_settings,
+    commit_evaluation,
+    run_evaluation,
+)
 from genmonitor.evaluation.isolation import preserve_training_state
 from genmonitor.evaluation.results import Alert, History, Record
 
@@ -198,8 +204,7 @@ class GenerativeMonitor(Callback):
                     self.sampler.seed,
                 )
                 record = {"epoch": epoch, "step": step, **evaluation.values, "images_seen": self.images_seen}
-                with comm.all_ranks_or_none():
-                    alerts = self.evaluator.commit(evaluation, [*self.history, record])
+                alerts = commit_evaluation(self.evaluator, evaluation, [*self.history, record], comm)
             except Exception as error:  # on every process
                 if self.failures.raises:
                     raise

@@ -16,6 +16,7 @@ from genmonitor._validation import check_prefix
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.isolation import remember_attributes
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, Table
 from genmonitor.evaluation.rng import preserve_rng, seed_everything
@@ -110,6 +111,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     def commit(self, evaluation: EvaluationT, history: History) -> list[Alert]:
         """Take note that an evaluation succeeded on every process; return what deserves an alert.
+
+        Where this fails on one process, no process keeps what it changed, see `commit_evaluation`.
 
         Args:
             evaluation: what was found.
@@ -221,3 +224,19 @@ def run_evaluation(
     seconds = {"sampling_seconds": drawn - start, "metric_seconds": time.perf_counter() - drawn}
     evaluation.values.update(seconds)
     return samples, evaluation
+
+
+def commit_evaluation(
+    evaluator: Evaluator[EvaluationT], evaluation: EvaluationT, history: History, comm: Collective
+) -> list[Alert]:
+    """Commit an evaluation on every process; where one fails, every evaluator is as it was, and every process raises.
+
+    Put back are the evaluator's attributes and those of the objects that it holds, see `remember_attributes`.
+    """
+    put_back = remember_attributes(evaluator)
+    try:
+        with comm.all_ranks_or_none():
+            return evaluator.commit(evaluation, history)
+    except Exception:
+        put_back()
+        raise

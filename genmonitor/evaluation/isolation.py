@@ -78,17 +78,41 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     parts = list(module.modules())
     # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
     modes = [(part, part.training) for part in parts if _is_uninitialized(part)]
-    namespaces = {id(part.__dict__): part.__dict__ for part in parts if not _is_uninitialized(part)}
-    held = [value for namespace in namespaces.values() for value in namespace.values() if _is_plain(value)]
-    namespaces |= {id(vars(value)): vars(value) for value in held}
-    restore = [_remember(namespace) for namespace in namespaces.values()]
+    put_back = _remember_all([part.__dict__ for part in parts if not _is_uninitialized(part)])
     try:
         yield
     finally:
-        for put_back in restore:
-            put_back()
+        put_back()
         for part, training in modes:
             part.training = training
+
+
+def remember_attributes(owner: Any) -> Callable[[], None]:
+    """Return a function that puts back the attributes of an object and of the plain objects that it holds.
+
+    What each is bound to comes back, and the items of lists, dictionaries, sets and deques; what lies deeper does not.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> owner = SimpleNamespace(count=1, seen=["a"])
+        >>> put_back = remember_attributes(owner)
+        >>> owner.count, owner.new = 2, owner.seen.append("b")
+        >>> put_back()
+        >>> owner
+        namespace(count=1, seen=['a'])
+    """
+    return _remember_all([vars(owner)])
+
+
+def _remember_all(namespaces: list[dict[str, Any]]) -> Callable[[], None]:
+    held = [vars(value) for namespace in namespaces for value in namespace.values() if _is_plain(value)]
+    restore = [_remember(namespace) for namespace in {id(one): one for one in (*namespaces, *held)}.values()]
+
+    def put_back() -> None:
+        for one in restore:
+            one()
+
+    return put_back
 
 
 def _is_uninitialized(part: nn.Module) -> bool:

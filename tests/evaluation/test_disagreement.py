@@ -6,6 +6,7 @@ import json
 import pytest
 import torch
 from _helpers.evaluations import (
+    ScriptedCollective,
     disagreement_evaluator,
     evaluate,
     fit,
@@ -18,9 +19,10 @@ from matplotlib.figure import Figure
 
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.evaluation import DisagreementEvaluator, ReferenceImages, SingleProcess
+from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.disagreement import ONE_HOT_KERNEL
-from genmonitor.evaluation.evaluator import SettingsChangedError
+from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.functional import prompt_split
 
 LABELS = torch.arange(24) % 3
@@ -93,6 +95,14 @@ def test_disagreement_with_previous_waits_for_the_commit():
     evaluator = fitted("previous")
     first, again = (measured(evaluate(evaluator, changed(START))) for _ in range(2))
     assert first == again
+
+
+def test_disagreement_with_previous_stays_where_another_process_cannot_commit():
+    evaluator = fitted("previous")
+    first = evaluate(evaluator, changed(START))
+    with pytest.raises(FailedElsewhereError):
+        commit_evaluation(evaluator, first, [first.values], ScriptedCollective(other=False))
+    assert measured(evaluate(evaluator, changed(START))) == measured(first)
 
 
 def test_disagreement_takes_real_images_in_prompt_order():

@@ -14,7 +14,12 @@ from _helpers.evaluations import (
 
 from genmonitor.evaluation import Evaluation, Evaluator, SingleProcess, run_evaluation
 from genmonitor.evaluation.collective import FailedElsewhereError
-from genmonitor.evaluation.evaluator import NotFittedError, SettingsChangedError, check_same_settings
+from genmonitor.evaluation.evaluator import (
+    NotFittedError,
+    SettingsChangedError,
+    check_same_settings,
+    commit_evaluation,
+)
 from genmonitor.evaluation.results import FitReport
 
 
@@ -100,6 +105,46 @@ def test_run_evaluation_tells_others_of_a_failure(fails_in, flags):
     with pytest.raises(RuntimeError, match=f"no {fails_in}"):
         run(Drawing(fails_in), comm=comm)
     assert comm.flags == flags
+
+
+class Counting:
+    def __init__(self):
+        self.by_name = {"a": 1}
+
+
+class Committing(Drawing):
+    """Counts in every way what it commits, and may fail once it has."""
+
+    def __init__(self, fails=False):
+        super().__init__()
+        self.fails, self.count, self.names, self.held = fails, 0, [], Counting()
+
+    def commit(self, evaluation, history):
+        self.count += 1
+        self.names.append("b")
+        self.held.by_name["a"] += 1
+        if self.fails:
+            raise RuntimeError("no commit")
+        return ["alert"]
+
+    def committed(self):
+        return self.count, self.names, self.held.by_name["a"]
+
+
+@pytest.mark.parametrize(
+    ("fails", "other", "error"), [(True, True, RuntimeError), (False, False, FailedElsewhereError)]
+)
+def test_commit_evaluation_that_fails_anywhere_leaves_all_as_they_were(fails, other, error):
+    evaluator = Committing(fails)
+    with pytest.raises(error):
+        commit_evaluation(evaluator, Evaluation({}), [], ScriptedCollective(other=other))
+    assert evaluator.committed() == (0, [], 1)
+
+
+def test_commit_evaluation_returns_the_alerts():
+    evaluator = Committing()
+    assert commit_evaluation(evaluator, Evaluation({}), [], ScriptedCollective()) == ["alert"]
+    assert evaluator.committed() == (1, ["b"], 2)
 
 
 def test_check_same_settings_names_those_that_differ():

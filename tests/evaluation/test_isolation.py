@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from genmonitor.evaluation.isolation import preserve_training_state
+from genmonitor.evaluation.isolation import preserve_training_state, remember_attributes
 
 
 class Part(nn.Module):
@@ -126,3 +126,24 @@ def test_random_states_of_every_gpu_are_restored():
         for device in devices:
             torch.rand(100, device=device)
     assert all(torch.equal(torch.rand(4, device=d), e) for d, e in zip(devices, expected, strict=True))
+
+
+class Holder:
+    def __init__(self):
+        self.count, self.items, self.part = 1, {"a": 1}, Plain()
+
+
+class Plain:
+    def __init__(self):
+        self.seen = ["a"]
+
+
+def test_remember_attributes_puts_back_what_is_held():
+    holder = Holder()
+    part, put_back = holder.part, remember_attributes(holder)
+    part.seen.append("b")
+    holder.items.clear()
+    holder.count, holder.part, holder.new = 2, Plain(), 3
+    put_back()
+    assert (holder.count, holder.items, holder.part, part.seen) == (1, {"a": 1}, part, ["a"])
+    assert not hasattr(holder, "new")

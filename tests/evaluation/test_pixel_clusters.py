@@ -5,15 +5,16 @@ import json
 
 import pytest
 import torch
-from _helpers.evaluations import evaluate, fit, halves, measured, region_evaluator, samples_of
+from _helpers.evaluations import ScriptedCollective, evaluate, fit, halves, measured, region_evaluator, samples_of
 from matplotlib.figure import Figure
 from torch import nn
 from torchmetrics import CosineSimilarity
 from torchmetrics.aggregation import MeanMetric
 
 from genmonitor import CosineMeanSimilarity, PixelPartition
+from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.evaluator import SettingsChangedError
+from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 
 REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
@@ -140,6 +141,15 @@ def test_region_commit_alerts_once_on_a_regression():
     assert alert.title == f"cms: {dark_region(evaluator)} regressed"
     assert alert.text.startswith(f"{dark_region(evaluator)} regressed: CMS ")
     assert "at epoch 2, baseline" in alert.text
+
+
+def test_region_commit_that_fails_elsewhere_counts_no_regression():
+    evaluator, history = fitted(), []
+    evaluate(evaluator, REAL[:24], history)
+    bad, before = evaluate(evaluator, BAD), evaluator.fit_state()["drops"]
+    with pytest.raises(FailedElsewhereError):
+        commit_evaluation(evaluator, bad, [*history, bad.values], ScriptedCollective(other=False))
+    assert evaluator.fit_state()["drops"] == before
 
 
 def test_region_commit_is_silent_on_a_good_generator():
