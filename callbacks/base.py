@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import traceback
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -14,19 +12,18 @@ from lightning.pytorch.utilities import rank_zero_warn
 
 from genmonitor._validation import NotFiniteError, check_callable, check_one_of
 from genmonitor.callbacks.configuration import check_configuration, check_sampler, rare_evaluation_notes
-from genmonitor.callbacks.failures import MAX_FAILURES, FailurePolicy, OnError, fill_callback_keys, fill_scheduler_keys
+from genmonitor.callbacks.failures import FailurePolicy, OnError, fill_scheduler_keys, skip_evaluation
 from genmonitor.callbacks.integration.collective import TrainerCollective
 from genmonitor.callbacks.integration.compat import batches_seen, logged_step
 from genmonitor.callbacks.integration.data import batch_size, reference_images
 from genmonitor.callbacks.integration.progress import trainer_progress
 from genmonitor.callbacks.integration.proof import prove_unchanged
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
-from genmonitor.callbacks.loggers.publisher import PublishedEvaluation, Publisher
+from genmonitor.callbacks.loggers.publisher import PublishedEvaluation, Publisher, print_reports
 from genmonitor.callbacks.manifest import manifest
 from genmonitor.callbacks.sampling import cache
 from genmonitor.callbacks.sampling.sampler import Sampler
-from genmonitor.callbacks.schedule import Schedule
-from genmonitor.evaluation.collective import FailedElsewhereError
+from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.evaluator import (
     Evaluator,
@@ -36,7 +33,7 @@ from genmonitor.evaluation.evaluator import (
     run_evaluation,
 )
 from genmonitor.evaluation.isolation import preserve_training_state
-from genmonitor.evaluation.results import Alert, History, Record
+from genmonitor.evaluation.results import History, Record
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -151,7 +148,7 @@ class GenerativeMonitor(Callback):
         cache.clear(trainer)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Print the summary."""
+        """Print the summary, and after all monitors' where the report is."""
         self.publisher.set_whole_run()
         if not self.history and not self.failures.count and not self.failures.not_finite:
             rank_zero_warn(
@@ -160,7 +157,9 @@ class GenerativeMonitor(Callback):
             )
         if trainer.is_global_zero and self.history:
             self.publisher.attempt(lambda: print(self.evaluator.summary(self.history)))
-            self.publisher.print_report()
+        together = monitors(trainer)
+        if trainer.is_global_zero and together[-1] is self:
+            print_reports([monitor.publisher for monitor in together])
 
     # one evaluation
 
@@ -187,7 +186,7 @@ class GenerativeMonitor(Callback):
     def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.failures.switched_off:
             return
-        epoch, step = self._epoch(trainer), logged_step(trainer, pl_module)
+        epoch, step = epoch_of(trainer, self.schedule), logged_step(trainer, pl_module)
         self.publisher.set_moment(epoch, step)
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         # the other way round, what a sampler does to the averaged model's buffers would stay
@@ -208,7 +207,7 @@ class GenerativeMonitor(Callback):
             except Exception as error:  # on every process
                 if self.failures.raises:
                     raise
-                self._on_failure(trainer, error)
+                skip_evaluation(self, trainer, error, epoch)
                 return
         self.failures.succeeded()
         self.history.append(record)
@@ -236,41 +235,6 @@ class GenerativeMonitor(Callback):
         if self._proved > PROOFS:
             return nullcontext()
         return prove_unchanged(trainer, pl_module, self.publisher.note)
-
-    def _on_failure(self, trainer: pl.Trainer, error: Exception) -> None:
-        """Skip an evaluation that failed; every process calls it."""
-        not_finite = TrainerCollective(trainer).any_true(isinstance(error, NotFiniteError))
-        elsewhere = isinstance(error, FailedElsewhereError)
-        if not elsewhere:
-            where = f" on process {trainer.global_rank}" if trainer.world_size > 1 else ""
-            trace = "".join(traceback.format_exception(error))
-            # not `rank_zero_warn`, which only process zero says
-            warnings.warn(
-                f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}", stacklevel=2
-            )
-        if not_finite:
-            if self.failures.found_not_finite() and trainer.is_global_zero:
-                self.publisher.publish_alert(_not_finite_alert(self.prefix, trainer.current_epoch))
-        else:
-            switched_off = self.failures.failed()
-            why = "" if elsewhere else f": {type(error).__name__}: {error}"
-            self.publisher.record_note(f"The evaluation of epoch {self._epoch(trainer):g} failed and was skipped{why}.")
-            if switched_off:
-                self.publisher.note(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
-        fill_callback_keys(trainer, self.prefix)
-        if trainer.is_global_zero:
-            self.publisher.write_report(len(self.history))
-
-    # when
-
-    def _epoch(self, trainer: pl.Trainer) -> float:
-        """Return the epoch, with its part that is over where an epoch has several evaluations."""
-        batches, n = batches_seen(trainer)[1], trainer.num_training_batches
-        every = trainer.val_check_batch
-        # not from these numbers alone: in its extra epoch StochasticWeightAveraging counts one batch more
-        within = every is not None and every < n and not _is_once(trainer.val_check_interval)
-        several = self.schedule.by_steps or within
-        return float(trainer.current_epoch + (round(batches / n, 3) if several and isinstance(n, int) else 0))
 
     def _release_samples(self, trainer: pl.Trainer) -> None:
         if monitors(trainer)[-1] is self:
@@ -326,13 +290,3 @@ class GenerativeMonitor(Callback):
 def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:
     """Return the monitors of a Trainer, in its order."""
     return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]  # type: ignore[attr-defined]
-
-
-def _is_once(val_check_interval: Any) -> bool:
-    """Say whether an epoch has one validation; the integer 1 means one per batch."""
-    return isinstance(val_check_interval, float) and val_check_interval == 1
-
-
-def _not_finite_alert(prefix: str, epoch: int) -> Alert:
-    text = f"the generator gives NaN or infinite values at epoch {epoch}: they have no score."
-    return Alert(f"{prefix}: NaN or infinite values", text)

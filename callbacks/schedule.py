@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from genmonitor._validation import check_at_least
+from genmonitor.callbacks.integration.compat import batches_seen
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
 
 
 class Schedule:
@@ -66,3 +70,18 @@ class Schedule:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state."""
         self._last_epoch, self._begun = state["last_epoch"], state["begun"]
+
+
+def epoch_of(trainer: pl.Trainer, schedule: Schedule) -> float:
+    """Return the epoch of an evaluation, with its part that is over where an epoch has several of them."""
+    batches, n = batches_seen(trainer)[1], trainer.num_training_batches
+    every = trainer.val_check_batch
+    # not from these numbers alone: in its extra epoch StochasticWeightAveraging counts one batch more
+    within = every is not None and every < n and not _is_once(trainer.val_check_interval)
+    several = schedule.by_steps or within
+    return float(trainer.current_epoch + (round(batches / n, 3) if several and isinstance(n, int) else 0))
+
+
+def _is_once(val_check_interval: Any) -> bool:
+    """Say whether an epoch has one validation; the integer 1 means one per batch."""
+    return isinstance(val_check_interval, float) and val_check_interval == 1

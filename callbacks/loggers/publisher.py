@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +52,9 @@ class Publisher:
         prefix: of log keys and files.
         on_alert: called with the text of each alert.
         raise_errors: let failures stop training after all, for tests.
+
+    Attributes:
+        page: where this fit wrote the report, None before.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class Publisher:
         self._moment: Mapping[str, float | None] = WHOLE_RUN
         self._described = self._writes = False
         self._warned: set[str] = set()
-        self._page: Path | None = None
+        self.page: Path | None = None
 
     def start(self, trainer: pl.Trainer) -> None:
         """Begin a fit with a Trainer's loggers and folder; every process calls it.
@@ -73,7 +76,7 @@ class Publisher:
         """
         self.folder = RunFolder(run_folder(trainer) / "genmonitor")
         self._loggers = Loggers(trainer.loggers)
-        self._moment, self._described, self._warned, self._page = WHOLE_RUN, False, set(), None
+        self._moment, self._described, self._warned, self.page = WHOLE_RUN, False, set(), None
         self._writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
 
     def set_moment(self, epoch: float, step: int) -> None:
@@ -158,11 +161,6 @@ class Publisher:
             if evaluations:
                 self.attempt(self._write_page)
 
-    def print_report(self) -> None:
-        """Say where the page is, if there is one."""
-        if self._page is not None:
-            print(f"Report: {self._page}")
-
     def attempt(self, part: Callable[[], Any]) -> None:
         """Do something that must not stop training; say what went wrong, once for each kind of failure."""
         try:
@@ -196,7 +194,7 @@ class Publisher:
             self._loggers.log_line_series(f"{self._prefix}/{name}", curves, step)
 
     def _write_page(self) -> None:
-        self._page = self.folder.write_report()
+        self.page = self.folder.write_report()
 
     def _write_artifacts(self, evaluator: Evaluator[Any]) -> None:
         if self._writes:
@@ -218,3 +216,9 @@ class Publisher:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state."""
         self.notes = [dict(note) for note in state["notes"]]
+
+
+def print_reports(publishers: Iterable[Publisher]) -> None:
+    """Say where the pages are that publishers wrote, each once: monitors of a Trainer share theirs."""
+    for page in dict.fromkeys(publisher.page for publisher in publishers if publisher.page is not None):
+        print(f"Report: {page}")

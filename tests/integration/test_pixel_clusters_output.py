@@ -178,6 +178,14 @@ def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out
 
 
+def test_monitors_of_one_trainer_say_once_where_their_report_is(tmp_path, capsys):
+    fit(tmp_path, plain(), plain(prefix="other"), val=loader(digits(300, 400)), max_epochs=1)
+    said = capsys.readouterr().out
+    assert said.count("CMS by region") == 2
+    assert said.count("Report: ") == 1
+    assert said.rstrip().endswith(f"Report: {tmp_path / 'genmonitor' / 'report.html'}")
+
+
 @pytest.mark.filterwarnings("ignore:Plain. part of an evaluation could not")
 def test_page_that_could_not_be_written_is_not_named(tmp_path, capsys, monkeypatch):
     def full(folder):

@@ -6,7 +6,7 @@ import warnings
 import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, epochs, fit, loader, plain, trainer
 
-from genmonitor.callbacks.loggers.publisher import Publisher
+from genmonitor.callbacks.loggers.publisher import Publisher, print_reports
 from genmonitor.evaluation.results import Alert
 
 pytestmark = LIGHTNING_SAYS
@@ -119,6 +119,14 @@ def test_trial_run_writes_nothing_and_says_so_to_nobody(tmp_path, capsys):
         warnings.simplefilter("error")
         publisher.start(trainer(tmp_path, fast_dev_run=True))
         publisher.write_report(3)
-        publisher.print_report()
+        print_reports([publisher])
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().out.count("Report") == 0
+
+
+def test_print_reports_says_each_page_once(tmp_path, capsys):
+    publishers = [started(tmp_path) for _ in range(4)]
+    for publisher, page in zip(publishers, ("a", "b", "a", None), strict=True):
+        publisher.page = page and tmp_path / page
+    print_reports(publishers)
+    assert capsys.readouterr().out == f"Report: {tmp_path / 'a'}\nReport: {tmp_path / 'b'}\n"
