@@ -29,8 +29,8 @@ def check_split(used: Loaders, given: Loaders | None, comm: Collective) -> None:
             or if samplers choose from other images on each process.
     """
     training, validation = used
-    dataset: Any = getattr(training, "dataset", None)
-    if dataset is not None and dataset is getattr(validation, "dataset", None):
+    dataset = getattr(training, "dataset", None)
+    if dataset is getattr(validation, "dataset", None) and dataset is not None:
         whole = _yield_everything(used)
         if any(whole) and (given is None or _yield_everything(given) != whole):
             raise ValueError(
