@@ -96,7 +96,8 @@ def remember_attributes(owner: Any) -> Callable[[], None]:
         >>> from types import SimpleNamespace
         >>> owner = SimpleNamespace(count=1, seen=["a"])
         >>> put_back = remember_attributes(owner)
-        >>> owner.count, owner.new = 2, owner.seen.append("b")
+        >>> owner.count = 2
+        >>> owner.seen.append("b")
         >>> put_back()
         >>> owner
         namespace(count=1, seen=['a'])
