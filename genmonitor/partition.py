@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from genmonitor._io import atomic_write
-from genmonitor._validation import check_at_least, check_finite, check_height_and_width, check_tensor
-from genmonitor.linalg.distances import symmetric_product
-from genmonitor.linalg.precision import full_precision
+from genmonitor._places import describe_place
+from genmonitor._validation import check_at_least, check_finite, check_height_and_width, check_one_of, check_tensor
+from genmonitor.linalg.clustering import LINKAGES, Linkage, cut_tree, merge_tree, site_points
 
 MAX_AUTOMATIC_CLUSTERS = 12
 
@@ -67,8 +67,9 @@ class PixelPartition:
         shape: tuple[int, int],
         n_clusters: int | None = None,
         patch_size: int = 1,
+        linkage: Linkage = "average",
     ) -> PixelPartition:
-        """Cluster the rows of a CKA matrix by average linkage.
+        """Cluster the rows of a CKA matrix.
 
         Sites whose row is zero are constant and get label 0; the others are points, their rows of the matrix, with
         Euclidean distances (Gruber et al. 2024, section 4). Labels 1..C go by falling size.
@@ -79,6 +80,8 @@ class PixelPartition:
             n_clusters: C; None takes the C of 2..12 with the largest Dunn index: the distance of the
                 nearest two clusters' centers over the radius of the widest cluster.
             patch_size: side of a site in pixels.
+            linkage: "average", the paper's; "ward", whose clusters are more alike in size; or "smoothed", average
+                linkage of the rows' correlations after averaging the matrix over neighboring sites.
 
         Raises:
             ValueError: if the matrix is not [h·w, h·w], or more clusters than varying sites are asked for.
@@ -97,17 +100,18 @@ class PixelPartition:
                 f"Expected `matrix` of shape [{d}, {d}] for `shape`={tuple(shape)}, but got {list(matrix.shape)}."
             )
         check_finite("matrix", matrix)
+        check_one_of("linkage", linkage, LINKAGES)
         matrix = matrix.detach()
         varying = (matrix.diagonal() != 0).cpu()
-        points = matrix[varying][:, varying]
+        points = site_points(matrix, shape, linkage)
+        if not len(points):
+            raise ValueError("Expected sites that vary, but every site is constant. Give images that differ.")
         if n_clusters is not None and check_at_least("n_clusters", n_clusters, 1) > len(points):
             raise ValueError(
                 f"Expected `n_clusters` of at most {len(points)}, the number of sites that vary, but got {n_clusters}."
             )
-        if not len(points):
-            raise ValueError("Expected sites that vary, but every site is constant. Give images that differ.")
         labels = torch.zeros(d, dtype=torch.long)
-        labels[varying] = _average_linkage(points, n_clusters)
+        labels[varying] = _clustered(points, n_clusters, linkage)
         return cls(_by_size(labels.reshape(shape)), patch_size)
 
     @classmethod
@@ -162,6 +166,21 @@ class PixelPartition:
         """Name the regions that have sites, clusters first: {"cluster_1": 1, …, "constant": 0}."""
         names = {f"cluster_{c}": c for c in range(1, self.num_clusters + 1)}
         return names | ({"constant": 0} if (self.labels == 0).any() else {})
+
+    def location(self, label: int) -> str:
+        """Say where in the image the sites of a label are, such as "upper right", "outer ring" or "scattered".
+
+        Raises:
+            ValueError: if no site has it.
+
+        Example:
+            >>> PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 2]])).location(2)
+            'right edge'
+        """
+        inside = self.labels == label
+        if not inside.any():
+            raise ValueError(f"Expected `label` to be one of {self.labels.unique().tolist()}, but got {label}.")
+        return describe_place(inside)
 
     def pixel_labels(self) -> Tensor:
         """Return the labels at pixel resolution, int64 [H, W]."""
@@ -226,45 +245,21 @@ class PixelPartition:
         return f"PixelPartition({h}×{w} sites, patch_size={self.patch_size}, sizes={self.sizes()})"
 
 
-def _average_linkage(points: Tensor, n_clusters: int | None) -> Tensor:
+def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tensor:
     """Label each point 1..C; C by Dunn's index where it is None."""
     if len(points) == 1:
         return torch.ones(1, dtype=torch.long)
-    from scipy.cluster.hierarchy import linkage
-    from scipy.spatial.distance import squareform
-
-    points = points - points.mean(0)
-    merges = linkage(squareform(_distances(points).numpy(), checks=False), method="average")[:, :2]
+    merges = merge_tree(points, linkage)
     if n_clusters is not None:
-        return _cut(merges, n_clusters)
+        return cut_tree(merges, n_clusters)
     from torchmetrics.functional.clustering import dunn_index
 
-    candidates = [_cut(merges, count) for count in range(2, min(MAX_AUTOMATIC_CLUSTERS, len(points) - 1) + 1)]
-    points = points.cpu()
+    candidates = [cut_tree(merges, count) for count in range(2, min(MAX_AUTOMATIC_CLUSTERS, len(points) - 1) + 1)]
     if not candidates:
-        return _cut(merges, 1)
-    scores = torch.stack([dunn_index(points, candidate) for candidate in candidates])
+        return cut_tree(merges, 1)
+    centered = (points - points.mean(0)).cpu()
+    scores = torch.stack([dunn_index(centered, candidate) for candidate in candidates])
     return candidates[int(scores.nan_to_num(nan=0.0, posinf=math.inf).argmax())]  # nan where all points are one
-
-
-def _distances(centered: Tensor) -> Tensor:
-    """Return Euclidean distances [N, N] on the CPU in float32, which may put equal points 1e-3 of the spread apart."""
-    with full_precision():
-        out = symmetric_product(centered.float())
-    squares = out.diagonal().clone()
-    return out.mul_(-2).add_(squares[:, None]).add_(squares).clamp_min_(0).sqrt_().fill_diagonal_(0).cpu()
-
-
-def _cut(merges: np.ndarray, count: int) -> Tensor:
-    """Label each point 1..count by undoing the last merges of the tree, also where several are equally far."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n = len(merges) + 1
-    done = merges[: n - count].astype(int)
-    made = np.arange(n, n + len(done)).repeat(2)
-    tree = coo_array((np.ones(len(made)), (made, done.flatten())), shape=(2 * n, 2 * n))
-    return torch.from_numpy(connected_components(tree, directed=False)[1][:n]).long() + 1
 
 
 def _by_size(labels: Tensor) -> Tensor:

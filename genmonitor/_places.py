@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where in an image some of its sites are: in words, and as a map of characters for a terminal."""
+
+from __future__ import annotations
+
+import sys
+from string import ascii_lowercase, digits
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    _Mask = NDArray[np.bool_]
+
+MAP_ROWS, MAP_COLUMNS = 8, 16
+"""Of a map of characters: these are about twice as high as wide."""
+WHOLE, MOST = 0.95, 0.8
+"""Parts of something that count as all and as nearly all of it."""
+_SYMBOLS = digits[1:] + ascii_lowercase
+
+
+def describe_place(inside: Tensor) -> str:
+    """Say in a few words where the marked sites of an image are.
+
+    Args:
+        inside: booleans [h, w], at least one of them true.
+
+    Example:
+        >>> corner = torch.zeros(8, 8, dtype=torch.bool)
+        >>> corner[:3, 5:] = True
+        >>> describe_place(corner), describe_place(~corner), describe_place(torch.ones(2, 2).bool())
+        ('upper right', 'most of the image', 'whole image')
+    """
+    mask = inside.cpu().numpy().astype(bool)
+    if mask.mean() >= WHOLE:
+        return "whole image"
+    if _is_ring(mask):
+        return "outer ring"
+    parts = _large_parts(mask)
+    if not parts:
+        return "scattered"
+    return " and ".join(dict.fromkeys(_place_of_one(part) for part in parts))
+
+
+def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
+    """Draw labels as lines of at most 8 rows and 16 columns, a character for what most sites of a cell are in.
+
+    Args:
+        labels: whole numbers [h, w]: 1..9, then a..z, and a dot for label 0.
+        encoding: of where it is printed, None for standard output's: where that has no middle dot, it is a full stop.
+
+    Example:
+        >>> map_of_characters(torch.tensor([[1, 2], [1, 0]]), "ascii")
+        ['1122', '11..']
+    """
+    h, w = labels.shape
+    rows = min(MAP_ROWS, h)
+    columns = max(1, min(MAP_COLUMNS, round(2 * rows * w / h)))
+    cells = [[_most_frequent(labels[y, x]) for x in _cells(w, columns)] for y in _cells(h, rows)]
+    return ["".join(symbol_of(label, encoding) for label in row) for row in cells]
+
+
+def _place_of_one(mask: _Mask) -> str:
+    """Say where sites that hang together are."""
+    h, w = mask.shape
+    y, x = ((place + 0.5) / size for place, size in zip(np.nonzero(mask), (h, w), strict=True))
+    high, wide = (np.ptp(place) + 1 / size >= 0.75 for place, size in ((y, h), (x, w)))
+    if high and wide and mask.mean() > 0.5:
+        return "most of the image"
+    vertical, horizontal = _side(y, ("upper", "lower")), _side(x, ("left", "right"))
+    if wide and not high and not horizontal:
+        strip = {"upper": "top edge", "lower": "bottom edge"}.get(vertical, "middle band")
+        return strip if not vertical or np.ptp(y) + 1 / h <= 0.25 else f"{vertical} half"
+    if high and not wide and not vertical:
+        strip = f"{horizontal} edge" if horizontal else "vertical middle band"
+        return strip if not horizontal or np.ptp(x) + 1 / w <= 0.34 else f"{horizontal} half"
+    if vertical and horizontal:
+        return f"{vertical} {horizontal}"
+    return f"{vertical} middle" if vertical else f"middle {horizontal}" if horizontal else "center"
+
+
+def _side(place: NDArray[np.float64], names: tuple[str, str]) -> str:
+    """Name the side of the image that sites are on, by their mean place in [0, 1]; "" in the middle."""
+    mean = float(place.mean())
+    return names[0] if mean < 0.42 else names[1] if mean > 0.58 else ""
+
+
+def _is_ring(mask: _Mask) -> bool:
+    """Say whether sites go round most of the image's border and leave its middle free."""
+    h, w = mask.shape
+    if min(h, w) < 3:
+        return False
+    border = np.ones_like(mask)
+    border[1:-1, 1:-1] = False
+    middle = np.zeros_like(mask)
+    middle[h // 3 : -(h // 3), w // 3 : -(w // 3)] = True
+    return bool(mask[border].mean() >= 0.7 and mask[middle].mean() <= 0.1)
+
+
+def _large_parts(mask: _Mask) -> list[_Mask]:
+    """Return the one or two parts hanging together that hold most of the sites, the largest first; none otherwise."""
+    from scipy.ndimage import label
+
+    numbered, count = label(mask, structure=np.ones((3, 3)))
+    sizes = np.bincount(numbered.ravel(), minlength=count + 1)[1:] / mask.sum()
+    order = np.argsort(-sizes, kind="stable")
+    if sizes[order[0]] >= MOST:
+        return [numbered == order[0] + 1]
+    if count > 1 and sizes[order[:2]].sum() >= MOST and sizes[order[1]] >= 0.2:
+        return [numbered == index + 1 for index in order[:2]]
+    return []
+
+
+def _cells(size: int, count: int) -> list[slice]:
+    """Cut a side into cells of at least one site; with more cells than sites, some share one."""
+    return [slice(i * size // count, max(i * size // count + 1, (i + 1) * size // count)) for i in range(count)]
+
+
+def _most_frequent(labels: Tensor) -> int:
+    return int(torch.bincount(labels.flatten()).argmax())
+
+
+def symbol_of(label: int, encoding: str | None = None) -> str:
+    """Return the character that a label has in `map_of_characters`."""
+    if label:
+        return _SYMBOLS[label - 1] if label <= len(_SYMBOLS) else "#"
+    try:
+        "·".encode(encoding or getattr(sys.stdout, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return "."
+    return "·"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+
+from genmonitor import PixelPartition
+from genmonitor._places import describe_place, map_of_characters
+
+
+def marked(*rows):
+    return torch.tensor([[c == "x" for c in row] for row in rows])
+
+
+@pytest.mark.parametrize(
+    ("rows", "place"),
+    [
+        (["xxxx", "xxxx", "xxxx", "xxxx"], "whole image"),
+        (["xxxx", "xxxx", "xxxx", "..xx"], "most of the image"),
+        (["xx..", "xx..", "....", "...."], "upper left"),
+        (["....", "....", "..xx", "..xx"], "lower right"),
+        (["....", ".xx.", ".xx.", "...."], "center"),
+        (["....", "...x", "...x", "...."], "middle right"),
+        ([".xx.", "....", "....", "...."], "upper middle"),
+        (["xxxx", "....", "....", "...."], "top edge"),
+        (["....", "....", "....", "xxxx"], "bottom edge"),
+        (["xxxx", "xxxx", "....", "...."], "upper half"),
+        (["x...", "x...", "x...", "x..."], "left edge"),
+        (["..xx", "..xx", "..xx", "..xx"], "right half"),
+        (["....", "xxxx", "xxxx", "...."], "middle band"),
+        (["xxxxx", "x...x", "x...x", "x...x", "xxxxx"], "outer ring"),
+        (["x..x", "x..x", "x..x", "x..x"], "left edge and right edge"),
+        (["x.x.x", ".....", "x.x.x", ".....", "x.x.x"], "scattered"),
+    ],
+)
+def test_place_is_that_of_the_marked_sites(rows, place):
+    assert describe_place(marked(*rows)) == place
+
+
+def test_partition_knows_where_its_labels_are():
+    grid = PixelPartition.grid((9, 9), 3, 3)
+    places = [grid.location(label) for label in range(1, 10)]
+    assert places[0::4] == ["upper left", "center", "lower right"]
+    assert len(set(places)) == 9
+    with pytest.raises(ValueError, match=r"`label` to be one of \[1, 2, .*\], but got 0"):
+        grid.location(0)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (8, 8), (28, 28), (64, 20), (7, 300)])
+def test_map_of_characters_is_small_and_shows_every_half(size):
+    labels = torch.ones(size, dtype=torch.long)
+    labels[:, size[1] // 2 :] = 2
+    lines = map_of_characters(labels)
+    assert len(lines) <= 8
+    assert {len(line) for line in lines} == {len(lines[0])} <= set(range(1, 17))
+    assert set("".join(lines)) == {str(label) for label in labels.unique().tolist()}
+
+
+@pytest.mark.parametrize(("encoding", "dot"), [("utf-8", "·"), ("ascii", "."), ("no such", ".")])
+def test_map_of_characters_keeps_to_the_encoding(encoding, dot):
+    assert map_of_characters(torch.tensor([[0, 1]]), encoding) == [f"{dot}{dot}11"]
+
+
+def test_map_of_characters_runs_out_of_symbols_gracefully():
+    assert map_of_characters(torch.tensor([[10, 35, 36]]), "ascii") == ["aazz##"]
