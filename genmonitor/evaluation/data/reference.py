@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.evaluation.baseline import DRAWS
+from genmonitor.evaluation.data.image_budget import evenly_spread, image_budget
 from genmonitor.evaluation.data.images import READ_TWICE, ImageKey, ImageSource
 
 MAX_PERMUTED = 1_000_000
@@ -73,11 +74,14 @@ class ReferenceImages:
 
 @dataclass(frozen=True)
 class RealSplit:
-    """Which real images serve for what; none is on both sides of a comparison.
+    """Which real images serve for what.
+
+    None is both compared with and drawn for the baseline. Clusters may be found in images that are compared with too:
+    no generated image has a part in them, and so they are the same at every seed.
 
     Attributes:
         source: the set that the clusters and the baseline come from.
-        for_clusters: indices into it.
+        for_clusters: indices into it, rising, the same at every seed.
         for_baseline: indices into it.
         compared: the set that generated images are compared with.
         for_comparison: indices into it.
@@ -98,24 +102,30 @@ class RealSplit:
 
 
 def split_reference(
-    real: ReferenceImages, n_cluster_images: int, n_samples: int, block_size: int | None, seed: int
+    real: ReferenceImages,
+    n_cluster_images: int | None,
+    n_samples: int,
+    block_size: int | None,
+    seed: int,
+    patch_size: int = 1,
 ) -> RealSplit:
-    """Choose real images at random, from a generator of their own.
+    """Choose real images: to compare with at random, to find clusters in evenly and whatever the seed.
 
     Args:
         real: where they come from.
-        n_cluster_images: images for the kernel's width and the clusters.
+        n_cluster_images: at most so many images for the kernel's width and the clusters; None for `image_budget`.
         n_samples: images to compare with.
         block_size: their number is cut to a multiple of it.
-        seed: of the choice.
+        seed: of the choice of those to compare with.
+        patch_size: side of a site, for the budget.
 
     Raises:
         ValueError: if there are no images, fewer than 4 (2 for clusters, 2 to compare with), or of several shapes.
     """
     source, held_out = real.source(), real.held_out()
     generator = torch.Generator().manual_seed(seed)
-    # beyond what clusters and disjoint draws of the baseline take, real images are of no use
-    order = random_order(len(source), 2 * (n_cluster_images + (DRAWS + 2) * n_samples), generator)
+    # beyond what disjoint draws of the baseline take, real images are of no use
+    order = random_order(len(source), 2 * (DRAWS + 2) * n_samples, generator)
     notes = [*real.notes(), *source.notes, *(() if held_out is None else held_out.notes)]
     if held_out is None:
         compared, half = source, min(n_samples, len(order) // 2)
@@ -127,15 +137,16 @@ def split_reference(
         if len(rest) < len(order):
             notes.append(
                 f"{len(order) - len(rest)} of the {len(chosen)} validation images compared with are training images "
-                "too; clusters and baseline are taken from the others"
+                "too; the baseline is taken from the others"
             )
     if block_size is not None:
         chosen = chosen[: len(chosen) - len(chosen) % block_size]
     _check_enough(source, compared, len(rest), len(chosen), block_size)
-    _check_one_shape(source, rest, compared, chosen)
+    shape = _check_one_shape(source, rest, compared, chosen)
+    for_clusters = evenly_spread(len(source), n_cluster_images or image_budget(shape, patch_size))
     notes += _size_notes(source, len(rest), len(chosen), n_samples)
     notes += source.reading_notes(rest[:READ_TWICE].tolist())
-    return RealSplit(source, rest[:n_cluster_images].tolist(), rest, compared, chosen.tolist(), tuple(notes))
+    return RealSplit(source, for_clusters, rest, compared, chosen.tolist(), tuple(notes))
 
 
 def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
@@ -171,13 +182,15 @@ def _check_enough(source: ImageSource, compared: ImageSource, rest: int, chosen:
         )
 
 
-def _check_one_shape(source: ImageSource, rest: Tensor, compared: ImageSource, chosen: Tensor) -> None:
+def _check_one_shape(source: ImageSource, rest: Tensor, compared: ImageSource, chosen: Tensor) -> tuple[int, ...]:
+    """Return the shape of an image, the same in both sets."""
     shapes = [list(x.read(i[:1].tolist()).shape[1:]) for x, i in ((source, rest), (compared, chosen))]
-    if shapes[0] != shapes[1]:
-        raise ValueError(
-            f"Expected real images of one shape, but {source.name} holds {shapes[0]} and {compared.name} {shapes[1]}. "
-            "Resize or convert them in the dataset's transform, or give other images with `real_images=`."
-        )
+    if shapes[0] == shapes[1]:
+        return tuple(shapes[0])
+    raise ValueError(
+        f"Expected real images of one shape, but {source.name} holds {shapes[0]} and {compared.name} {shapes[1]}. "
+        "Resize or convert them in the dataset's transform, or give other images with `real_images=`."
+    )
 
 
 def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> list[str]:

@@ -43,7 +43,7 @@ def test_split_compares_with_validation_data_alone():
 def test_split_without_validation_data_divides_training_images():
     found = split(numbered(100))
     assert found.compared is found.source
-    assert not set(found.for_comparison) & (set(found.for_clusters) | set(found.for_baseline.tolist()))
+    assert not set(found.for_comparison) & set(found.for_baseline.tolist())
     assert len(found.for_comparison) + len(found.for_baseline) == 100
     assert found.notes == (AGAINST_TRAINING,)
 
@@ -78,7 +78,18 @@ def test_split_follows_its_seed_alone():
     assert again.for_clusters == first.for_clusters
     assert again.for_comparison == first.for_comparison != other.for_comparison
     assert torch.equal(again.for_baseline, first.for_baseline)
-    assert first.for_clusters != sorted(first.for_clusters)  # data is often ordered by class
+    assert other.for_clusters == first.for_clusters
+
+
+def test_split_finds_clusters_in_all_images_that_the_budget_allows():
+    assert split(numbered(100), n_clusters=None).for_clusters == list(range(100))
+    assert len(split(numbered(6000), n_clusters=None).for_clusters) == 5000
+
+
+def test_split_spreads_images_for_clusters_over_the_data():  # which is often ordered by class
+    chosen = split(numbered(1000), n_clusters=50).for_clusters
+    assert all(20 * i <= index < 20 * (i + 1) for i, index in enumerate(chosen))
+    assert len({index % 10 for index in chosen}) > 5  # or its classes take turns
 
 
 def test_split_leaves_the_global_generator_alone():
