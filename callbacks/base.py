@@ -174,7 +174,10 @@ class GenerativeMonitor(Callback):
                 raise
             # a run that goes on was configured well: its evaluations will tell that the generator has broken
             probe = self.sampler.draw(trainer, pl_module, first, progress, repair=True)
+        self.evaluator.reuse(self.publisher.folder.path)
         report = self.evaluator.fit(real, probe, comm, progress)
+        for message in report.messages:
+            self.publisher.inform(message)
         if not report.comparable:
             self.reset_history()
         for note in (*report.notes, *self.sampler.check_rows(trainer, pl_module, probe)):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,27 +19,32 @@ from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.kernels import Kernel
+from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
 
 class PixelClusterMonitor(GenerativeMonitor):
     """Finds groups of pixels that belong together and logs, each epoch, how well each group's distribution is met.
 
-    At the start it takes the kernel's width, the clusters (centered kernel alignment, average linkage) and a baseline
-    from the training images: what n real images in place of the generated ones get. At each evaluation it logs, in [0,
-    1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all regions, equal to it where the
-    clusters are independent; `cms/cluster_1` …, `cms/constant` for pixels that never vary; `cms/share_1` …, the part of
-    the loss that a region contributes, summing to 1; `cms/violations`, a count, 0 where the clusters are independent;
-    `cms/mmd`, lower is better; `cms/baseline_…`, the baseline's median of each; `cms/sampling_seconds`,
-    `cms/metric_seconds`, `cms/images_seen`. A region that reached its baseline and is below it at two evaluations in a
-    row raises an alert.
+    At the start it takes the kernel's width, the clusters (centered kernel alignment, the linkage and number on which
+    halves of the images agree best) and a baseline from the training images: what n real images in place of the
+    generated ones get. Clusters that an earlier run with the same settings left in the run's folder are taken over. At
+    each evaluation it logs, in [0, 1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all
+    regions, equal to it where the clusters are independent; `cms/cluster_1` …, `cms/constant` for pixels that never
+    vary; `cms/share_1` …, the part of the loss that a region contributes, summing to 1; `cms/violations`, a count, 0
+    where the clusters are independent; `cms/mmd`, lower is better; `cms/baseline_…`, the baseline's median of each;
+    `cms/sampling_seconds`, `cms/metric_seconds`, `cms/images_seen`. A region that reached its baseline and is below it
+    at two evaluations in a row raises an alert.
 
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 
     Args:
-        n_clusters: None to choose 2..12 by Dunn's index.
-        partition: your own clusters, for example `PixelPartition.from_mask(segmentation)`, instead of found ones.
-        n_cluster_images: training images for the kernel's width and the clusters, at least 10 and 2 per cluster.
+        n_clusters: None to choose 2..8: the number on which halves of the training images agree best.
+        partition: your own clusters instead of found ones, for example `PixelPartition.from_mask(segmentation)`; or the
+            path of a saved partition, or of the folder of a run that has one, to compare with that run.
+        n_cluster_images: at most so many training images for the kernel's width and the clusters, at least 10 and 2 per
+            cluster; None for as many as half a minute on one core allows, 1000 to 5000. Which ones depends on the data
+            alone, not on `seed`.
         n_samples: images generated at each evaluation, and real images compared with.
         patch_size: side of a site in pixels; use patches beyond 64×64.
         kernel: Gaussian or Laplacian; None for a Gaussian.
@@ -46,6 +52,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         extra_metrics: a MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
             `update(images)` for the generated side alone; fed from the same samples.
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
+        linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose the first
+            or the last by how well halves of the training images agree.
         every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
         every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
@@ -79,8 +87,8 @@ class PixelClusterMonitor(GenerativeMonitor):
     def __init__(
         self,
         n_clusters: int | None = None,
-        partition: PixelPartition | None = None,
-        n_cluster_images: int = 1000,
+        partition: PixelPartition | str | Path | None = None,
+        n_cluster_images: int | None = None,
         n_samples: int = 1200,
         patch_size: int = 1,
         kernel: Kernel | None = None,
@@ -88,6 +96,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         *,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
+        linkage: Linkage | None = None,
         every_n_epochs: int = 1,
         every_n_train_steps: int | None = None,
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
@@ -112,6 +121,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             block_size,
             extra_metrics=extra_metrics,
             site_encoder=site_encoder,
+            linkage=linkage,
             seed=seed,
             batch_size=sample_batch_size,
             prefix=prefix,

@@ -32,7 +32,7 @@ from genmonitor.partition import PixelPartition
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
-FROM_THE_RUN = ("n_clusters", "partition", "site_size", "patch_size", "gamma", "kernel", "n_cluster_images")
+FROM_THE_RUN = ("n_clusters", "partition", "site_size", "patch_size", "gamma", "kernel", "n_cluster_images", "linkage")
 """Settings that a replay takes from the run, in whatever way they were given."""
 NEEDED = (
     *("monitor", "prefix", "evaluation", "settings", "weights", "seed", "n_samples", "sample_batch_size", "drawn"),

@@ -92,6 +92,10 @@ class Publisher:
         rank_zero_warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
         self.record_note(as_sentence(text))
 
+    def inform(self, text: str) -> None:
+        """Say it in the terminal, where it is nothing to be warned of."""
+        rank_zero_info(f"{self._name}: {text}")
+
     def record_note(self, text: str) -> None:
         """Say it in the report, at the evaluation at which it is said."""
         note = {**self._moment, "text": text}

@@ -9,27 +9,41 @@ from typing import Any
 
 import torch
 
+from genmonitor._formatting import as_sentence
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
+from genmonitor.evaluation.clustering import find_clusters
+from genmonitor.evaluation.data.image_budget import evenly_spread, image_budget
 from genmonitor.evaluation.progress import terminal_progress
-from genmonitor.evaluation.regions import find_clusters
+from genmonitor.evaluation.text.pixel_clusters import region_lines
 from genmonitor.kernels import GaussianKernel
+from genmonitor.linalg.clustering import LINKAGES
+from genmonitor.partition import PixelPartition
 from genmonitor.plotting import pixel_clusters as plots
 from genmonitor.report.folder import RunFolder
+
+MIN_IMAGES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("images", metavar="IMAGES", type=given, help=IMAGES)
     parser.add_argument(
-        "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
+        "--n-clusters",
+        type=whole_number(1),
+        metavar="N",
+        help="how many (default: that of 2..8 on which halves of the images agree best)",
     )
+    parser.add_argument("--linkage", choices=LINKAGES, help="how to cluster (default: chosen with --n-clusters)")
     parser.add_argument(
         "--patch-size", type=whole_number(1), default=1, metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
     )
     parser.add_argument(
-        "--n-images", type=whole_number(2), default=1000, metavar="N", help="how many images to take (1000)"
+        "--n-images",
+        type=whole_number(4),
+        metavar="N",
+        help="at most so many images, evenly spread (default: what half a minute allows, 1000 to 5000)",
     )
     parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut a folder's images to squares of SxS")
     parser.add_argument(
@@ -39,16 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Find the clusters, and write the partition and figures of it."""
-    images = read_images(args.images, args.size, args.n_images)
+    images = read_images(args.images, args.size)
     check_patches("images", images, args.patch_size)
+    images = images[evenly_spread(len(images), args.n_images or image_budget(tuple(images.shape[1:]), args.patch_size))]
+    if len(images) < MIN_IMAGES:
+        raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
     kernel = GaussianKernel().resolved(images.flatten(1))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    partition, cka = find_clusters(images.to(device), kernel, args.n_clusters, args.patch_size, terminal_progress)
+    found = find_clusters(images.to(device), kernel, args.n_clusters, args.patch_size, terminal_progress, args.linkage)
+    partition = found.partition
     folder, labels = RunFolder(args.out), partition.pixel_labels()
     figures = {
         "map": plots.cluster_map(labels),
         "over_average": plots.cluster_overlay(labels, images.mean(0)),
-        "cka": plots.cka_matrix(cka, partition.labels),
+        "cka": plots.cka_matrix(found.cka, partition.labels),
     }
     files = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
     partition.save(folder.path / "partition.npz")
@@ -56,7 +74,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return {
         "images": len(images),
         "gamma": kernel.gamma,
+        "linkage": found.linkage,
+        "stability": found.stability.by_name(),
         "sites": {name: sizes[label] for name, label in partition.regions().items()},
+        "where": {name: partition.location(label) for name, label in partition.regions().items()},
+        "notes": [as_sentence(note) for note in found.notes()],
         "labels": partition.labels.tolist(),
         "files": [str(folder.path / "partition.npz"), *files],
     }
@@ -64,5 +86,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 def said(result: dict[str, Any]) -> str:
     """Say the result in words."""
-    rows = [f"{name:<12}{count:>8}" for name, count in result["sites"].items()]
-    return "\n".join([f"{'region':<12}{'sites':>8}", *rows, "", *result["files"]])
+    partition = PixelPartition(torch.tensor(result["labels"]))
+    agreement = result["stability"]["overall"]
+    return "\n".join(
+        [
+            f"{partition.num_clusters} clusters by {result['linkage']} linkage in {result['images']} images.",
+            f"Stability {agreement:.2f}: how far halves of the images agree, 1 if they are the same, 0 by chance.",
+            "",
+            *region_lines(partition, result["stability"]),
+            "",
+            *result["notes"],
+            *result["files"],
+        ]
+    )

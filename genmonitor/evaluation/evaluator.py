@@ -124,6 +124,9 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Return the networks that `fit` freezes, by the argument that they came by."""
         return {}
 
+    def reuse(self, folder: Path) -> None:
+        """Let `fit` take over what a run with the same settings left in a folder, where it looks for anything."""
+
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
 

@@ -27,9 +27,11 @@ from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, curve
+from genmonitor.evaluation.saved_regions import load_partition, save_regions, saved_regions
 from genmonitor.evaluation.text import pixel_clusters as text
 from genmonitor.evaluation.verdicts import DropDetector
 from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
 
@@ -56,15 +58,17 @@ class RegionEvaluator(Evaluator[Evaluation]):
     Its arguments are those of `genmonitor.callbacks.PixelClusterMonitor`, which says what the values are.
 
     Args:
-        n_clusters: None to choose 2..12 by Dunn's index.
-        partition: your own clusters instead of found ones.
-        n_cluster_images: real images for the kernel's width and the clusters, at least 10 and 2 per cluster.
+        n_clusters: None to choose 2..8, by which halves of the images agree on.
+        partition: your own clusters instead of found ones, or the path of a saved partition.
+        n_cluster_images: at most so many real images for the kernel's width and the clusters, at least 10 and 2 per
+            cluster; None for as many as half a minute on one core allows, 1000 to 5000.
         n_samples: generated images per evaluation, and real images compared with.
         patch_size: side of a site in pixels.
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
         extra_metrics: further torchmetrics fed from the same samples.
         site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
+        linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
         seed: of the choice of real images and of the draws of the baseline.
         batch_size: images per call of `site_encoder`.
         prefix: what its log keys and files begin with.
@@ -79,8 +83,8 @@ class RegionEvaluator(Evaluator[Evaluation]):
     def __init__(
         self,
         n_clusters: int | None = None,
-        partition: PixelPartition | None = None,
-        n_cluster_images: int = 1000,
+        partition: PixelPartition | str | Path | None = None,
+        n_cluster_images: int | None = None,
         n_samples: int = 1200,
         patch_size: int = 1,
         kernel: Kernel | None = None,
@@ -88,15 +92,18 @@ class RegionEvaluator(Evaluator[Evaluation]):
         *,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
+        linkage: Linkage | None = None,
         seed: int = 0,
         batch_size: int = 100,
         prefix: str = "cms",
     ) -> None:
         super().__init__(n_samples, prefix)
         self.to_sites = SiteEncoder(site_encoder, batch_size)
-        kernel = kernel or GaussianKernel()
+        if isinstance(partition, (str, Path)):
+            partition = load_partition(partition)
+        sizes = (n_cluster_images, n_samples, patch_size)
         self._finder = RegionFinder(
-            n_clusters, partition, n_cluster_images, n_samples, patch_size, kernel, block_size, self.to_sites, seed
+            n_clusters, partition, *sizes, kernel or GaussianKernel(), block_size, self.to_sites, seed, linkage
         )
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
@@ -106,6 +113,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
         self._known: RegionFit | None = None
         self._cka: Tensor | None = None  # until it is drawn, on rank zero
         self._data: list[float] = []
+        self._earlier: Path | None = None
 
     @property
     def fitted(self) -> FittedRegions:
@@ -132,7 +140,10 @@ class RegionEvaluator(Evaluator[Evaluation]):
     ) -> FitReport:
         """Find kernel width, regions and baseline, or keep what a saved state fixed for the same images."""
         finder = self._finder
-        split = split_reference(real, finder.n_cluster_images, finder.n_samples, finder.block_size, finder.seed)
+        messages: tuple[str, ...] = ()
+        split = split_reference(
+            real, finder.n_cluster_images, finder.n_samples, finder.block_size, finder.seed, finder.patch_size
+        )
         self.to_sites.to(probe.device)
         # rank zero's, since a dataset may differ between processes: they must agree on whether to begin anew
         notes, signature = list(split.notes), comm.broadcast(split.signature())
@@ -148,9 +159,11 @@ class RegionEvaluator(Evaluator[Evaluation]):
         self._extra.check(probe, first.to(probe.device))
         if self._known is None:
             self._known = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
+            notes += self._known.notes()
+            messages = (text.regions_found(self._known),)
         self._data = signature
         self._fitted = self._with_real_side(self._known, split, probe, comm)
-        return FitReport(tuple(notes), comparable)
+        return FitReport(tuple(notes), comparable, messages)
 
     def update(self, samples: Samples) -> None:
         """Give this process's samples to the metrics."""
@@ -175,7 +188,8 @@ class RegionEvaluator(Evaluator[Evaluation]):
         regions = self.fitted.regions
         bands = {name: regions.baseline[name] for name in regions.partition.regions()}
         dropped = self._drops.update(evaluation.values, bands)
-        return [text.regressed(self.prefix, name, history[-1], bands[name]) for name in dropped]
+        partition = regions.partition
+        return [text.regressed(self.prefix, name, history[-1], bands[name], partition) for name in dropped]
 
     def charts(self) -> dict[str, list[str]]:
         """Return which values share a chart, by its title."""
@@ -208,7 +222,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""
         names = self._files()
-        self.fitted.regions.partition.save(folder / names["partition"])
+        save_regions(self.fitted.regions, self._finder.region_settings(), folder / names["partition"])
         write_json(folder / names["real"], self.fitted.real_origin)
 
     def manifest(self) -> dict[str, Any]:
@@ -219,6 +233,8 @@ class RegionEvaluator(Evaluator[Evaluation]):
             "block_size": self._finder.block_size,
             "range": list(self.fitted.regions.value_range),
             "baseline": self.baseline,
+            "linkage": self.fitted.regions.linkage,
+            "stability": self.fitted.regions.stability_by_name(),
             **self._files(),
         }
 
@@ -244,6 +260,10 @@ class RegionEvaluator(Evaluator[Evaluation]):
             self._data = list(state["data"])
             self._drops.load_state_dict(state["drops"])
 
+    def reuse(self, folder: Path) -> None:
+        """Let `fit` take the partition that a run with the same settings left in a folder."""
+        self._earlier = folder / self._files()["partition"]
+
     def use_regions(self, regions: RegionFit) -> None:
         """Take regions found before instead of finding them in `fit`."""
         self._known = regions
@@ -254,7 +274,8 @@ class RegionEvaluator(Evaluator[Evaluation]):
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> RegionFit:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
-        found = self._finder.find(split, device, progress)
+        earlier = None if self._earlier is None else saved_regions(self._earlier, self._finder.region_settings())
+        found = self._finder.find(split, device, progress, earlier)
         self._cka = found.cka
         return replace(found, cka=None)
 

@@ -10,17 +10,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_whole_blocks
+from genmonitor._validation import check_at_least, check_one_of, check_whole_blocks
 from genmonitor._validation.arguments import check_cka_arguments
 from genmonitor.evaluation.baseline import Band, measure_baseline
+from genmonitor.evaluation.cluster_agreement import Stability
+from genmonitor.evaluation.clustering import content_order, find_clusters, region_notes
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
+from genmonitor.evaluation.saved_regions import SavedRegions
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans, check_estimator
+from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.partition import PixelPartition
 
@@ -36,6 +39,9 @@ class RegionFit:
         value_range: lowest and highest value of a pixel.
         cka: the matrix that the clusters were found in, None where they were given or taken from a saved state.
         average: the average image [C, H, W], None where taken from a saved state.
+        linkage: by which the clusters were found, None where they were given.
+        stability: how well halves of the images agree on them, None where they were given.
+        reused: the file of an earlier run that they were taken from, if any.
     """
 
     partition: PixelPartition
@@ -44,6 +50,19 @@ class RegionFit:
     value_range: tuple[float, float]
     cka: Tensor | None = None
     average: Tensor | None = None
+    linkage: Linkage | None = None
+    stability: Stability | None = None
+    reused: str | None = None
+
+    def stability_by_name(self) -> dict[str, float]:
+        """Return the stability of the whole, "overall", and of each cluster; empty where they were given."""
+        return {} if self.stability is None else self.stability.by_name()
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user should know of clusters that were found: unstable ones, or such as are no place."""
+        if self.stability is None:
+            return ()
+        return region_notes(self.partition, self.stability)
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain Python only, without what is drawn once."""
@@ -53,6 +72,8 @@ class RegionFit:
             "gamma": self.kernel.gamma,
             "baseline": {name: list(band) for name, band in self.baseline.items()},
             "range": list(self.value_range),
+            "linkage": self.linkage,
+            "stability": self.stability_by_name(),
         }
 
     @classmethod
@@ -63,6 +84,8 @@ class RegionFit:
             replace(kernel, gamma=state["gamma"]),
             {name: (band[0], band[1], band[2]) for name, band in state["baseline"].items()},
             (float(state["range"][0]), float(state["range"][1])),
+            linkage=state.get("linkage"),
+            stability=Stability.from_names(state.get("stability", {})),
         )
 
 
@@ -81,24 +104,26 @@ class RegionFinder:
     Attributes:
         n_clusters: None to choose.
         partition: the user's own clusters instead of found ones.
-        n_cluster_images: images for the kernel's width and the clusters.
+        n_cluster_images: at most so many images for the kernel's width and the clusters; None for a budget.
         n_samples: images in a draw of the baseline.
         patch_size: side of a site.
         kernel: its gamma is taken from the images where it is None.
         block_size: of the estimator.
         to_sites: from images to the maps whose sites are clustered.
         seed: of the draws of the baseline.
+        linkage: None to choose.
     """
 
     n_clusters: int | None
     partition: PixelPartition | None
-    n_cluster_images: int
+    n_cluster_images: int | None
     n_samples: int
     patch_size: int
     kernel: Kernel
     block_size: int | None
     to_sites: SiteEncoder
     seed: int
+    linkage: Linkage | None = None
 
     def __post_init__(self) -> None:
         check_at_least("n_samples", self.n_samples, 2)
@@ -107,10 +132,13 @@ class RegionFinder:
         check_whole_blocks("generated", self.n_samples, self.block_size)
         if self.n_clusters is not None:
             check_at_least("n_clusters", self.n_clusters, 1)
-        check_at_least("n_cluster_images", self.n_cluster_images, 2)
-        if self.partition is None:
-            self.check_enough(self.n_cluster_images)
-        elif self.n_clusters is not None:
+        if self.linkage is not None:
+            check_one_of("linkage", self.linkage, LINKAGES)
+        if self.n_cluster_images is not None:
+            check_at_least("n_cluster_images", self.n_cluster_images, 2)
+            if self.partition is None:
+                self.check_enough(self.n_cluster_images)
+        if self.partition is not None and self.n_clusters is not None:
             raise ValueError(
                 f"Expected `n_clusters` or `partition`, but got both, {self.n_clusters} and {self.partition}."
             )
@@ -124,27 +152,51 @@ class RegionFinder:
                 "fewer all pixels seem to vary together. Give more, fewer clusters, or your own `partition`."
             )
 
-    def find(self, split: RealSplit, device: torch.device, progress: Progress = no_progress) -> RegionFit:
+    def find(
+        self,
+        split: RealSplit,
+        device: torch.device,
+        progress: Progress = no_progress,
+        earlier: SavedRegions | None = None,
+    ) -> RegionFit:
         """Find what is fixed for a run.
 
         Args:
             split: which images serve for what.
             device: where to compute.
             progress: wraps what takes long.
+            earlier: clusters of an earlier run to take instead of looking for some, if they fit the images.
         """
         images = split.source.read(split.for_clusters)
+        images = images[content_order(images)]
         sites = self.to_sites(images.to(device))
-        kernel, partition, cka = self.kernel.resolved(sites.flatten(1)), self.partition, None
-        if partition is None:
-            self.check_enough(len(images))
-            partition, cka = find_clusters(sites, kernel, self.n_clusters, self.patch_size, progress)
-        baseline = self._baseline(split, partition, kernel, device, progress)
+        kernel = self.kernel.resolved(sites.flatten(1))
+        clusters = self._clusters(sites, kernel, progress, earlier)
+        baseline = self._baseline(split, clusters["partition"], kernel, device, progress)
         value_range = (float(images.min()), float(images.max()))
-        return RegionFit(partition, kernel, baseline, value_range, cka, images.mean(0))
+        return RegionFit(**clusters, kernel=kernel, baseline=baseline, value_range=value_range, average=images.mean(0))
+
+    def _clusters(
+        self, sites: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None
+    ) -> dict[str, Any]:
+        """Return the partition, and how it was found where it was."""
+        if self.partition is not None:
+            return {"partition": self.partition}
+        if earlier is not None and earlier.partition.image_size == tuple(sites.shape[2:]):
+            known: dict[str, Any] = {"linkage": earlier.linkage, "stability": earlier.stability}
+            return {"partition": earlier.partition, "reused": str(earlier.path), **known}
+        self.check_enough(len(sites))
+        found = find_clusters(sites, kernel, self.n_clusters, self.patch_size, progress, self.linkage)
+        return {"partition": found.partition, "cka": found.cka, "linkage": found.linkage, "stability": found.stability}
+
+    def region_settings(self) -> dict[str, Any]:
+        """Return what the clusters depend on, as plain Python."""
+        names = ("n_cluster_images", "n_clusters", "linkage", "patch_size", "kernel", "gamma")
+        return {name: value for name, value in self.settings().items() if name in names}
 
     def settings(self) -> dict[str, Any]:
         """Return what values depend on, as plain Python."""
-        names = ("n_samples", "n_cluster_images", "n_clusters", "patch_size", "block_size", "seed")
+        names = ("n_samples", "n_cluster_images", "n_clusters", "linkage", "patch_size", "block_size", "seed")
         partition = self.partition
         return {name: getattr(self, name) for name in names} | {
             "kernel": type(self.kernel).__name__,
@@ -168,15 +220,3 @@ class RegionFinder:
             return {name: float(values[name]) for name in names}
 
         return measure_baseline(measure, split.source.read, split.for_baseline, self.n_samples, self.seed, progress)
-
-
-def find_clusters(
-    sites: Tensor, kernel: Kernel, n_clusters: int | None, patch_size: int, progress: Progress = no_progress
-) -> tuple[PixelPartition, Tensor]:
-    """Cluster the sites of maps [N, c, h, w]; return the partition and the CKA matrix, on the CPU."""
-    (cka,) = [
-        pixel_cka(sites, kernel=kernel, patch_size=patch_size, tolerance=CLUSTER_TOLERANCE).cpu()
-        for _ in progress(range(1), "clusters")
-    ]
-    h, w = (size // patch_size for size in sites.shape[2:])
-    return PixelPartition.from_cka(cka, (h, w), n_clusters, patch_size), cka

@@ -49,10 +49,12 @@ class FitReport:
     Attributes:
         notes: sentences that the user should read.
         comparable: whether values are comparable with those of before; if not, the history starts anew.
+        messages: what was found, nothing to worry about.
     """
 
     notes: tuple[str, ...] = ()
     comparable: bool = True
+    messages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

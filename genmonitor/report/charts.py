@@ -12,7 +12,7 @@ from torch import Tensor
 from genmonitor.evaluation.results import Record
 from genmonitor.plotting.style import cluster_color, cluster_name, inmost
 from genmonitor.report.run import MonitorRun
-from genmonitor.report.sanitize import Note
+from genmonitor.report.sanitize import Note, as_record
 
 _NOT_DRAWN = ("epoch", "step", "images_seen")
 _BOUNDED = ("image", "product", "constant")
@@ -138,6 +138,7 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
     if run.partition is None:
         return []
     last, sizes, rows = run.records[-1], run.partition.sizes(), []
+    stability = as_record(run.manifest.get("stability"))
     for name, label in run.partition.regions().items():
         low, _, high = run.baseline.get(name, _NO_BAND)
         best = _best(run.records, name)
@@ -146,7 +147,9 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
                 "region": label,
                 "name": cluster_name(label),
                 "color": cluster_color(label),
+                "where": run.partition.location(label),
                 "sites": sizes[label],
+                "stability": stability.get(name),
                 "value": last.get(name),
                 "low": low,
                 "high": high,

@@ -73,6 +73,7 @@ def _render(folder: Path, run: Run) -> str:
 
 
 def _section(run: MonitorRun, budget: int) -> dict[str, Any]:
+    rows = region_rows(run)
     figures, sliders = _pictures(run, budget)
     given = ("monitor", "message", "real_images", "generated_images", "n_samples")
     return {
@@ -84,7 +85,8 @@ def _section(run: MonitorRun, budget: int) -> dict[str, Any]:
         "count": len(run.records),
         "compared": run.compared,
         "whole": value_rows(run) if run.compared else [],
-        "rows": region_rows(run),
+        "rows": rows,
+        "stable": any(row["stability"] is not None for row in rows),
         "charts": charts_of(run),
         "map": map_of(run),
         "figures": figures,

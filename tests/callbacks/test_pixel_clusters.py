@@ -44,7 +44,7 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     monitor = planted_monitor(on_alert=said.append)
     with (
         pytest.warns(
-            UserWarning, match=rf"cluster_{spoiled} regressed: CMS 0\.\d+ at epoch 3, baseline 0\.9"
+            UserWarning, match=rf"cluster_{spoiled} \(.*\) regressed: CMS 0\.\d+ at epoch 3, baseline 0\.9"
         ) as warned,
         caplog.at_level(logging.INFO),
     ):
@@ -59,8 +59,9 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     assert all(record[f"share_{spoiled}"] >= 0.9 for record in monitor.history[SPOILED_FROM:])
     assert all(sum(v for k, v in record.items() if "share" in k) == pytest.approx(1) for record in monitor.history)
 
-    expected = [[f"cluster_{spoiled} regressed", "epoch 3"]]
-    assert [re.findall("cluster_. regressed|epoch .", text) for text in said] == expected
+    place = PixelPartition(planted_labels()).location(spoiled)
+    expected = [[f"cluster_{spoiled} ({place}) regressed", "epoch 3"]]
+    assert [re.findall(r"cluster_. \(.*\) regressed|epoch .", text) for text in said] == expected
     assert [str(w.message) for w in warned if "regressed" in str(w.message)] == [f"Plain: {text}" for text in said]
     lines = [line for line in caplog.messages if re.search(r"\(epoch \d\)$", line)]
     found = [re.match("Every region|cluster_.", line)[0] for line in lines]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import re
 
+import numpy as np
 import pytest
 
 from genmonitor import PixelPartition
@@ -16,7 +18,36 @@ def out(files, genmonitor, tmp_path):
 def test_clusters_says_how_many_sites_each_has(out):
     status, said, _ = out
     assert status == 0
-    assert [line.split() for line in said.splitlines()[1:3]] == [["cluster_1", "12"], ["cluster_2", "12"]]
+    rows = [re.findall(r"(cluster_\d) +(\d+) +([\d.]+)  (.*)", line) for line in said.splitlines()]
+    found = sorted(row[0][1:] for row in rows if row)
+    assert found == [("12", "1.00", "left half"), ("12", "1.00", "right half")]
+
+
+def test_clusters_draws_a_map_and_says_how_stable_they_are(out):
+    lines = out[1].splitlines()
+    assert lines[0] == "2 clusters by average linkage in 300 images."
+    assert lines[1].startswith("Stability 1.00: ")
+    left = lines[3][0]
+    assert [line[:12] for line in lines[3:7]] == [6 * left + 6 * "21"[left == "2"]] * 4
+    assert "lopsided" not in out[1]
+
+
+def test_clusters_in_noise_are_warned_of(genmonitor, tmp_path):
+    np.save(tmp_path / "noise.npy", np.random.default_rng(0).random((60, 6, 6), dtype=np.float32))
+    _, said, _ = genmonitor("clusters", tmp_path / "noise.npy", "--n-clusters", 3, "--out", tmp_path / "out")
+    assert "Other images would give other regions" in said or "regions are lopsided" in said
+    assert "PixelPartition.grid" in said
+
+
+def test_clusters_are_the_same_in_any_order_of_the_images(genmonitor, tmp_path, files):
+    images = np.load(files[0])
+    np.save(tmp_path / "turned.npy", images[::-1])
+    said = [
+        genmonitor("clusters", path, "--out", tmp_path / "out", "--json")[1]
+        for path in (files[0], tmp_path / "turned.npy")
+    ]
+    first, second = map(json.loads, said)
+    assert (first["labels"], first["stability"]) == (second["labels"], second["stability"])
 
 
 def test_clusters_finds_the_halves(out):
@@ -50,7 +81,7 @@ def test_clusters_takes_no_more_images_than_asked(files, genmonitor, tmp_path):
         (["--n-clusters", "0"], "--n-clusters: expected a whole number of at least 1, but got 0"),
         (["--patch-size", "4"], "`patch_size` to divide the size 4×6"),
         (["--patch-size", "0"], "--patch-size: expected a whole number of at least 1, but got 0"),
-        (["--n-images", "-5"], "--n-images: expected a whole number of at least 2, but got -5"),
+        (["--n-images", "-5"], "--n-images: expected a whole number of at least 4, but got -5"),
         (["--size", "0"], "--size: expected a whole number of at least 1, but got 0"),
         (["--out", ""], "--out: expected a path, but got an empty one"),
     ],

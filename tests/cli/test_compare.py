@@ -37,7 +37,8 @@ def test_compare_names_the_dark_half_first(compared):
     assert (partition.labels[:, 3:] == dark).all()
     rows = [line.split() for line in said.splitlines() if line.startswith("cluster_")]
     assert rows[0][0] == f"cluster_{dark}"
-    assert int(rows[0][4]) > 80
+    assert rows[0][4:6] == ["right", "half"]
+    assert int(rows[0][6]) > 80
 
 
 def test_compare_titles_its_table(compared):

@@ -75,7 +75,7 @@ def test_region_evaluation_is_repeatable(shared):
 
 def test_region_message_names_the_dark_half(shared):
     evaluator, history, evaluation = shared
-    assert evaluator.message(evaluation, history).startswith(f"{dark_region(evaluator)} contributes")
+    assert evaluator.message(evaluation, history).startswith(f"{dark_region(evaluator)} (right half) contributes")
 
 
 def test_region_summary_has_a_row_for_each_region(shared):
@@ -108,7 +108,9 @@ def test_region_manifest_is_json_and_names_its_artifacts(shared, tmp_path):
     evaluator, _, _ = shared
     evaluator.write_artifacts(tmp_path)
     manifest = json.loads(json.dumps(evaluator.manifest()))
-    assert {path.name for path in tmp_path.iterdir()} == {manifest["partition"], manifest["real"]}
+    named = {manifest["partition"], manifest["real"]}
+    assert {path.name for path in tmp_path.iterdir()} == named | {"cms_partition.json"}
+    assert manifest["stability"] == {"overall": 1, "cluster_1": 1, "cluster_2": 1}
     assert (manifest["kernel"], manifest["gamma"]) == ("GaussianKernel", evaluator.kernel.gamma)
 
 
@@ -139,7 +141,7 @@ def test_region_commit_alerts_once_on_a_regression():
     assert first == second == fourth == []
     (alert,) = third
     assert alert.title == f"cms: {dark_region(evaluator)} regressed"
-    assert alert.text.startswith(f"{dark_region(evaluator)} regressed: CMS ")
+    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) regressed: CMS ")
     assert "at epoch 2, baseline" in alert.text
 
 

@@ -4,9 +4,10 @@ import torch
 from _helpers.evaluations import halves
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor.evaluation.clustering import content_order
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
 from genmonitor.evaluation.encoders import SiteEncoder
-from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric, find_clusters
+from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric
 from genmonitor.functional import cosine_mean_similarity, maximum_mean_discrepancy, pixel_cka
 from genmonitor.functional.cka import CLUSTER_TOLERANCE
 
@@ -59,6 +60,7 @@ def test_region_finder_takes_the_kernels_width_from_real_images(found):
 def test_region_finder_keeps_the_matrix_and_the_average(found):
     used = split()
     images = used.source.read(used.for_clusters)
+    images = images[content_order(images)]
     assert torch.equal(found.average, images.mean(0))
     assert torch.equal(found.cka, pixel_cka(images, kernel=found.kernel, tolerance=CLUSTER_TOLERANCE))
     assert found.value_range == (float(images.min()), float(images.max()))
@@ -90,7 +92,7 @@ def test_region_finder_says_what_it_does():
         return iter(iterable)
 
     finder().find(split(), CPU, progress)
-    assert said == ["clusters", "baseline"]
+    assert said == ["clusters", "stability of the clusters", "baseline"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_region_finder_refuses(settings, message):
 
 
 def test_region_finder_refuses_a_set_too_small_for_clusters():
-    few = split_reference(ReferenceImages(given=IMAGES[:16]), 40, 24, None, 0)
+    few = split_reference(ReferenceImages(given=IMAGES[:8]), None, 24, None, 0)
     with pytest.raises(ValueError, match="at least 10 images, 10 and 2 per cluster, but got 8"):
         finder().find(few, CPU)
 
@@ -147,8 +149,30 @@ def test_region_metric_adds_the_unbiased_mmd():
     assert float(values["mmd"]) == pytest.approx(float(maximum_mean_discrepancy(fake, real, kernel=kernel)), abs=1e-6)
 
 
-def test_find_clusters_of_patches_have_their_size():
-    partition, cka = find_clusters(IMAGES, GaussianKernel(0.5), 2, patch_size=2)
-    assert partition.patch_size == 2
-    assert partition.labels.shape == (2, 3)
-    assert cka.shape == (6, 6)
+def test_region_finder_finds_the_same_at_every_seed_and_order():
+    shuffled = torch.randperm(80, generator=torch.Generator().manual_seed(3))
+
+    def found_in(images, seed):
+        used = split_reference(ReferenceImages(given=images), None, 24, None, seed)
+        return finder(n_cluster_images=None, seed=seed).find(used, CPU)
+
+    first = found_in(IMAGES, 0)
+    for again in (found_in(IMAGES, 7), found_in(IMAGES[shuffled], 0)):
+        assert again.partition == first.partition
+        assert again.kernel == first.kernel
+        assert torch.equal(again.cka, first.cka)
+        assert again.stability == first.stability
+
+
+def test_region_fit_keeps_how_stable_its_clusters_are(found):
+    assert found.stability_by_name() == {"overall": 1, "cluster_1": 1, "cluster_2": 1}
+    assert found.notes() == ()
+    again = RegionFit.from_state(found.state_dict(), GaussianKernel())
+    assert (again.stability, again.linkage) == (found.stability, "average")
+    assert find(partition=COLUMNS).stability_by_name() == {}
+
+
+def test_region_finder_takes_the_linkage_that_is_given():
+    assert find(linkage="ward").linkage == "ward"
+    with pytest.raises(ValueError, match="`linkage` to be one of 'average', 'ward', 'smoothed', but got 'single'"):
+        finder(linkage="single")

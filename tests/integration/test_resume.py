@@ -154,4 +154,4 @@ def test_alert_half_way_survives_a_resume(tmp_path):
         checkpoint = run(tmp_path, make(), epochs=2)
         assert said == []
         run(tmp_path, make(), epochs=3, ckpt_path=checkpoint)
-    assert any("cluster_1 regressed" in text and "at epoch 2" in text for text in said)
+    assert any("cluster_1 (" in text and " regressed" in text and "at epoch 2" in text for text in said)

@@ -39,7 +39,7 @@ def test_largest_contributor_has_the_largest_share():
 def test_region_message_says_the_finding_first():
     said = message(BAD | {"epoch": 3.0}, PARTITION, BASELINE)
     assert said.startswith(
-        "cluster_2 contributes 80 % of the loss: CMS 0.9200, baseline 0.9700 or more; image: CMS 0.9"
+        "cluster_2 (upper right) contributes 80 % of the loss: CMS 0.9200, baseline 0.9700 or more; image: CMS 0.9"
     )
     assert said.endswith("product of the regions 0.9100 (epoch 3)")
 
@@ -54,9 +54,9 @@ def test_region_message_says_that_all_is_well():
 
 
 def test_regressed_says_what_when_and_against_what():
-    alert = regressed("cms", "cluster_2", BAD | {"epoch": 40.0}, (0.997, 0.998, 1.0))
+    alert = regressed("cms", "cluster_2", BAD | {"epoch": 40.0}, (0.997, 0.998, 1.0), PARTITION)
     assert alert.title == "cms: cluster_2 regressed"
-    assert alert.text == "cluster_2 regressed: CMS 0.9200 at epoch 40, baseline 0.9970 or more."
+    assert alert.text == "cluster_2 (upper right) regressed: CMS 0.9200 at epoch 40, baseline 0.9970 or more."
 
 
 def rows(said):
@@ -68,7 +68,10 @@ def test_region_table_has_the_largest_contributor_first():
 
 
 def test_region_table_counts_sites_and_names_the_band():
-    assert rows(table([BAD], PARTITION, BASELINE))[1] == ["cluster_1", "4", "0.9800", "0.9700..0.9900", "20", "%"]
+    assert rows(table([BAD], PARTITION, BASELINE))[1] == [
+        *("cluster_1", "4", "0.9800", "0.9700..0.9900"),
+        *("left", "half", "20", "%"),
+    ]
 
 
 def test_region_table_says_when_each_was_best():

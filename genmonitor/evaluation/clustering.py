@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions that stay: linkage and number of clusters are those on which halves of the images agree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor.evaluation.cluster_agreement import Agreement, Half, Stability
+from genmonitor.evaluation.data.image_budget import cka_work
+from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
+from genmonitor.kernels import Kernel
+from genmonitor.linalg.clustering import Linkage
+from genmonitor.partition import PixelPartition
+
+MAX_SPLITS, LEAST_SPLITS = 16, 4
+"""How often the images are halved."""
+SPLITS_WORK = 3e10
+"""What halving may cost, see `cka_work`: more often than 4 times only within it, about 10 seconds on one core."""
+MAX_SITES = 1024
+"""Sites on which halves are compared; of more, a grid of every second, third, … in each direction."""
+CANDIDATES: tuple[Linkage, ...] = ("average", "smoothed")
+"""Ward's is left out: it is seldom the most stable, and two halves then often choose differently."""
+MAX_CLUSTERS, SITES_PER_CLUSTER = 8, 12
+"""An automatic number of clusters is at most 8, and at most one for each 12 varying sites."""
+TIE = 0.03
+"""Stabilities so close count as equal, and the finer partition is taken: two clusters are easily stable."""
+CLEARLY = 0.05
+"""How much more stable a linkage must be than one that is listed before it."""
+TOO_LARGE, TOO_SMALL = 0.8, 0.02
+"""Parts of the varying sites beyond which a region is hardly a place."""
+STABLE = 0.7
+"""Stability below which the user is warned."""
+WAYS_OUT = (
+    "Ways out: another `n_clusters`, more images, a partition from a mask (PixelPartition.from_mask), or rectangles "
+    "(PixelPartition.grid)"
+)
+
+
+@dataclass(frozen=True)
+class FoundClusters:
+    """Clusters of sites, and how they were found.
+
+    Attributes:
+        partition: the clusters.
+        cka: the matrix that they were found in [d, d], on the CPU.
+        linkage: by which.
+        stability: how well halves of the images agree on them.
+    """
+
+    partition: PixelPartition
+    cka: Tensor
+    linkage: Linkage
+    stability: Stability
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user should know: regions that depend on the images, or that are hardly a place."""
+        return region_notes(self.partition, self.stability)
+
+
+def find_clusters(
+    sites: Tensor,
+    kernel: Kernel,
+    n_clusters: int | None,
+    patch_size: int,
+    progress: Progress = no_progress,
+    linkage: Linkage | None = None,
+) -> FoundClusters:
+    """Cluster the sites of maps, as the same regions whatever the order of the maps.
+
+    The maps are halved at random several times; each half is clustered by each linkage into each number of clusters,
+    and what the halves agree on best is taken for all of them. Partitions with a region of more than 80 % or less than
+    2 % of the varying sites are taken only where there is no other.
+
+    Args:
+        sites: maps [N, c, h, w], N at least 4.
+        kernel: with its gamma set.
+        n_clusters: None to choose 2..8.
+        patch_size: side of a site.
+        progress: wraps what takes long.
+        linkage: None to choose "average" or "smoothed".
+
+    References:
+        Ben-Hur, Elisseeff and Guyon, "A stability based method for discovering structure in clustered data", 2002.
+    """
+    sites = sites[content_order(sites).to(sites.device)]
+    shape = (sites.shape[2] // patch_size, sites.shape[3] // patch_size)
+
+    def matrix(some: Tensor) -> Tensor:
+        return pixel_cka(some, kernel=kernel, patch_size=patch_size, tolerance=CLUSTER_TOLERANCE).cpu()
+
+    (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
+    linkages = (linkage,) if linkage else CANDIDATES
+    counts = automatic_counts(int((cka.diagonal() != 0).sum())) if n_clusters is None else [n_clusters]
+    found = {(x, c): PixelPartition.from_cka(cka, shape, c, patch_size, x) for x in linkages for c in counts}
+    some, grid = on_a_grid(sites, patch_size)
+    pairs = progress(halvings(some, patch_size), "stability of the clusters")
+    agreement = Agreement([(Half(matrix(a), grid, linkages), Half(matrix(b), grid, linkages)) for a, b in pairs])
+    stability = {option: agreement.mean_index(*option) for option in found}
+    best = choose(stability, {option: is_lopsided(partition) for option, partition in found.items()})
+    step = _step(shape)
+    overlaps = agreement.mean_overlaps(*best, found[best].labels[::step, ::step])
+    return FoundClusters(found[best], cka, best[0], Stability(stability[best], overlaps))
+
+
+def automatic_counts(varying: int) -> list[int]:
+    """Return the numbers of clusters to choose from, for so many sites that vary.
+
+    >>> automatic_counts(61), automatic_counts(7), automatic_counts(2)
+    ([2, 3, 4, 5], [2], [1])
+    """
+    most = min(MAX_CLUSTERS, max(2, varying // SITES_PER_CLUSTER))
+    return list(range(2, most + 1)) if varying > 2 else [1]
+
+
+def choose(
+    stability: dict[tuple[Linkage, int], float], lopsided: dict[tuple[Linkage, int], bool]
+) -> tuple[Linkage, int]:
+    """Choose linkage and number of clusters, the finest of those that are about as stable as the most stable.
+
+    >>> stability = {("average", 2): 1.0, ("average", 3): 0.98, ("average", 4): 0.7, ("smoothed", 2): 1.0}
+    >>> choose(stability, dict.fromkeys(stability, False))
+    ('average', 3)
+    """
+    allowed = [option for option in stability if not lopsided[option]] or list(stability)
+    best: dict[Linkage, float] = {}
+    for option in allowed:
+        best[option[0]] = max(best.get(option[0], -math.inf), stability[option])
+    top = max(best.values())
+    linkage = next(one for one, value in best.items() if value >= top - CLEARLY)
+    mine = {count: stability[one, count] for one, count in allowed if one == linkage}
+    count = max(mine, key=mine.__getitem__)
+    # not any finer one: far beyond the structure that there is, the stability of many small clusters rises again
+    while mine.get(count + 1, -math.inf) >= best[linkage] - TIE:
+        count += 1
+    return linkage, count
+
+
+def content_order(images: Tensor) -> Tensor:
+    """Return an order [N] of images that depends on what they show alone, not on where they stand."""
+    prints = [fingerprint(image) for image in images.cpu()]
+    return torch.tensor(sorted(range(len(images)), key=prints.__getitem__))
+
+
+def halvings(sites: Tensor, patch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Halve maps at random, 4 to 16 times, from a generator of its own that no seed of the user's moves."""
+    generator = torch.Generator().manual_seed(0)
+    half, shape = len(sites) // 2, tuple(sites.shape[1:])
+    splits = min(MAX_SPLITS, max(LEAST_SPLITS, int(SPLITS_WORK / cka_work(len(sites), shape, patch_size))))
+    orders = [torch.randperm(len(sites), generator=generator).to(sites.device) for _ in range(splits)]
+    return ((sites[order[:half]], sites[order[half : 2 * half]]) for order in orders)
+
+
+def on_a_grid(sites: Tensor, patch_size: int) -> tuple[Tensor, tuple[int, int]]:
+    """Keep whole sites on a grid, at most 1024 of them; return the smaller maps and (h, w) of the sites left."""
+    h, w = (size // patch_size for size in sites.shape[2:])
+    step = _step((h, w))
+    parts = sites.unflatten(3, (w, patch_size)).unflatten(2, (h, patch_size))[:, :, ::step, :, ::step]
+    return parts.flatten(4, 5).flatten(2, 3), (parts.shape[2], parts.shape[4])
+
+
+def is_lopsided(partition: PixelPartition) -> bool:
+    """Say whether a region has more than 80 % or less than 2 % of the varying sites."""
+    sizes = partition.sizes()[1:]
+    if partition.num_clusters < 2:
+        return False
+    return max(sizes) > TOO_LARGE * sum(sizes) or min(sizes) < TOO_SMALL * sum(sizes)
+
+
+def region_notes(partition: PixelPartition, stability: Stability) -> tuple[str, ...]:
+    """Return a note where a region is nearly everything or nothing, or where other images would give other regions."""
+    wrong, sizes = [], partition.sizes()[1:]
+    if is_lopsided(partition):
+        wrong.append(
+            f"the regions are lopsided: of {sum(sizes)} sites that vary the largest holds {max(sizes)}, the smallest "
+            f"{min(sizes)}, so that naming one hardly says where"
+        )
+    if stability.overall < STABLE:
+        wrong.append(
+            f"other images would give other regions: halves of the images agree on them to {stability.overall:.2f} "
+            f"only (adjusted Rand index; 1 is the same, 0 is chance), where {STABLE} is fair"
+        )
+    return (f"{'; and '.join(wrong)}. {WAYS_OUT}",) if wrong else ()
+
+
+def _step(shape: tuple[int, int]) -> int:
+    return math.ceil(math.sqrt(shape[0] * shape[1] / MAX_SITES))

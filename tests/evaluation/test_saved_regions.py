@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from genmonitor import PixelPartition
+from genmonitor.evaluation.cluster_agreement import Stability
+from genmonitor.evaluation.saved_regions import load_partition, save_regions, saved_regions
+
+COLUMNS = PixelPartition.grid((4, 6), 1, 2)
+SETTINGS = {"n_clusters": 2, "gamma": None, "kernel": "GaussianKernel"}
+
+
+def saved(folder, linkage="average"):
+    stability = {"overall": 0.9, "cluster_1": 0.8, "cluster_2": 0.7}
+    regions = SimpleNamespace(partition=COLUMNS, linkage=linkage, stability_by_name=lambda: stability)
+    save_regions(regions, SETTINGS, folder / "cms_partition.npz")
+    return folder / "cms_partition.npz"
+
+
+def test_saved_regions_are_read_again(tmp_path):
+    path = saved(tmp_path)
+    again = saved_regions(path, SETTINGS)
+    assert (again.partition, again.linkage, again.path) == (COLUMNS, "average", path)
+    assert again.stability == Stability(0.9, {1: 0.8, 2: 0.7})
+
+
+@pytest.mark.parametrize("settings", [SETTINGS | {"n_clusters": 3}, SETTINGS | {"gamma": 1.0}, {}])
+def test_saved_regions_of_other_settings_are_left(tmp_path, settings):
+    assert saved_regions(saved(tmp_path), settings) is None
+
+
+def test_regions_that_were_given_are_not_taken_for_found_ones(tmp_path):
+    assert saved_regions(saved(tmp_path, linkage=None), SETTINGS) is None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"settings": 3}', '{"linkage": "average", "stability": 1}'])
+def test_damaged_regions_are_left(tmp_path, content):
+    path = saved(tmp_path)
+    path.with_suffix(".json").write_text(content)
+    assert saved_regions(path, SETTINGS) is None
+    path.with_suffix(".json").write_text(json.dumps({"settings": SETTINGS, "linkage": "average", "stability": {}}))
+    assert saved_regions(path, SETTINGS).stability is None
+    path.write_bytes(b"no partition")
+    assert saved_regions(path, SETTINGS) is None
+
+
+def test_load_partition_takes_a_file_or_a_runs_folder(tmp_path):
+    (tmp_path / "genmonitor").mkdir()
+    path = saved(tmp_path / "genmonitor")
+    assert load_partition(path) == load_partition(str(tmp_path)) == load_partition(path.parent) == COLUMNS
+
+
+def test_load_partition_refuses_none_and_several(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is none at"):
+        load_partition(tmp_path / "missing.npz")
+    with pytest.raises(ValueError, match=r"a folder with one partition\.npz, but .* has none"):
+        load_partition(tmp_path)
+    COLUMNS.save(tmp_path / "a_partition.npz")
+    COLUMNS.save(tmp_path / "b_partition.npz")
+    with pytest.raises(ValueError, match=r"a_partition\.npz, .*b_partition\.npz"):
+        load_partition(tmp_path)
