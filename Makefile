@@ -59,6 +59,7 @@ bench: .venv/for-development
 	$(BIN)/python benchmarks/promptsplit.py
 	$(BIN)/python benchmarks/entropy.py
 	$(BIN)/python benchmarks/two_sample.py
+	$(BIN)/python benchmarks/regions.py
 	$(BIN)/python benchmarks/overhead.py
 
 clean:
