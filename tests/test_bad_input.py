@@ -198,7 +198,7 @@ MONITORS = [
     (lambda: PixelClusterMonitor(n_clusters="5"), "`n_clusters`", "'5'", "a whole number"),
     (lambda: PixelClusterMonitor(n_samples=1), "`n_samples`", "1", ">= 2"),
     (lambda: PixelClusterMonitor(n_cluster_images=1), "`n_cluster_images`", "1", ">= 2"),
-    (lambda: PixelClusterMonitor(partition="p.npz"), "`partition`", "str", "a PixelPartition"),
+    (lambda: PixelClusterMonitor(partition=3), "`partition`", "int", "a PixelPartition"),
     (lambda: PixelClusterMonitor(2, grid), "`n_clusters` or `partition`", "got both", "Expected"),
     (lambda: PixelClusterMonitor(kernel=CosineKernel()), "`kernel`", "CosineKernel", "GaussianKernel or Laplacian"),
     (lambda: PixelClusterMonitor(block_size=7), "`block_size`=7", "1200", "Use 1197 samples"),

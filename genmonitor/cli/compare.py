@@ -18,6 +18,7 @@ from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, Sin
 from genmonitor.evaluation.data.value_range import range_doubt
 from genmonitor.evaluation.progress import terminal_progress
 from genmonitor.evaluation.results import Evaluation
+from genmonitor.evaluation.saved_regions import load_partition
 from genmonitor.evaluation.text.pixel_clusters import message, table
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
@@ -33,7 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("real", metavar="REAL", type=given, help=f"real images: {IMAGES}")
     parser.add_argument("fake", metavar="FAKE", type=given, help="generated images, the same")
     parser.add_argument(
-        "--partition", type=given_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run"
+        "--partition",
+        type=given_path,
+        metavar="FILE",
+        help="partition.npz of `genmonitor clusters` or of a run",
     )
     parser.add_argument(
         "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
@@ -95,7 +99,7 @@ def _check_folder(out: Path) -> None:
 
 def _read_partition(path: Path, images: Tensor) -> PixelPartition:
     try:
-        partition = PixelPartition.load(path)
+        partition = load_partition(path)
     except Exception as error:
         raise ValueError(
             f"Expected the partition.npz of `genmonitor clusters` or of a run, but got {path}: {error}"

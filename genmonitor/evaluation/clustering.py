@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -144,8 +144,12 @@ def choose(
 
 def content_order(images: Tensor) -> Tensor:
     """Return an order [N] of images that depends on what they show alone, not on where they stand."""
-    prints = [fingerprint(image) for image in images.cpu()]
-    return torch.tensor(sorted(range(len(images)), key=prints.__getitem__))
+    return by_content([fingerprint(image) for image in images.cpu()])
+
+
+def by_content(prints: Sequence[str]) -> Tensor:
+    """Return the order of images by their fingerprints."""
+    return torch.tensor(sorted(range(len(prints)), key=prints.__getitem__))
 
 
 def halvings(sites: Tensor, patch_size: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -14,11 +14,12 @@ from genmonitor._validation import check_at_least, check_one_of, check_whole_blo
 from genmonitor._validation.arguments import check_cka_arguments
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.cluster_agreement import Stability
-from genmonitor.evaluation.clustering import content_order, find_clusters, region_notes
+from genmonitor.evaluation.clustering import by_content, find_clusters, region_notes
+from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.saved_regions import SavedRegions
+from genmonitor.evaluation.saved_regions import SKETCH, SavedRegions
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import Kernel
@@ -42,6 +43,7 @@ class RegionFit:
         linkage: by which the clusters were found, None where they were given.
         stability: how well halves of the images agree on them, None where they were given.
         reused: the file of an earlier run that they were taken from, if any.
+        sketch: of the images that the clusters were found in, see `SavedRegions`.
     """
 
     partition: PixelPartition
@@ -53,6 +55,7 @@ class RegionFit:
     linkage: Linkage | None = None
     stability: Stability | None = None
     reused: str | None = None
+    sketch: tuple[str, ...] = ()
 
     def stability_by_name(self) -> dict[str, float]:
         """Return the stability of the whole, "overall", and of each cluster; empty where they were given."""
@@ -165,13 +168,16 @@ class RegionFinder:
             split: which images serve for what.
             device: where to compute.
             progress: wraps what takes long.
-            earlier: clusters of an earlier run to take instead of looking for some, if they fit the images.
+            earlier: clusters of an earlier run to take instead of looking for some, if most of its images were these.
         """
         images = split.source.read(split.for_clusters)
-        images = images[content_order(images)]
+        prints = [fingerprint(image) for image in images]
+        images = images[by_content(prints)]
         sites = self.to_sites(images.to(device))
         kernel = self.kernel.resolved(sites.flatten(1))
-        clusters = self._clusters(sites, kernel, progress, earlier)
+        sketch = tuple(sorted(prints)[:SKETCH])
+        fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]))
+        clusters = self._clusters(sites, kernel, progress, earlier if fits else None) | {"sketch": sketch}
         baseline = self._baseline(split, clusters["partition"], kernel, device, progress)
         value_range = (float(images.min()), float(images.max()))
         return RegionFit(**clusters, kernel=kernel, baseline=baseline, value_range=value_range, average=images.mean(0))
@@ -182,7 +188,7 @@ class RegionFinder:
         """Return the partition, and how it was found where it was."""
         if self.partition is not None:
             return {"partition": self.partition}
-        if earlier is not None and earlier.partition.image_size == tuple(sites.shape[2:]):
+        if earlier is not None:
             known: dict[str, Any] = {"linkage": earlier.linkage, "stability": earlier.stability}
             return {"partition": earlier.partition, "reused": str(earlier.path), **known}
         self.check_enough(len(sites))

@@ -18,14 +18,39 @@ if TYPE_CHECKING:
     from genmonitor.evaluation.regions import RegionFit
 
 
+SKETCH = 64
+"""Fingerprints of images that are kept: the smallest ones, from which the overlap of two sets can be told."""
+SAME_DATA = 0.3
+"""Overlap from which on two sets are splits of the same data: two halves of it have a third in common."""
+
+
 @dataclass(frozen=True)
 class SavedRegions:
-    """Regions that an earlier run found, and in which file."""
+    """Regions that an earlier run found.
+
+    Attributes:
+        path: of their file.
+        partition: the regions.
+        linkage: by which they were found.
+        stability: how well halves of the images agreed on them.
+        sketch: the smallest fingerprints of the images.
+
+    References:
+        Broder, "On the resemblance and containment of documents", 1997.
+    """
 
     path: Path
     partition: PixelPartition
     linkage: Linkage
     stability: Stability | None
+    sketch: tuple[str, ...]
+
+    def fits(self, sketch: tuple[str, ...], size: tuple[int, ...]) -> bool:
+        """Say whether images of a size, with this sketch, are a split of the same data."""
+        smallest = sorted({*self.sketch, *sketch})[:SKETCH]
+        common = set(self.sketch) & set(sketch)
+        overlap = sum(one in common for one in smallest) / max(1, len(smallest))
+        return overlap >= SAME_DATA and self.partition.image_size == size
 
 
 def save_regions(regions: RegionFit, settings: Mapping[str, Any], path: Path) -> None:
@@ -38,7 +63,7 @@ def save_regions(regions: RegionFit, settings: Mapping[str, Any], path: Path) ->
     """
     regions.partition.save(path)
     if regions.linkage is not None:
-        how = {"linkage": regions.linkage, "stability": regions.stability_by_name()}
+        how = {"linkage": regions.linkage, "stability": regions.stability_by_name(), "images": list(regions.sketch)}
         write_json(path.with_suffix(".json"), {"settings": dict(settings), **how})
 
 
@@ -50,7 +75,7 @@ def saved_regions(path: Path, settings: Mapping[str, Any]) -> SavedRegions | Non
         if how["settings"] != json.loads(json.dumps(settings)) or how["linkage"] not in LINKAGES:
             return None
         stability = Stability.from_names({name: float(value) for name, value in how["stability"].items()})
-        return SavedRegions(path, PixelPartition.load(path), how["linkage"], stability)
+        return SavedRegions(path, PixelPartition.load(path), how["linkage"], stability, tuple(map(str, how["images"])))
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
@@ -73,6 +98,6 @@ def load_partition(path: str | Path) -> PixelPartition:
         (path,) = found
     if not path.is_file():
         raise FileNotFoundError(
-            f"Expected `partition` to be a PixelPartition, or the path of one that was saved, but there is none at {path}."
+            f"Expected `partition` to be a PixelPartition, or the path of a saved one, but there is none at {path}."
         )
     return PixelPartition.load(path)

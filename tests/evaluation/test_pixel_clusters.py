@@ -289,3 +289,51 @@ def test_region_fit_refuses(settings, probe, message):
     evaluator = region_evaluator(**settings)
     with pytest.raises(ValueError, match=message):
         fit(evaluator, REAL, probe)
+
+
+def test_regions_are_found_the_same_at_every_seed():
+    first, second = (region_evaluator(seed=seed) for seed in (0, 1))
+    for evaluator in (first, second):
+        fit(evaluator, REAL, GOOD)
+    assert first.partition == second.partition
+    assert first.kernel == second.kernel
+
+
+def test_regions_are_said_when_they_are_found(tmp_path):
+    evaluator = region_evaluator()
+    (message,) = fit(evaluator, REAL, GOOD).messages
+    assert message.startswith("2 clusters; average linkage, stability 1.00\n")
+    assert "cluster_1" in message
+    assert "left half" in message
+    assert message.isascii()
+    assert fit(evaluator, REAL, GOOD).messages == ()  # known from before
+
+
+def test_regions_of_a_folder_are_taken_over_where_settings_and_images_match(tmp_path):
+    first = region_evaluator()
+    fit(first, REAL, GOOD)
+    first.write_artifacts(tmp_path)
+    turned = PixelPartition(3 - first.partition.labels)  # not what would be found
+    turned.save(tmp_path / "cms_partition.npz")
+
+    def found(real=REAL, **settings):
+        evaluator = region_evaluator(**settings)
+        evaluator.reuse(tmp_path)
+        return evaluator, fit(evaluator, real, GOOD)
+
+    again, report = found(seed=5)
+    assert again.partition == turned
+    assert again.fitted.regions.stability == first.fitted.regions.stability
+    assert f"taken from {tmp_path / 'cms_partition.npz'}, which a run with the same settings left" in report.messages[0]
+    assert found(n_clusters=3)[0].partition.num_clusters == 3
+    assert found(n_cluster_images=30)[0].partition != turned
+    assert found(halves(len(REAL), seed=99))[0].partition != turned
+
+
+def test_regions_may_be_given_by_their_path(tmp_path):
+    partition = PixelPartition.grid((4, 6), 2, 1)
+    partition.save(tmp_path / "partition.npz")
+    for path in (tmp_path, tmp_path / "partition.npz", str(tmp_path)):
+        assert region_evaluator(partition=path).partition == partition
+    with pytest.raises(FileNotFoundError, match="`partition` to be a PixelPartition, or the path of a saved one"):
+        region_evaluator(partition="nowhere.npz")

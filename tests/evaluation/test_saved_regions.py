@@ -3,10 +3,12 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.cluster_agreement import Stability
-from genmonitor.evaluation.saved_regions import load_partition, save_regions, saved_regions
+from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.saved_regions import SKETCH, SavedRegions, load_partition, save_regions, saved_regions
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
 SETTINGS = {"n_clusters": 2, "gamma": None, "kernel": "GaussianKernel"}
@@ -14,7 +16,8 @@ SETTINGS = {"n_clusters": 2, "gamma": None, "kernel": "GaussianKernel"}
 
 def saved(folder, linkage="average"):
     stability = {"overall": 0.9, "cluster_1": 0.8, "cluster_2": 0.7}
-    regions = SimpleNamespace(partition=COLUMNS, linkage=linkage, stability_by_name=lambda: stability)
+    told = {"stability_by_name": lambda: stability, "sketch": ("a", "b")}
+    regions = SimpleNamespace(partition=COLUMNS, linkage=linkage, **told)
     save_regions(regions, SETTINGS, folder / "cms_partition.npz")
     return folder / "cms_partition.npz"
 
@@ -24,6 +27,26 @@ def test_saved_regions_are_read_again(tmp_path):
     again = saved_regions(path, SETTINGS)
     assert (again.partition, again.linkage, again.path) == (COLUMNS, "average", path)
     assert again.stability == Stability(0.9, {1: 0.8, 2: 0.7})
+    assert again.sketch == ("a", "b")
+
+
+def sketch_of(numbers):
+    return tuple(sorted(fingerprint(torch.tensor([number])) for number in numbers)[:SKETCH])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "size", "fits"),
+    [
+        (range(800), (4, 6), True),
+        (range(200, 1000), (4, 6), True),  # another split of the same data
+        (range(800, 1600), (4, 6), False),
+        (range(800), (6, 4), False),
+        ([], (4, 6), False),
+    ],
+)
+def test_saved_regions_fit_splits_of_the_same_data(tmp_path, numbers, size, fits):
+    earlier = SavedRegions(tmp_path, COLUMNS, "average", None, sketch_of(range(800)))
+    assert earlier.fits(sketch_of(numbers), size) == fits
 
 
 @pytest.mark.parametrize("settings", [SETTINGS | {"n_clusters": 3}, SETTINGS | {"gamma": 1.0}, {}])
@@ -40,7 +63,9 @@ def test_damaged_regions_are_left(tmp_path, content):
     path = saved(tmp_path)
     path.with_suffix(".json").write_text(content)
     assert saved_regions(path, SETTINGS) is None
-    path.with_suffix(".json").write_text(json.dumps({"settings": SETTINGS, "linkage": "average", "stability": {}}))
+    path.with_suffix(".json").write_text(
+        json.dumps({"settings": SETTINGS, "linkage": "average", "stability": {}, "images": []})
+    )
     assert saved_regions(path, SETTINGS).stability is None
     path.write_bytes(b"no partition")
     assert saved_regions(path, SETTINGS) is None
