@@ -92,6 +92,16 @@ def test_region_rows_begin_with_the_largest_contributor(monitor):
     assert (two["best"], two["best_epoch"]) == (record(3)["cluster_2"], 2)
 
 
+def test_region_rows_say_where_and_how_stable_each_is(tmp_path):
+    folder = make_run(tmp_path, evaluations=1)
+    plain = region_rows(read(folder))
+    assert [row["where"] for row in plain] == [read(folder).partition.location(row["region"]) for row in plain]
+    assert {row["stability"] for row in plain} == {None}
+    stability = {"overall": 0.9, "cluster_1": 0.8, "cluster_2": "high"}
+    write_evaluation(folder, 1, evaluation=record(1), stability=stability)
+    assert {row["region"]: row["stability"] for row in region_rows(read(folder))} == {0: None, 1: 0.8, 2: None}
+
+
 def test_region_rows_of_changed_regions_have_gaps(tmp_path):
     folder = make_run(tmp_path, evaluations=2)
     PixelPartition(torch.tensor([[1, 2, 3, 3]])).save(folder / "cms_partition.npz")

@@ -211,3 +211,12 @@ def test_page_of_a_comparison_names_both_sets(tmp_path):
     assert "500 images of each. A bar is the baseline: what real images get" in text
     (section,) = drawn(folder)
     assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS per cluster", "")]
+
+
+@pytest.mark.parametrize("stability", [{}, {"overall": 0.9, "cluster_1": 0.875}])
+def test_page_says_where_regions_are_and_how_stable_where_that_is_known(tmp_path, stability):
+    folder = make_run(tmp_path, evaluations=1)
+    write_evaluation(folder, 1, evaluation=record(1), stability=stability)
+    texts = [text.strip() for text in parsed(folder).texts]
+    assert "where" in texts
+    assert ("stability" in texts) == ("0.88" in texts) == bool(stability)
