@@ -112,7 +112,7 @@ class PixelPartition:
             )
         labels = torch.zeros(d, dtype=torch.long)
         labels[varying] = _clustered(points, n_clusters, linkage)
-        return cls(_by_size(labels.reshape(shape)), patch_size)
+        return cls(by_size(labels.reshape(shape)), patch_size)
 
     @classmethod
     def from_mask(cls, mask: Tensor, patch_size: int = 1) -> PixelPartition:
@@ -133,7 +133,7 @@ class PixelPartition:
                 f"{f'{mask.dtype} {list(mask.shape)}' if isinstance(mask, Tensor) else type(mask).__name__}."
             )
         values = mask.cpu().unique(return_inverse=True)[1]
-        return cls(_by_size(values + 1), patch_size)
+        return cls(by_size(values + 1), patch_size)
 
     @classmethod
     def grid(cls, shape: tuple[int, int], rows: int, columns: int, patch_size: int = 1) -> PixelPartition:
@@ -156,7 +156,7 @@ class PixelPartition:
                 raise ValueError(f"Expected `{name}` of at most {size} for `shape`={tuple(shape)}, but got {parts}.")
         row = torch.arange(shape[0]) * rows // shape[0]
         column = torch.arange(shape[1]) * columns // shape[1]
-        return cls(_by_size(1 + row[:, None] * columns + column), patch_size)
+        return cls(by_size(1 + row[:, None] * columns + column), patch_size)
 
     def sizes(self) -> list[int]:
         """Count the sites of label 0, 1, …, C."""
@@ -262,7 +262,7 @@ def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tens
     return candidates[int(scores.nan_to_num(nan=0.0, posinf=math.inf).argmax())]  # nan where all points are one
 
 
-def _by_size(labels: Tensor) -> Tensor:
+def by_size(labels: Tensor) -> Tensor:
     """Renumber labels 1.. by falling size, ties by the first site in reading order; 0 stays."""
     flat = labels.flatten()
     counts = torch.bincount(flat)

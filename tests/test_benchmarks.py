@@ -103,17 +103,18 @@ def test_table_has_a_row_for_each_case(tmp_path):
     assert all(0 < float(row[3]) < 10 for row in rows)
 
 
+@pytest.mark.slow
 def test_regions_benchmark_compares_two_draws():
     code = (
-        "from regions import agreement, by, default, pairs, planted, row\n"
+        "from regions import agreement, by, pairs, planted, row\n"
         "images, truth = planted()\n"
         "images = images[:60]\n"
         "assert [len(a) for pair in pairs(images, None, 1) for a in pair] == [30, 30]\n"
         "assert [len(a) for pair in pairs(images, 50, 1) for a in pair] == [50, 50]\n"
         "found = by('average')(images, 4)\n"
         "assert agreement(found, found) == 1\n"
-        "cells = row(images, truth, default, None, 1)\n"
-        "assert len(cells) == 11 and cells[-2] == '1.00', cells\n"
+        "cells = row(images, truth, by('average'), None, 1)\n"
+        "assert len(cells) == 11 and float(cells[-2]) > 0.8, cells\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=BENCHMARKS, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -16,8 +16,8 @@ from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.kernels import Kernel
-from genmonitor.linalg.clustering import Linkage
-from genmonitor.partition import PixelPartition
+from genmonitor.linalg.clustering import Linkage, cut_tree, merge_tree, site_points
+from genmonitor.partition import PixelPartition, by_size
 
 MAX_SPLITS, LEAST_SPLITS = 16, 4
 """How often the images are halved."""
@@ -98,7 +98,7 @@ def find_clusters(
     (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
     linkages = (linkage,) if linkage else CANDIDATES
     counts = automatic_counts(int((cka.diagonal() != 0).sum())) if n_clusters is None else [n_clusters]
-    found = {(x, c): PixelPartition.from_cka(cka, shape, c, patch_size, x) for x in linkages for c in counts}
+    found = {(x, c): cut for x in linkages for c, cut in cuts(cka, shape, counts, patch_size, x).items()}
     some, grid = on_a_grid(sites, patch_size)
     pairs = progress(halvings(some, patch_size), "stability of the clusters")
     agreement = Agreement([(Half(matrix(a), grid, linkages), Half(matrix(b), grid, linkages)) for a, b in pairs])
@@ -107,6 +107,21 @@ def find_clusters(
     step = _step(shape)
     overlaps = agreement.mean_overlaps(*best, found[best].labels[::step, ::step])
     return FoundClusters(found[best], cka, best[0], Stability(stability[best], overlaps))
+
+
+def cuts(
+    matrix: Tensor, shape: tuple[int, int], counts: Sequence[int], patch_size: int, linkage: Linkage
+) -> dict[int, PixelPartition]:
+    """Return what `PixelPartition.from_cka` does for each number of clusters, from one tree."""
+    if len(counts) == 1:
+        return {counts[0]: PixelPartition.from_cka(matrix, shape, counts[0], patch_size, linkage)}
+    tree = merge_tree(site_points(matrix, shape, linkage), linkage)
+    out, varying = {}, matrix.diagonal() != 0
+    for count in counts:
+        labels = varying.long()
+        labels[varying] = cut_tree(tree, count)
+        out[count] = PixelPartition(by_size(labels.reshape(shape)), patch_size)
+    return out
 
 
 def automatic_counts(varying: int) -> list[int]:

@@ -10,12 +10,14 @@ from genmonitor.evaluation.clustering import (
     MAX_SITES,
     choose,
     content_order,
+    cuts,
     find_clusters,
     halvings,
     is_lopsided,
     on_a_grid,
     region_notes,
 )
+from genmonitor.functional import pixel_cka
 from genmonitor.linalg.clustering import LINKAGES, adjusted_rand_index
 
 
@@ -143,6 +145,14 @@ def test_choice_changes_the_linkage_only_for_a_clearly_better_one():
     for smoothed, expected in ((0.84, "average"), (0.9, "smoothed")):
         stable = {("average", 2): 0.8, ("smoothed", 2): smoothed}
         assert choose(stable, dict.fromkeys(stable, False)) == (expected, 2)
+
+
+@pytest.mark.parametrize("linkage", LINKAGES)
+def test_cuts_of_one_tree_are_those_of_one_tree_each(linkage):
+    images = digits()[:200]
+    matrix = pixel_cka(images, tolerance=0.02)
+    found = cuts(matrix, (8, 8), [2, 3, 6], 1, linkage)
+    assert found == {count: PixelPartition.from_cka(matrix, (8, 8), count, linkage=linkage) for count in (2, 3, 6)}
 
 
 def test_content_order_is_the_same_for_images_in_any_order():
