@@ -172,6 +172,7 @@ ARGUMENTS = {
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
+        "linkage": ("ward", "ward"),
     },
     "DiversityMonitor": BASE
     | PROMPTED
