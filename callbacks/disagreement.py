@@ -36,8 +36,16 @@ class DisagreementMonitor(GenerativeMonitor):
     standard error too, `disagreement/total_error`. And `disagreement/sampling_seconds`, `/metric_seconds`,
     `/images_seen`.
 
-    A table names the prompts that differ most, with samples of both sides: a `wandb.Table`, a text and a figure in
-    TensorBoard, a figure and a JSON file in the run's folder.
+    An alert names the prompts that moved away from the data: at two evaluations in a row the samples of a prompt are
+    farther from the real images of the same prompt than at its best evaluation before, with at least twice the squared
+    MMD of their features, and that is no chance. A generator that does not change raises at most one such alert in 1000
+    evaluations, for all prompts together, even if each evaluation has samples of its own. A prompt that gives the
+    images of another one is found at the second evaluation, from some 50 samples of each prompt on. Prompts with fewer
+    than 8 samples or real images are left out; where all have fewer, the alert is about all samples together. Against
+    "start" and "previous" there are none: a model that learns moves away from what it was.
+
+    A table names the prompts that differ most, with samples of both sides and, against "data", the squared MMD that
+    alerts are about: a `wandb.Table`, a text and a figure in TensorBoard, a figure and a JSON file in the run's folder.
 
     Args:
         prompts: strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.

@@ -33,6 +33,16 @@ class DiversityMonitor(GenerativeMonitor):
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
 
+    An alert names the prompts that lost their variety: at two evaluations in a row the samples of a prompt are far less
+    spread than at its best evaluation before, and that is no chance. Spread is one minus the mean kernel of two samples
+    of the prompt. What is left of it must be a quarter, or less, of what a typical prompt has left, since all fall as a
+    model learns what its prompts mean; or a quarter of the best, where a typical one has no more than a tenth left. A
+    generator that does not change raises at most one such alert in 1000 evaluations, for all prompts together, even if
+    each evaluation has samples of its own. A prompt whose samples have all become one is found at the second
+    evaluation, from some 16 samples of each prompt on. Prompts with fewer than 8 samples are left out; where all have
+    fewer, the alert is about all samples together. A model that begins with noise loses spread as it learns: a best
+    beyond the spread of all real images counts as theirs; without real images, such a start may raise an alert.
+
     Args:
         prompts: strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
         n_samples: images generated at each evaluation; None for 1000, or for one per prompt where there are more.

@@ -23,6 +23,8 @@ from genmonitor.evaluation.disagreement_modes import Ranked, SampleSet, disagree
 from genmonitor.evaluation.encoders import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.prompt_changes import PromptChanges
+from genmonitor.evaluation.prompt_estimates import PromptDistances, PromptGroups
 from genmonitor.evaluation.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples, Table
 from genmonitor.evaluation.text import disagreement as text
@@ -104,6 +106,9 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         self._reference = self._current = NO_SAMPLES
         self._value_range: tuple[float, float] | None = None  # None without real images
         self._changed: Ranked = []
+        self._groups = PromptGroups(self.prompts, n_samples)
+        self._distances: PromptDistances | None = None  # against real images only: moving from the start is learning
+        self._changes = PromptChanges(highest=False)
 
     @property
     def kernel(self) -> Kernel:
@@ -131,11 +136,15 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         if subset is not None:
             self._value_range, notes = subset.value_range(), notes + subset.range_notes(probe, self._features.resumed)
         comparable = self._features.take_data(subset, comm)
+        if not comparable:
+            self._changes = PromptChanges(highest=False)
         self._features.fit_widths(subset, comm)
         if self.reference == "data" and subset is not None:
             mine = comm.rank_indices(len(subset))
             images = subset.read(mine).to(probe.device)
             self._reference = self._sample_set(images, torch.tensor(mine, dtype=torch.long)).gathered(comm)
+            self._groups = PromptGroups(self.prompts, self.n_samples, len(subset))
+            self._distances = PromptDistances(self._reference.features, self._groups)
         self._check_features()
         return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
 
@@ -174,14 +183,19 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
             )
 
         found = disagreement(split, self.num_modes, *(self.prompts.names(len(side)) for side in sides))
-        return DisagreementEvaluation(text.values(found, self.num_modes), found, current, reference)
+        distances = {} if self._distances is None else self._distances.measure(current.features)
+        return DisagreementEvaluation(text.values(found, self.num_modes), found, current, reference, distances)
 
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Alert]:
-        """Keep what the next evaluation is compared with, and the prompts for the summary."""
+        """Keep what the next evaluation is compared with; return an alert if prompts moved away from the data."""
         self._changed = evaluation.found.changed
         if self.reference == "previous":
             self._reference = evaluation.current
-        return []
+        if not evaluation.distances:
+            return []
+        record = history[-1]
+        moved = self._changes.update(evaluation.distances, record["epoch"])
+        return text.moved_away(self.prefix, moved, record, self._groups.by_prompt)
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the encoders that are Modules."""
@@ -202,7 +216,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def tables(self, evaluation: DisagreementEvaluation) -> dict[str, Table]:
         """Return the prompts that differ most, with samples of both sides."""
-        return {"prompts": self._figures(evaluation).table()}
+        return {"prompts": self._figures(evaluation).table(evaluation.distances)}
 
     def message(self, evaluation: DisagreementEvaluation, history: History) -> str:
         """Return one line about the last evaluation."""
@@ -210,7 +224,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def summary(self, history: History) -> str:
         """Return a table of the last evaluation and of the prompts that differed most."""
-        return text.table(history, self._changed, self.num_modes, self.reference)
+        note = self._groups.note() if self.reference == "data" else ""
+        return text.table(history, self._changed, self.num_modes, self.reference, note)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the prompts."""
@@ -230,6 +245,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         """Return the kernels' widths, the prompts that differed most, and the model's own samples as the reference."""
         value_range = None if self._value_range is None else list(self._value_range)
         state = self._features.state_dict() | {"changed": [list(pair) for pair in self._changed], "range": value_range}
+        state["changes"] = self._changes.state_dict()
         if self.reference != "data" and not self.needs_first_samples:
             state["features"] = self._reference.features.cpu()
             state["shown"] = self._reference.shown.half()
@@ -239,6 +255,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         """Take over what `fit_state` returned."""
         self._features.load_state_dict(state)
         self._changed = [(prompt, part) for prompt, part in state["changed"]]
+        self._changes.load_state_dict(state["changes"])
         if state["range"] is not None:
             self._value_range = (state["range"][0], state["range"][1])
         if "features" in state:
@@ -248,6 +265,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         """Let the next `fit` find everything anew."""
         self._features.forget()
         self._reference, self._changed, self._value_range = NO_SAMPLES, [], None
+        self._distances, self._changes = None, PromptChanges(highest=False)
 
     def _choose_for_width(
         self, real: ReferenceImages, shape: tuple[int, ...]

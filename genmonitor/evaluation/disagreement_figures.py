@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.disagreement_modes import Disagreement, Ranked, SampleSet
+from genmonitor.evaluation.prompt_changes import Estimate
 from genmonitor.evaluation.results import Evaluation, History, Table
 from genmonitor.evaluation.text.disagreement import mode_names
 from genmonitor.plotting.disagreement import (
@@ -36,11 +38,13 @@ class DisagreementEvaluation(Evaluation):
         found: the modes and their prompts.
         current: the model's samples.
         reference: those that they were compared with.
+        distances: how far the samples of each prompt are from real images; {} against another reference.
     """
 
     found: Disagreement
     current: SampleSet
     reference: SampleSet
+    distances: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,13 +93,25 @@ class DisagreementFigures:
         """Draw the table of the prompts that differ most."""
         return changed_prompts(self._sides(self.found.changed[:LISTED]), self.value_range, self.against)
 
-    def table(self) -> Table:
-        """Return the same table as columns and rows, each prompt's samples being one picture of each side."""
+    def table(self, distances: Mapping[str, Estimate] | None = None) -> Table:
+        """Return the same table as columns and rows, each prompt's samples being one picture of each side.
+
+        Args:
+            distances: of prompts from the reference, a column more where all listed ones have theirs.
+        """
+        listed, known = self._sides(self.found.changed[:LISTED]), distances or {}
+        measured = all(x.prompt in known for x in listed)
         rows = [
-            [x.prompt, x.value, strip(x.current, self.value_range), strip(x.reference, self.value_range)]
-            for x in self._sides(self.found.changed[:LISTED])
+            [
+                x.prompt,
+                x.value,
+                *([known[x.prompt].value] if measured else []),
+                strip(x.current, self.value_range),
+                strip(x.reference, self.value_range),
+            ]
+            for x in listed
         ]
-        return Table(["prompt", "part", "model", self.against], rows)
+        return Table(["prompt", "part", *(["squared MMD"] if measured else []), "model", self.against], rows)
 
     def _sides(self, ranked: Ranked, count: int | None = None) -> list[PromptSides]:
         out = []

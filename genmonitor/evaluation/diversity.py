@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +23,14 @@ from genmonitor.evaluation.encoders import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
 from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.prompt_changes import PromptChanges
 from genmonitor.evaluation.prompt_diversity import LeastVaried, PromptDiversity
+from genmonitor.evaluation.prompt_estimates import PromptGroups, spread_by_prompt
 from genmonitor.evaluation.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples
 from genmonitor.evaluation.text import diversity as text
 from genmonitor.functional import W1KPCalibration
+from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.kernels import CosineKernel, Kernel
 
@@ -45,11 +49,13 @@ class FittedDiversity:
         metric: Scendi, Vendi and RKE.
         fidelity: against real images, None without them.
         value_range: lowest and highest value of a real image, None without them.
+        real_spread: how spread real images are, whatever their prompt; infinite without them.
     """
 
     metric: DiversityMetric
     fidelity: FidelityMetrics | None
     value_range: tuple[float, float] | None
+    real_spread: float
 
 
 class DiversityEvaluator(Evaluator[DiversityEvaluation]):
@@ -113,6 +119,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
+        self._groups, self._changes = PromptGroups(self.prompts, n_samples), PromptChanges(highest=True)
 
     @property
     def fitted(self) -> FittedDiversity:
@@ -139,15 +146,18 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         if subset is not None:
             value_range, notes = subset.value_range(), notes + subset.range_notes(probe, self._features.resumed)
         comparable = self._features.take_data(subset, comm)
+        if not comparable:
+            self._changes = PromptChanges(highest=True)
         self._features.fit_widths(subset, comm)
         self._check_size()
         if self.calibration is not None:
             self.calibration.check("features of the output encoder", self._features.encode(probe[:0]))
-        fidelity = None
+        fidelity, real_spread = None, math.inf
         if subset is not None:
             features = self._features.encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
-        self._fitted = FittedDiversity(self._new_metric().to(probe.device), fidelity, value_range)
+            real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
+        self._fitted = FittedDiversity(self._new_metric().to(probe.device), fidelity, value_range, real_spread)
         return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
 
     def update(self, samples: Samples) -> None:
@@ -176,22 +186,27 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         least: list[LeastVaried] = []
         if self._prompt_diversity is not None:
             values["w1kp"], least = self._prompt_diversity.measure(self._outputs, self._samples, comm)
+        outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
+        with comm.all_ranks_or_none():
+            spread = spread_by_prompt(outputs[indices.argsort()], self._groups, self.kernel)
         with comm.all_ranks_or_none():
             near = self._scored(len(computed["outputs"])).near_ends(ENDS)
         ends = near.gathered(comm).ends(ENDS)
         parts = computed["outputs"], computed["explained"], computed["outputs"] - computed["explained"]
         total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
-        return DiversityEvaluation(values, (total, explained, own), ends, least)
+        return DiversityEvaluation(values, (total, explained, own), ends, least, spread)
 
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Alert]:
-        """Keep the least varied prompts for the summary."""
+        """Keep the least varied prompts for the summary; return an alert if some lost their variety."""
         self._least = [row.found for row in evaluation.least_varied]
-        return []
+        record = history[-1]
+        lost = self._changes.update(evaluation.spread, record["epoch"], self.fitted.real_spread)
+        return text.lost_variety(self.prefix, lost, record, self._groups.by_prompt)
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
         self._features.forget()
-        self._fitted, self._least = None, []
+        self._fitted, self._least, self._changes = None, [], PromptChanges(highest=True)
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the encoders that are Modules."""
@@ -213,7 +228,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def summary(self, history: History) -> str:
         """Return a table of the last evaluation."""
-        return text.table(history, self.n_samples, self._least)
+        return text.table(history, self.n_samples, self._least, self._groups.note())
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the prompts and the calibration."""
@@ -233,12 +248,13 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         return super().settings() | self._features.settings() | {"rcond": self.rcond, "calibration": calibration}
 
     def fit_state(self) -> dict[str, Any]:
-        """Return the kernels' widths."""
-        return self._features.state_dict()
+        """Return the kernels' widths, and what each prompt was at its best."""
+        return self._features.state_dict() | {"changes": self._changes.state_dict()}
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
-        """Take over the kernels' widths."""
+        """Take over what `fit_state` returned."""
         self._features.load_state_dict(state)
+        self._changes.load_state_dict(state["changes"])
 
     def _new_metric(self) -> DiversityMetric:
         return DiversityMetric(self.kernel, self.prompt_kernel, self._features.num_features, self.rcond)

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.diversity_modes import ModeEnds
+from genmonitor.evaluation.prompt_changes import Estimate
 from genmonitor.evaluation.prompt_diversity import LeastVaried
 from genmonitor.evaluation.results import Evaluation, History, curve
 from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
@@ -24,11 +26,13 @@ class DiversityEvaluation(Evaluation):
         spectra: eigenvalues, falling, of the outputs' covariance, of its part that prompts explain, and of the rest.
         ends: samples at both ends of the model's own modes.
         least_varied: the least varied prompts, without a calibration none.
+        spread: how spread the samples of each prompt are.
     """
 
     spectra: tuple[Tensor, Tensor, Tensor]
     ends: ModeEnds
     least_varied: list[LeastVaried]
+    spread: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 def evaluation_figures(

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from genmonitor.evaluation.disagreement_modes import Disagreement, Ranked
-from genmonitor.evaluation.results import History, Record, when
+from genmonitor.evaluation.prompt_changes import Change
+from genmonitor.evaluation.results import Alert, History, Record, when
+from genmonitor.evaluation.text.prompts import named, others, quoted
+from genmonitor.evaluation.verdicts import format_p
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
 SAID, LISTED = 3, 10
@@ -49,26 +54,46 @@ def charts(k: int, reference: str) -> dict[str, list[str]]:
 
 def message(record: Record, changed: Ranked, reference: str) -> str:
     """Return one line about an evaluation."""
-    most = [f"{_quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
+    most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
     where = f", most of it at {', '.join(most)}" if most else ""
     against, total = AGAINST[reference], f"{record['total']:.3g}"
     error = f" ± {record['total_error']:.1g}" if record.get("total_error") else ""
     return f"Disagreement with {against}: total {total}{error}{where}{when(record)}"
 
 
-def table(history: History, changed: Ranked, k: int, reference: str) -> str:
+def moved_away(prefix: str, moved: Sequence[Change], record: Record, by_prompt: bool) -> list[Alert]:
+    """Return an alert about the prompts that moved away from the data, none where none has.
+
+    Args:
+        prefix: of the evaluator.
+        moved: the prompts, the surest first.
+        record: of this evaluation.
+        by_prompt: whether each is judged by itself, not all samples together.
+    """
+    if not moved:
+        return []
+    first = moved[0]
+    found = f"{named(first, by_prompt)} moved away from the data"
+    text = (
+        f"{found}: at epoch {record['epoch']:g} and the evaluation before, {'its' if by_prompt else 'the'} samples are "
+        f"farther from real images than at epoch {first.epoch:g}, {'its' if by_prompt else 'their'} best (squared MMD "
+        f"{_mmd(first)}, then {max(0.0, first.best):.2g}; {format_p(first.p)}){others(moved, _mmd)}."
+    )
+    return [Alert(f"{prefix}: {found}", text)]
+
+
+def _mmd(change: Change) -> str:
+    return f"{change.now:.2g}"
+
+
+def table(history: History, changed: Ranked, k: int, reference: str, note: str = "") -> str:
     """Return the last evaluation value by value, when each was furthest from zero, and the prompts that differ most."""
     last, rows = history[-1], []
     for name in ("total", *mode_names(k)["top"], *mode_names(k)["bottom"]):
         furthest = max(history, key=lambda record: abs(record[name]))
         rows.append(f"{name:<12}{last[name]:>10.4f}{furthest[name]:>14.4f} at epoch {furthest['epoch']:g}")
-    prompts = [f"{100 * part:>4.0f} %  {_quoted(prompt)}" for prompt, part in changed[:LISTED] if part >= LEAST]
+    prompts = [f"{100 * part:>4.0f} %  {quoted(prompt)}" for prompt, part in changed[:LISTED] if part >= LEAST]
+    listed = ["part  prompt", *prompts] if prompts else []
     title = f"Where the model differs from {AGAINST[reference]}, epoch {last['epoch']:g}"
     head = f"{'':<12}{'last':>10}{'furthest':>14}"
-    return "\n".join(["", title, head, *rows, *(["part  prompt", *prompts] if prompts else []), ""])
-
-
-def _quoted(prompt: object) -> str:
-    # repr, since what a prompt holds must not move a terminal's cursor
-    text = str(prompt)
-    return repr(text if len(text) <= 40 else f"{text[:39]}…")
+    return "\n".join(["", title, head, *rows, *listed, *filter(None, [note]), ""])

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genmonitor.evaluation.results import History, Record, when
+from genmonitor.evaluation.prompt_changes import Change
+from genmonitor.evaluation.results import Alert, History, Record, when
+from genmonitor.evaluation.text.prompts import named, others
+from genmonitor.evaluation.verdicts import format_p
 from genmonitor.functional.w1kp import PromptVariability
 
 SCORES = (
@@ -80,13 +83,39 @@ def message(record: Record, n: int) -> str:
     )
 
 
-def table(history: History, n: int, alike: Sequence[PromptVariability]) -> str:
+def lost_variety(prefix: str, lost: Sequence[Change], record: Record, by_prompt: bool) -> list[Alert]:
+    """Return an alert about the prompts that lost their variety, none where none has.
+
+    Args:
+        prefix: of the evaluator.
+        lost: the prompts, the surest first.
+        record: of this evaluation.
+        by_prompt: whether each is judged by itself, not all samples together.
+    """
+    if not lost:
+        return []
+    first = lost[0]
+    found = f"{named(first, by_prompt)} lost {'its' if by_prompt else 'their'} variety"
+    text = (
+        f"{found}: at epoch {record['epoch']:g} and the evaluation before, {'its' if by_prompt else 'the'} samples are "
+        f"{_times(first)} times as spread as at epoch {first.epoch:g}, {'its' if by_prompt else 'their'} best "
+        f"({format_p(first.p)}){others(lost, _times)}."
+    )
+    return [Alert(f"{prefix}: {found}", text)]
+
+
+def _times(change: Change) -> str:
+    return f"{round(max(0.0, change.now / change.best), 3):.2g}"
+
+
+def table(history: History, n: int, alike: Sequence[PromptVariability], note: str = "") -> str:
     """Return the last evaluation value by value, the highest so far, what real images get, and the alike prompts.
 
     Args:
         history: one or more records.
         n: samples.
         alike: the least varied prompts, the least first; may be empty.
+        note: a last line.
     """
     last, rows = history[-1], []
     for name, title in NAMES.items():
@@ -98,4 +127,5 @@ def table(history: History, n: int, alike: Sequence[PromptVariability]) -> str:
     least = [f"{row.w1kp:>6.2f} {row.level:<6} {str(row.prompt)[:60]!r}" for row in alike]
     least = ["The least varied prompts, by W1KP and level of likeness", *least] if least else []
     head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
-    return "\n".join(["", f"What the generator varies, epoch {last['epoch']:g}, {n} images", head, *rows, *least, ""])
+    title = f"What the generator varies, epoch {last['epoch']:g}, {n} images"
+    return "\n".join(["", title, head, *rows, *least, *filter(None, [note]), ""])
