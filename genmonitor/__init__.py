@@ -24,6 +24,7 @@ __all__ = [
     "TwoSampleTest",
     "VendiScore",
     "W1KPScore",
+    "compare",
 ]
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from genmonitor import kernels as kernels
     from genmonitor import metrics as metrics
     from genmonitor import partition as partition
+    from genmonitor.evaluation import compare
     from genmonitor.kernels import CosineKernel, GaussianKernel, LaplacianKernel
     from genmonitor.metrics import (
         PRDC,
@@ -55,6 +57,7 @@ else:  # type checkers would take any name at all for one that `__getattr__` fin
         "GaussianKernel": "kernels",
         "LaplacianKernel": "kernels",
         "PixelPartition": "partition",
+        "compare": "evaluation",
     }
 
     def __getattr__(name: str) -> Any:

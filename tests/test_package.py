@@ -33,6 +33,7 @@ PUBLIC = [
     "TwoSampleTest",
     "VendiScore",
     "W1KPScore",
+    "compare",
 ]
 ROOT = Path(__file__).parents[1]
 in_repository = pytest.mark.skipif(

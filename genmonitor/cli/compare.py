@@ -1,43 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor compare`: region by region, how well generated images meet the distribution of real ones."""
+"""`genmonitor compare`: where generated images differ from real ones, or which of two sets is closer to them."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from genmonitor._formatting import as_sentence
-from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
-from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, SingleProcess, run_evaluation
-from genmonitor.evaluation.data.value_range import range_doubt
-from genmonitor.evaluation.progress import terminal_progress
-from genmonitor.evaluation.results import Evaluation
+from genmonitor.evaluation import Comparison, compare, terminal_progress
 from genmonitor.evaluation.saved_regions import load_partition
-from genmonitor.evaluation.text.pixel_clusters import message, table
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
 
-MIN_REAL, MIN_FAKE = 4, 2
-PROBE = 16
 FOLDER = "genmonitor"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("real", metavar="REAL", type=given, help=f"real images: {IMAGES}")
+    parser.add_argument("real", metavar="REAL", type=given, help=f"real images, not trained on: {IMAGES}")
     parser.add_argument("fake", metavar="FAKE", type=given, help="generated images, the same")
     parser.add_argument(
-        "--partition",
-        type=given_path,
-        metavar="FILE",
-        help="partition.npz of `genmonitor clusters` or of a run",
+        "other",
+        metavar="OTHER",
+        nargs="?",
+        type=given,
+        help="those of another model, to ask which is closer to real",
+    )
+    parser.add_argument(
+        "--paired", action="store_true", help="images i of FAKE and OTHER come from one seed or one prompt"
+    )
+    parser.add_argument(
+        "--partition", type=given_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run"
     )
     parser.add_argument(
         "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
@@ -56,39 +56,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Evaluate, and write figures, a manifest and the report."""
+    """Compare, and write figures, a manifest and the report."""
     _check_folder(args.out)
-    real, fake = read_images(args.real, args.size), read_images(args.fake, args.size)
-    _check_images(real, fake, args.patch_size)
-    partition = None if args.partition is None else _read_partition(args.partition, real)
-    # no more than real images can be put in their place
-    n = min(args.n_samples, len(fake), len(real) // 2)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    chosen = torch.randperm(len(fake), generator=torch.Generator().manual_seed(args.seed))[:n]
-    samples = Samples(fake[chosen].to(device), chosen)
-    evaluator = RegionEvaluator(
-        args.n_clusters, partition, n_samples=n, patch_size=args.patch_size, seed=args.seed, prefix="cms"
+    real, fake = read_images(args.real, args.size), read_images(args.fake, args.size).to(device)
+    comparison = compare(
+        real,
+        fake,
+        None if args.other is None else read_images(args.other, args.size),
+        partition=None if args.partition is None else _read_partition(args.partition),
+        n_clusters=args.n_clusters,
+        patch_size=args.patch_size,
+        n_samples=args.n_samples,
+        seed=args.seed,
+        paired=args.paired,
+        progress=terminal_progress,
     )
-    reference = ReferenceImages(given=real, name="the set of real images")
-    report = evaluator.fit(reference, samples.images[:PROBE], SingleProcess(), terminal_progress)
-    _, evaluation = run_evaluation(evaluator, lambda: samples, SingleProcess(), args.seed)
-    notes = [*report.notes, *evaluation.notes]
-    page = _write(args, evaluator, evaluation, samples, notes)
-    regions = evaluator.fitted.regions
-    return {
-        "values": evaluation.values,
-        "baseline": regions.baseline,
-        "n_samples": n,
-        "gamma": regions.kernel.gamma,
-        "report": str(page),
-        "notes": notes,
-        "table": table([evaluation.values], regions.partition, regions.baseline, of=f"{n} images"),
-    }
+    comparison = replace(comparison, names=_names(args.fake, args.other))
+    page = _write(args, comparison)
+    return {**comparison.to_dict(), "text": str(comparison), "report": str(page)}
 
 
 def said(result: dict[str, Any]) -> str:
-    """Say the result in words."""
-    return "\n".join([result["table"], *(f"Note: {note}." for note in result["notes"]), f"Report: {result['report']}"])
+    """Say the result in words, the finding first."""
+    return f"{result['text']}\nReport: {result['report']}"
 
 
 def _check_folder(out: Path) -> None:
@@ -97,55 +88,48 @@ def _check_folder(out: Path) -> None:
         raise ValueError(f"Expected --out to be a folder of comparisons, but {out} holds a training run's files.")
 
 
-def _read_partition(path: Path, images: Tensor) -> PixelPartition:
+def _read_partition(path: Path) -> PixelPartition:
     try:
-        partition = load_partition(path)
+        return load_partition(path)
     except Exception as error:
         raise ValueError(
             f"Expected the partition.npz of `genmonitor clusters` or of a run, but got {path}: {error}"
         ) from error
-    partition.check_images("images", tuple(images.shape))
-    return partition
 
 
-def _check_images(real: Tensor, fake: Tensor, patch_size: int) -> None:
-    if real.shape[1:] != fake.shape[1:]:
-        raise ValueError(
-            f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
-            f"{list(fake.shape[1:])}. Convert one of them; --size resizes folders."
-        )
-    if len(real) < MIN_REAL or len(fake) < MIN_FAKE:
-        raise ValueError(
-            f"Expected at least {MIN_REAL} real and {MIN_FAKE} generated images, but got {len(real)} and {len(fake)}."
-        )
-    if doubt := range_doubt(real, fake):  # which no training will mend any more
-        raise ValueError(f"Expected real and generated images in one value range, but {doubt}. Scale one of them.")
-    check_patches("images", real, patch_size)
+def _names(fake: str, other: str | None) -> tuple[str, ...]:
+    """Name the sets as briefly as tells them apart."""
+    if other is None:
+        return (Path(fake).name,)
+    names = (Path(fake).name, Path(other).name)
+    return names if all(names) and names[0] != names[1] else (fake, other)
 
 
-def _write(
-    args: argparse.Namespace, evaluator: RegionEvaluator, evaluation: Evaluation, samples: Samples, notes: list[str]
-) -> Path:
+def _write(args: argparse.Namespace, comparison: Comparison) -> Path:
+    evaluator = comparison.evaluator
     folder, prefix = RunFolder(args.out / FOLDER), evaluator.prefix
     folder.start(prefix)
-    record = {"epoch": 0, "step": 0, **evaluation.values}
-    figures = {**evaluator.fit_figures(), "samples": evaluator.figures(evaluation, [record], samples)["samples"]}
-    folder.write_figures(prefix, figures, step=0)
+    folder.write_figures(prefix, {**evaluator.fit_figures(), "samples": comparison.figure()}, step=0)
+    if comparison.table is not None:
+        folder.write_table(prefix, "which_is_closer", comparison.table, step=0)
     evaluator.write_artifacts(folder.path)
     folder.write_about(prefix, evaluator.charts(), evaluator.about)
-    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(x)} for x in notes])
-    folder.write_manifest(
-        prefix,
-        1,
-        {
-            "monitor": "compare",
-            "evaluation": evaluation.values,
-            "message": message(evaluation.values, evaluator.fitted.regions.partition, evaluator.baseline),
-            "real_images": args.real,
-            "generated_images": args.fake,
-            "seed": args.seed,
-            "n_samples": evaluator.n_samples,
-            **evaluator.manifest(),
-        },
-    )
+    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(x)} for x in comparison.notes])
+    manifest = {
+        **evaluator.manifest(),
+        "baseline": comparison.baseline,
+        "monitor": "compare",
+        "evaluation": comparison.values,
+        "message": f"{comparison.finding}.",
+        "split": f"{comparison.split}.",
+        "real_images": args.real,
+        "generated_images": args.fake,
+        "other_images": args.other,
+        "paired": args.paired,
+        "seed": args.seed,
+        "n_samples": comparison.n_samples,
+    }
+    if comparison.differences is not None:
+        manifest["differences"] = comparison.differences
+    folder.write_manifest(prefix, 1, manifest)
     return folder.write_report()

@@ -14,13 +14,14 @@ from collections.abc import Sequence
 VALUE_DIFFERS, INPUT_IS_WRONG, CRASHED = 1, 2, 3
 """Exit statuses; that of argparse for wrong arguments is 2 too."""
 COMMANDS = {
-    "compare": "compare generated with real images: which regions are wrong, and by how much",
+    "compare": "compare generated with real images: which regions differ, or which of two sets is closer",
     "clusters": "find out which pixels of a set of images belong together",
     "replay": "measure a logged value again from its manifest and a checkpoint",
     "report": "make the report.html of a run again",
 }
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
+  genmonitor compare photos/ new_model/ old_model/ --size 64
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
   genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_evaluation_00012.json \\

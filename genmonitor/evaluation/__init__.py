@@ -14,6 +14,7 @@ Example:
 """
 
 from genmonitor.evaluation.collective import Collective, SingleProcess
+from genmonitor.evaluation.comparison import Comparison, compare
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
@@ -26,6 +27,7 @@ from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History,
 __all__ = [
     "Alert",
     "Collective",
+    "Comparison",
     "DisagreementEvaluator",
     "DiversityEvaluator",
     "Evaluation",
@@ -40,6 +42,7 @@ __all__ = [
     "Samples",
     "SingleProcess",
     "Table",
+    "compare",
     "no_progress",
     "require_fitted",
     "run_evaluation",

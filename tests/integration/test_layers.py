@@ -21,9 +21,9 @@ LAYERS = [
     {"kernels", "partition"},
     {"functional", "_validation.arguments"},  # checks of arguments know kernels and calibrations
     {"metrics"},
-    {""},  # genmonitor/__init__.py: what stands below it imports from the module that it means
     {"plotting"},
     {"evaluation"},
+    {""},  # genmonitor/__init__.py: what stands below it imports from the module that it means
     {"report"},
     {"cli"},
     {"callbacks"},
@@ -239,8 +239,17 @@ def test_functions_load_nothing_beyond_torch():
     assert loads(f"import {packages}", after="import torch") == {"genmonitor"}
 
 
-def test_public_names_load_nothing_beyond_torchmetrics():
-    assert loads("from genmonitor import *", after="import torch, torchmetrics") == {"genmonitor"}
+def test_public_classes_load_nothing_beyond_torchmetrics():
+    classes = "import genmonitor\n[getattr(genmonitor, name) for name in genmonitor.__all__ if name != 'compare']"
+    assert loads(classes, after="import torch, torchmetrics") == {"genmonitor"}
+
+
+def test_compare_loads_nothing_else_but_what_draws():
+    assert loads("from genmonitor import compare", after="import torch, torchmetrics, matplotlib.figure") <= {
+        "genmonitor",
+        "PIL",
+        "matplotlib",
+    }
 
 
 def test_an_evaluation_and_the_command_line_need_no_lightning():

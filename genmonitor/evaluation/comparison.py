@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call that says where generated images differ from real ones, or which of two sets is closer to them."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from genmonitor._formatting import RESOLUTION, as_sentence
+from genmonitor._validation import check_images
+from genmonitor.evaluation.baseline import Band
+from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, sample_size
+from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.evaluator import run_evaluation
+from genmonitor.evaluation.pixel_clusters import RegionEvaluation, RegionEvaluator
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.region_figures import image_labels
+from genmonitor.evaluation.results import Samples, Table
+from genmonitor.evaluation.text import comparison as text
+from genmonitor.evaluation.text import pixel_clusters as region_text
+from genmonitor.functional.relative_similarity import relative_similarity_from_influences
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.partition import PixelPartition
+from genmonitor.plotting.comparison import data_uri, side_by_side
+
+PROBE = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What `compare` found. `str()` says it in words and as a table; a notebook shows the figure too.
+
+    Attributes:
+        names: what the generated sets are called, one or two.
+        evaluator: fitted to the real images.
+        evaluations: of each generated set.
+        shown: some images of each generated set [n, C, H, W].
+        differences: of two sets, for the image and each region: "difference" (MMD² of the second set less that of the
+            first), "standard_error", "p_value" and, for all regions together, "p_value_adjusted"; else None.
+        n_real: real images given.
+        n_samples: images of each generated set that were looked at.
+        notes: what the user should know.
+    """
+
+    names: tuple[str, ...]
+    evaluator: RegionEvaluator
+    evaluations: tuple[RegionEvaluation, ...]
+    shown: tuple[Tensor, ...]
+    differences: dict[str, dict[str, float]] | None
+    n_real: int
+    n_samples: int
+    notes: tuple[str, ...]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """What was measured of the first generated set, named as `PixelClusterMonitor` logs it."""
+        return self.evaluations[0].values
+
+    @property
+    def partition(self) -> PixelPartition:
+        """The regions."""
+        return self.evaluator.fitted.regions.partition
+
+    @property
+    def baseline(self) -> dict[str, Band]:
+        """What real images get in place of generated ones: lower end, median and upper end, by value.
+
+        Values that were one and the same in all draws, as those of pixels that hardly vary, have no band.
+        """
+        bands = self.evaluator.baseline
+        return {name: band for name, band in bands.items() if band[2] - band[0] > RESOLUTION}
+
+    @property
+    def finding(self) -> str:
+        """What was found, in one sentence."""
+        if self.differences is not None:
+            return text.which_is_closer(self.differences, self.names)
+        if self.n_samples < MIN_SAMPLES:
+            return f"Too few images for a verdict: a test needs {MIN_SAMPLES} on each side, but got {self.n_samples}"
+        return region_text.finding(self.values, self.partition)
+
+    @property
+    def split(self) -> str:
+        """Which real images served for what, in one sentence."""
+        given = self.evaluator.settings()["partition"] is not None
+        found = "the baseline" if given else "the regions and the baseline"
+        compared, sets = len(self.evaluator.fitted.real), len(self.evaluations)
+        return text.split_sentence(self.n_real, compared, self.n_samples, found, sets)
+
+    @property
+    def table(self) -> Table | None:
+        """Which of two sets is closer, region by region; None of one set."""
+        if self.differences is None:
+            return None
+        sizes, regions = self.partition.sizes(), self.partition.regions()
+        sites = {"image": sum(sizes)} | {name: sizes[label] for name, label in regions.items()}
+        return text.closer_table(self.differences, [found.values for found in self.evaluations], self.names, sites)
+
+    def __str__(self) -> str:
+        """Say the finding first, then which images it rests on, the table and the notes."""
+        if self.table is None:
+            table = region_text.table([self.values], self.partition, of=f"{self.n_samples} images")
+        else:
+            table = f"\n{text.aligned(self.table)}\n{text.closer_note(self.names)}\n"
+        notes = [f"Note: {as_sentence(note)}" for note in self.notes]
+        return "\n".join([f"{self.finding}.", f"{self.split}.", table, *notes]).rstrip("\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything found as plain Python that JSON can hold."""
+        compared = len(self.evaluator.fitted.real)
+        found = {
+            "finding": self.finding,
+            "names": list(self.names),
+            "values": dict(self.values),
+            "baseline": {name: list(band) for name, band in self.baseline.items()},
+            "real_images": {"given": self.n_real, "compared": compared, "for_regions": self.n_real - compared},
+            "n_samples": self.n_samples,
+            "gamma": self.evaluator.kernel.gamma,
+            "notes": list(self.notes),
+        }
+        if self.differences is not None:
+            found["other_values"] = dict(self.evaluations[1].values)
+            found["differences"] = {name: dict(test) for name, test in self.differences.items()}
+        return found
+
+    def figure(self) -> Figure:
+        """Draw real images beside those of each generated set, the region outlined that differs most."""
+        fitted, region = self.evaluator.fitted, self._most_different()
+        labels = image_labels(self.partition, (fitted.real.shape[2], fitted.real.shape[3]))
+        label = None if region is None else self.partition.regions()[region]
+        sets = {"real": fitted.real} | dict(zip(self.names, self.shown, strict=True))
+        return side_by_side(sets, labels, label, fitted.regions.value_range, self._headline(region), self.split)
+
+    def _headline(self, region: str | None) -> str:
+        """Return the finding, or as much of it as is of the region outlined."""
+        if self.differences is None or region is None:
+            return re.sub(r", error [^)]*", "", self.finding.partition(";")[0])
+        return text.which_is_closer({name: self.differences[name] for name in ("image", region)}, self.names)
+
+    def _most_different(self) -> str | None:
+        """Name the region to outline, None where none differs by more than chance."""
+        if self.differences is None:
+            return region_text.most_different(self.values, self.partition)
+        tests = {name: self.differences[name] for name in self.partition.regions()}
+        found = [name for name in tests if text.closer_set(tests[name]) is not None]
+        return max(found, key=lambda name: text.sureness(tests[name]), default=None)
+
+    def _repr_html_(self) -> str:
+        """Return the words, the table and the figure for a notebook."""
+        finding, _, rest = str(self).partition("\n")
+        picture = f'<img alt="real and generated images" src="{data_uri(self.figure())}">'
+        return f"<p><b>{html.escape(finding)}</b></p><pre>{html.escape(rest)}</pre>{picture}"
+
+
+def compare(
+    real: Tensor,
+    fake: Tensor,
+    other: Tensor | None = None,
+    *,
+    partition: PixelPartition | None = None,
+    n_clusters: int | None = None,
+    patch_size: int = 1,
+    n_samples: int = 1200,
+    seed: int = 0,
+    paired: bool = False,
+    progress: Progress = no_progress,
+) -> Comparison:
+    """Say where generated images differ from real ones by more than chance; or which of two sets is closer to them.
+
+    Some real images find the regions and the baseline, others, as many as generated ones, are compared with; the result
+    says how many. It computes on the device of `fake`.
+
+    Args:
+        real: images [N, C, H, W] that the generator was not trained on: otherwise p-values promise no level. N at least
+            5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
+        fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
+        other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
+        partition: your own regions instead of found ones.
+        n_clusters: None to choose 2..12 by Dunn's index.
+        patch_size: side of a site in pixels; 2 or more for images beyond 64×64.
+        n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
+        seed: of the choice of images.
+        paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.
+        progress: wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
+
+    Raises:
+        TypeError: if a set is no tensor of real numbers, or `paired` is neither True nor False.
+        ValueError: if shapes or value ranges differ, values are not finite, images are too few, or not as many though
+            paired, or both `partition` and `n_clusters` are given.
+
+    References:
+        Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
+        Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
+
+    Example:
+        >>> images = torch.rand(500, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+        >>> real, fake = images[:300], images[300:].clone()
+        >>> fake[..., 2:] *= 0.5
+        >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
+        cluster_2 (right half) differs from real images (p = 0.005, error ... × that of real images)
+    """
+    sets = {"fake": fake} if other is None else {"fake": fake, "other": other}
+    real = check_images("real", real).cpu()
+    checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}
+    check_paired(paired, checked)
+    n, notes = sample_size(len(real), min(map(len, checked.values())), n_samples, other is not None)
+    if partition is None:
+        check_left(len(real), n, n_clusters)
+    evaluator = RegionEvaluator(n_clusters, partition, n_samples=n, patch_size=patch_size, seed=seed)
+    samples = [_choose(images.to(fake.device), n, seed) for images in checked.values()]
+    reference = ReferenceImages(given=real, name="the set of real images")
+    report = evaluator.fit(reference, samples[0].images[:PROBE], SingleProcess(), progress)
+    evaluations = [_evaluate(evaluator, drawn, seed) for drawn in samples]
+    for name, found in zip(checked, evaluations, strict=True):
+        notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
+    return Comparison(
+        tuple(checked),
+        evaluator,
+        tuple(evaluations),
+        tuple(drawn.images[:PROBE].cpu() for drawn in samples),
+        _differences(evaluations, paired),
+        len(real),
+        n,
+        (*report.notes, *notes),
+    )
+
+
+def _choose(images: Tensor, n: int, seed: int) -> Samples:
+    # the same for two sets of one size, which may be paired
+    chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:n]
+    return Samples(images[chosen.to(images.device)], chosen)
+
+
+def _evaluate(evaluator: RegionEvaluator, samples: Samples, seed: int) -> RegionEvaluation:
+    _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), seed)
+    values = {name: value for name, value in found.values.items() if not name.endswith("_seconds")}
+    return RegionEvaluation(values, found.influence, notes=found.notes)
+
+
+def _differences(evaluations: Sequence[RegionEvaluation], paired: bool) -> dict[str, dict[str, float]] | None:
+    """Return which of two sets is closer, in each region; None of one set."""
+    influences = [found.influence for found in evaluations]
+    if len(influences) == 1 or influences[0] is None or influences[1] is None:
+        return None
+    found = relative_similarity_from_influences(influences[0], influences[1], paired=paired, alternative="different")
+    return {name: {field: float(x) for field, x in test._asdict().items()} for name, test in found.items()}

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a comparison of real with generated images says in words, of one generated set or of two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.verdicts import differs, format_p
+
+Differences = Mapping[str, Mapping[str, float]]
+"""The fields of a `RelativeSimilarity` as floats, for the image and each region."""
+
+
+def split_sentence(n_real: int, n_compared: int, n_generated: int, found: str, sets: int = 1) -> str:
+    """Say which real images served for what.
+
+    Args:
+        n_real: real images in all.
+        n_compared: those compared with generated ones.
+        n_generated: images of a generated set.
+        found: what the other real images were for.
+        sets: of generated images.
+
+    Example:
+        >>> split_sentence(900, 400, 400, "the regions and the baseline")
+        '900 real images: 500 found the regions and the baseline, 400 were compared with 400 generated ones'
+    """
+    generated = f"{n_generated} generated ones{'' if sets == 1 else ' of each set'}"
+    return f"{n_real} real images: {n_real - n_compared} found {found}, {n_compared} were compared with {generated}"
+
+
+def which_is_closer(differences: Differences, names: Sequence[str]) -> str:
+    """Say which of two generated sets is closer to the real images, and where.
+
+    Args:
+        differences: positive where the first set is closer.
+        names: of the two sets.
+
+    Example:
+        >>> same = {"difference": 0.0, "standard_error": 0.03, "p_value_adjusted": 0.8}
+        >>> closer = {"difference": 0.1, "standard_error": 0.03, "p_value_adjusted": 0.003}
+        >>> which_is_closer({"image": same, "cluster_1": same, "cluster_2": closer}, ["new", "old"])
+        'new is closer to the real images than old in cluster_2 (p = 0.003); no difference in the other'
+    """
+    regions = {name: test for name, test in differences.items() if name != "image"}
+    ordered = sorted(regions, key=lambda name: -sureness(regions[name]))
+    sides = [[name for name in ordered if closer_set(regions[name]) == side] for side in (0, 1)]
+    parts: list[str] = []
+    for side, found in enumerate(sides):
+        if found:
+            than = "" if parts else f" is closer to the real images than {names[1 - side]}"
+            parts.append(f"{names[side]}{than} in {_where(found, regions)}")
+    if not parts:
+        return _of_no_region(differences["image"], regions, names)
+    rest = len(regions) - len(sides[0]) - len(sides[1])
+    tail = "" if rest == 0 else "; no difference in the other" if rest == 1 else "; no difference in the others"
+    return ", ".join(parts) + tail
+
+
+def closer_set(test: Mapping[str, float]) -> int | None:
+    """Return which set is closer by more than chance, 0 or 1; None where neither is."""
+    if not differs(test["p_value_adjusted"]):
+        return None
+    return 0 if test["difference"] > 0 else 1
+
+
+def sureness(test: Mapping[str, float]) -> float:
+    """Return by how many standard errors two sets differ, which tells regions apart whose p-values are all but 0."""
+    return abs(test["difference"]) / test["standard_error"] if test["standard_error"] > 0 else 0.0
+
+
+def _of_no_region(image: Mapping[str, float], regions: Differences, names: Sequence[str]) -> str:
+    side = closer_set(image)
+    if side is not None:
+        return (
+            f"No region by itself tells which is closer, but as whole images {names[side]} is closer to the real ones "
+            f"than {names[1 - side]} ({format_p(image['p_value_adjusted'])})"
+        )
+    smallest = format_p(min(test["p_value_adjusted"] for test in regions.values()))
+    return (
+        f"Neither {names[0]} nor {names[1]} is closer to the real images by more than chance, in any region "
+        f"(smallest {smallest})"
+    )
+
+
+def _where(found: Sequence[str], regions: Differences) -> str:
+    if len(found) == len(regions) > 1:
+        largest = format_p(max(test["p_value_adjusted"] for test in regions.values()))
+        return f"all {len(found)} regions, most surely in {found[0]} (largest {largest})"
+    words = [f"{name} ({format_p(regions[name]['p_value_adjusted'])})" for name in found]
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def closer_table(
+    differences: Differences, values: Sequence[Mapping[str, float]], names: Sequence[str], sizes: Mapping[str, int]
+) -> Table:
+    """Return a row for the image and each region, the surest differences first after the image.
+
+    Args:
+        differences: positive where the first set is closer.
+        values: of the evaluation of each set.
+        names: of the two sets.
+        sizes: sites of the image and of each region.
+    """
+    columns = ["region", "sites", *(f"{name} against real" for name in names), "difference of MMD²", "error", "p"]
+    rows = []
+    for region in sorted(differences, key=lambda name: (name != "image", -sureness(differences[name]))):
+        test, side = differences[region], closer_set(differences[region])
+        against = [
+            f"{'differs' if differs(of[f'p_{region}']) else 'indistinguishable'} ({format_p(of[f'p_{region}'])})"
+            for of in values
+        ]
+        # float32 tells no smaller differences from 0
+        by = [f"{round(test['difference'], 7) + 0.0:.3g}", f"{test['standard_error']:.2g}"]
+        by.append(format_p(test["p_value_adjusted"]).removeprefix("p = ").removeprefix("p "))
+        rows.append([region, sizes[region], *against, *by, "no difference" if side is None else names[side]])
+    return Table([*columns, "closer"], rows)
+
+
+def closer_note(names: Sequence[str]) -> str:
+    """Say what the columns of `closer_table` are."""
+    return (
+        f"difference: squared maximum mean discrepancy of {names[1]} less that of {names[0]}, above 0 where "
+        f"{names[0]} is closer to the real images; error: its standard error; p: of no difference, all regions together"
+    )
+
+
+def aligned(table: Table) -> str:
+    """Return a table of text and numbers as lines of equal columns.
+
+    Example:
+        >>> print(aligned(Table(["region", "sites"], [["image", 64], ["cluster_1", 9]])))
+        region     sites
+        image      64
+        cluster_1  9
+    """
+    cells = [[str(cell) for cell in row] for row in (table.columns, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+import torch
+from _helpers.evaluations import halves
+from matplotlib.collections import LineCollection
+
+import genmonitor
+from genmonitor import PixelPartition, compare
+from genmonitor.functional import relative_similarity_test, two_sample_test
+
+SIDES = PixelPartition.grid((4, 6), 1, 2)
+REAL, DARK, LIGHT = halves(300, 1), halves(120, 2, dark=0.6), halves(120, 3)
+
+
+@pytest.fixture(scope="module")
+def one():
+    """The dark right half against real images."""
+    return compare(REAL, DARK, partition=SIDES)
+
+
+@pytest.fixture(scope="module")
+def two():
+    """The dark right half and images that are as good as real ones."""
+    return compare(REAL, DARK, LIGHT, partition=SIDES)
+
+
+def outlined(figure):
+    return [any(isinstance(found, LineCollection) for found in ax.collections) for ax in figure.axes]
+
+
+def drawn(n, of):
+    return torch.randperm(of, generator=torch.Generator().manual_seed(0))[:n]
+
+
+def test_the_finding_names_the_dark_half(one):
+    assert one.finding.startswith("cluster_2 (right half) differs from real images (p = 0.005, error ")
+    assert str(one).startswith(f"{one.finding}.\n{one.split}.\n")
+    assert one.split == "300 real images: 180 found the baseline, 120 were compared with 120 generated ones"
+
+
+def test_p_values_are_those_of_the_test_on_images_that_found_nothing(one):
+    found = two_sample_test(DARK, REAL[drawn(120, 300)], partition=SIDES)
+    assert {name: one.values[f"p_{name}"] for name in found} == pytest.approx(
+        {name: float(p) for name, p in found.items()}, abs=0.02
+    )
+
+
+def test_real_images_differ_nowhere():
+    found = compare(REAL, LIGHT, partition=SIDES)
+    assert found.finding.startswith("No region differs from real images by more than chance (smallest p = ")
+    assert "differs (" not in str(found)
+    assert not any(outlined(found.figure()))
+
+
+def test_regions_are_found_where_none_are_given():
+    found = compare(REAL, DARK, n_clusters=2)
+    assert found.partition.num_clusters == 2
+    assert "180 found the regions and the baseline" in found.split
+
+
+def test_differences_are_those_of_the_function(two):
+    found = relative_similarity_test(
+        DARK[drawn(120, 120)],
+        LIGHT[drawn(120, 120)],
+        REAL[drawn(120, 300)],
+        partition=SIDES,
+        alternative="different",
+    )
+    for name, test in found.items():
+        expected = {field: float(value) for field, value in test._asdict().items()}
+        assert two.differences[name] == pytest.approx(expected, rel=1e-4, abs=1e-6)
+
+
+def test_the_finding_of_two_sets_says_which_is_closer_and_where(two):
+    said = "other is closer to the real images than fake in cluster_2 (p < 0.0001); no difference in the other"
+    assert two.finding == said
+    assert str(two).startswith(f"{said}.\n{two.split}.\n")
+    assert two.split.endswith("120 were compared with 120 generated ones of each set")
+    assert [row[0] for row in two.table.rows] == ["image", "cluster_2", "cluster_1"]
+
+
+def test_a_set_is_no_closer_than_itself():
+    found = compare(REAL, LIGHT, LIGHT, partition=SIDES)
+    assert found.finding.startswith("Neither fake nor other is closer to the real images by more than chance")
+    assert not any(outlined(found.figure()))
+
+
+def test_pairs_tell_smaller_differences():
+    darker = LIGHT * 0.97
+    alone, paired = (compare(REAL, LIGHT, darker, partition=SIDES, paired=paired) for paired in (False, True))
+    errors = [found.differences["cluster_1"]["standard_error"] for found in (alone, paired)]
+    assert errors[1] < errors[0]
+
+
+def test_sets_may_be_of_different_sizes():
+    assert compare(REAL, LIGHT, DARK[:50], partition=SIDES).n_samples == 50
+
+
+def test_figure_shows_every_set_and_outlines_what_differs_most(one, two):
+    for found, names in ((one, ["real", "fake"]), (two, ["real", "fake", "other"])):
+        figure = found.figure()
+        assert [ax.get_title(loc="left") for ax in figure.axes] == names
+        assert all(outlined(figure))
+    assert one.figure().texts[0].get_text() == "cluster_2 (right half) differs from real images (p = 0.005)"
+    assert two.figure().texts[0].get_text().startswith("other is closer to the real images than fake in cluster_2")
+
+
+def test_dictionary_is_plain_and_complete(one, two):
+    for found in (one, two):
+        assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
+    assert one.to_dict()["real_images"] == {"given": 300, "compared": 120, "for_regions": 180}
+    assert "differences" not in one.to_dict()
+    assert two.to_dict()["differences"] == two.differences
+    assert two.to_dict()["other_values"]["p_cluster_2"] > 0.05
+
+
+def test_two_runs_give_the_same(one):
+    assert compare(REAL, DARK, partition=SIDES).to_dict() == one.to_dict()
+
+
+def test_images_of_eight_bits_are_those_in_zero_to_one():
+    real, fake = (((255 * images).round()).to(torch.uint8) for images in (REAL, DARK))
+    found = compare(real, fake, partition=SIDES)
+    assert found.values == compare(real / 255, fake / 255, partition=SIDES).values
+
+
+def test_a_notebook_shows_words_and_picture(one):
+    shown = one._repr_html_()
+    assert shown.startswith("<p><b>cluster_2 (right half) differs from real images")
+    assert '<img alt="real and generated images" src="data:image/png;base64,' in shown
+    assert "indistinguishable (p = " in shown
+
+
+def test_too_few_images_give_no_verdict():
+    found = compare(REAL[:40], DARK[:5], partition=SIDES)
+    assert found.finding == "Too few images for a verdict: a test needs 8 on each side, but got 5"
+
+
+def test_generated_images_left_out_are_spoken_of():
+    found = compare(REAL[:110], DARK, partition=SIDES)
+    assert found.n_samples == 50
+    assert "Note: Only 50 of 120 generated images are looked at, since of 110 real ones" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ((REAL, DARK), {"partition": SIDES, "n_clusters": 2}, "`n_clusters` or `partition`, but got both"),
+        ((REAL[:18], DARK), {"n_clusters": 8}, "that 16 are left to find the regions in"),
+        ((REAL, DARK), {"n_samples": 1}, "`n_samples`"),
+        ((REAL, DARK), {"paired": True}, "Expected `other` with `paired`"),
+        ((REAL, DARK, LIGHT[:5]), {}, "at least 8 images on each side"),
+        ((REAL, DARK), {"partition": PixelPartition.grid((4, 4), 1, 2)}, "4×6"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(arguments, settings, message):
+    with pytest.raises(ValueError, match=message):
+        compare(*arguments, **settings)
+
+
+def test_the_callers_random_numbers_stay():
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    compare(REAL, DARK, partition=SIDES)
+    assert torch.rand(1) == expected
+
+
+def test_it_is_public():
+    assert genmonitor.compare is genmonitor.evaluation.compare
+
+
+def test_no_band_is_without_width():
+    real = REAL.clone()
+    real[..., 0] = 0.5
+    found = compare(real, real[:100], n_clusters=2)
+    assert "constant" in found.values
+    assert {"image", "product", "cluster_1", "cluster_2"} <= found.baseline.keys()
+    assert "constant" not in found.baseline

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from genmonitor.evaluation.text.comparison import aligned, closer_set, closer_table, split_sentence, which_is_closer
+
+NAMES = ("new", "old")
+
+
+def differences_of(**z):
+    """Return differences of so many standard errors, with about the p-value that belongs to them."""
+    return {
+        name: {"difference": 0.01 * value, "standard_error": 0.01, "p_value_adjusted": 0.5 if abs(value) < 2 else 0.004}
+        for name, value in {"image": 0.0, **z}.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("z", "said"),
+    [
+        (
+            {"cluster_1": 0.1, "cluster_2": 4, "constant": 0},
+            "new is closer to the real images than old in cluster_2 (p = 0.004); no difference in the others",
+        ),
+        (
+            {"cluster_1": -3, "cluster_2": -4, "constant": 0},
+            "old is closer to the real images than new in cluster_2 (p = 0.004) and cluster_1 (p = 0.004); "
+            "no difference in the other",
+        ),
+        (
+            {"cluster_1": -3, "cluster_2": 4},
+            "new is closer to the real images than old in cluster_2 (p = 0.004), old in cluster_1 (p = 0.004)",
+        ),
+        (
+            {"cluster_1": 3, "cluster_2": 4},
+            "new is closer to the real images than old in all 2 regions, most surely in cluster_2 (largest p = 0.004)",
+        ),
+        ({"cluster_1": 3}, "new is closer to the real images than old in cluster_1 (p = 0.004)"),
+        (
+            {"cluster_1": 1, "cluster_2": -1},
+            "Neither new nor old is closer to the real images by more than chance, in any region (smallest p = 0.5)",
+        ),
+        (
+            {"image": -3, "cluster_1": 1},
+            "No region by itself tells which is closer, but as whole images old is closer to the real ones than new "
+            "(p = 0.004)",
+        ),
+    ],
+)
+def test_finding_of_two_sets(z, said):
+    assert which_is_closer(differences_of(**z), NAMES) == said
+
+
+def test_the_closer_set_is_the_one_that_the_sign_says():
+    found = differences_of(a=4, b=-4, c=1)
+    assert [closer_set(found[name]) for name in "abc"] == [0, 1, None]
+
+
+def test_table_of_two_sets_has_the_image_first_and_then_the_surest():
+    values = [{f"p_{name}": 0.005 * k for name in ("image", "cluster_1", "cluster_2")} for k in (1, 100)]
+    sizes = {"image": 9, "cluster_1": 4, "cluster_2": 5}
+    table = closer_table(differences_of(cluster_1=0.5, cluster_2=-4), values, NAMES, sizes)
+    differs, same = "differs (p = 0.005)", "indistinguishable (p = 0.5)"
+    assert table.rows == [
+        ["image", 9, differs, same, "0", "0.01", "0.5", "no difference"],
+        ["cluster_2", 5, differs, same, "-0.04", "0.01", "0.004", "old"],
+        ["cluster_1", 4, differs, same, "0.005", "0.01", "0.5", "no difference"],
+    ]
+    lines = aligned(table).splitlines()
+    assert len({line.index(word) for line, word in zip(lines, ("closer", "no d", "old", "no d"), strict=True)}) == 1
+
+
+def test_differences_that_float32_cannot_tell_from_nothing_are_nothing():
+    tests = {"image": {"difference": -3e-11, "standard_error": 1e-4, "p_value_adjusted": 1.0}}
+    (row,) = closer_table(tests, [{"p_image": 1.0}] * 2, NAMES, {"image": 1}).rows
+    assert row[4:] == ["0", "0.0001", "1", "no difference"]
+
+
+def test_split_names_the_sets():
+    said = split_sentence(50, 20, 20, "the baseline", sets=2)
+    assert said == ("50 real images: 30 found the baseline, 20 were compared with 20 generated ones of each set")

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import LineCollection
+
+from genmonitor.plotting.comparison import side_by_side
+
+LABELS = np.repeat([[0, 1, 1, 2]], 4, axis=0)
+SETS = {"real": torch.rand(20, 1, 8, 8), "new.npy": torch.rand(3, 1, 8, 8), "old.npy": torch.rand(16, 1, 8, 8)}
+
+
+def outlines(ax):
+    return [found for found in ax.collections if isinstance(found, LineCollection)]
+
+
+def test_every_set_has_its_name_and_its_images():
+    figure = side_by_side(SETS, LABELS)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == list(SETS)
+    widths = [ax.images[0].get_array().shape[1] for ax in figure.axes]
+    assert widths[0] == widths[2] > widths[1]
+
+
+@pytest.mark.parametrize("region", [0, 1, 2])
+def test_a_region_is_outlined_in_every_set(region):
+    assert all(outlines(ax) for ax in side_by_side(SETS, LABELS, region).axes)
+
+
+def test_nothing_is_outlined_where_nothing_differs():
+    assert not any(outlines(ax) for ax in side_by_side(SETS, LABELS).axes)
+
+
+def test_words_too_long_for_the_figure_are_cut():
+    figure = side_by_side({"real": SETS["real"]}, LABELS, 1, title="differs " * 40, note="images " * 60)
+    figure.canvas.draw()
+    right = [text.get_window_extent().x1 for text in figure.texts]
+    assert max(right) <= figure.bbox.width
+
+
+def test_sets_do_not_overlap():
+    axes = side_by_side(SETS, LABELS).axes
+    places = [ax.get_position() for ax in axes]
+    assert all(one.x1 < other.x0 for one, other in pairwise(places))
+    assert places[-1].x1 <= 1
+    assert {round(place.y1, 6) for place in places} == {round(places[0].y1, 6)}
