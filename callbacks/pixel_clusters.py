@@ -31,10 +31,19 @@ class PixelClusterMonitor(GenerativeMonitor):
     generated ones get. Clusters that an earlier run with the same settings left in the run's folder are taken over. At
     each evaluation it logs, in [0, 1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all
     regions, equal to it where the clusters are independent; `cms/cluster_1` …, `cms/constant` for pixels that never
-    vary; `cms/share_1` …, the part of the loss that a region contributes, summing to 1; `cms/violations`, a count, 0
-    where the clusters are independent; `cms/mmd`, lower is better; `cms/baseline_…`, the baseline's median of each;
-    `cms/sampling_seconds`, `cms/metric_seconds`, `cms/images_seen`. A region that reached its baseline and is below it
-    at two evaluations in a row raises an alert.
+    vary; `cms/share_1` …, the part of the loss that a region contributes, summing to 1; `cms/error_ratio_image`,
+    `cms/error_ratio_1` …, how many times as far from 1 each is as real images are, 1 at best; `cms/p_image`,
+    `cms/p_cluster_1` …, p-values of `TwoSampleTest`: at 0.05 or less generated images differ from real ones there by
+    more than chance, at one level for all regions; `cms/vs_best_image`, `cms/vs_best_cluster_1` …, by how many standard
+    errors each is better than at its best evaluation before; `cms/violations`, a count, 0 where the clusters are
+    independent; `cms/mmd`, lower is better; `cms/baseline_…`, the baseline's median of each; `cms/sampling_seconds`,
+    `cms/metric_seconds`, `cms/images_seen`.
+
+    The level of the p-values is promised where the real images compared with are validation images. A region raises an
+    alert where its squared maximum mean discrepancy is at least twice that of its best evaluation, and larger by more
+    than chance (p <= 0.002 for all regions together), at two evaluations in a row: a lasting fault is told of at the
+    second evaluation that has it, and a generator that does not change raises at most one false alert in 1000
+    evaluations (`benchmarks/detection.md`).
 
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 
@@ -54,6 +63,9 @@ class PixelClusterMonitor(GenerativeMonitor):
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose the first
             or the last by how well halves of the training images agree.
+        own_widths: give each region's CMS a kernel width of its own, 4 over its mean squared distance in training
+            images, rather than one for all as the paper does: each curve then uses its whole scale and sees more than
+            a shifted mean. p-values and alerts use several widths per region anyway. For a `kernel` that is not given.
         every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
         every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
@@ -97,6 +109,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         linkage: Linkage | None = None,
+        own_widths: bool = False,
         every_n_epochs: int = 1,
         every_n_train_steps: int | None = None,
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
@@ -122,6 +135,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             extra_metrics=extra_metrics,
             site_encoder=site_encoder,
             linkage=linkage,
+            own_widths=own_widths,
             seed=seed,
             batch_size=sample_batch_size,
             prefix=prefix,

@@ -39,7 +39,7 @@ NEEDED = (
     *("prompts", "image_key", "unserializable_args", "folder", "module", "data", "current_epoch", "global_step"),
     *("validation", "device", "precision", "processes", "threads", "versions"),
 )
-NEEDED_OF_REGIONS = ("kernel", "gamma", "block_size", "range", "baseline", "partition", "real")
+NEEDED_OF_REGIONS = ("kernel", "gamma", "widths", "block_size", "range", "baseline", "partition", "real")
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
 KERNELS = {kernel.__name__: kernel for kernel in (GaussianKernel, LaplacianKernel)}
 
@@ -122,8 +122,12 @@ def _step(manifest: Path) -> int | None:
 
 
 def measured(values: Mapping[str, float]) -> dict[str, float]:
-    """Return what is measured of the samples, not what the clock says or was fixed at the start."""
-    return {name: value for name, value in values.items() if name not in NOT_MEASURED and "baseline_" not in name}
+    """Return what is measured of the samples alone: not what the clock says, the start fixed, or history decides."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in NOT_MEASURED and not name.startswith(("baseline_", "vs_best_"))
+    }
 
 
 def _module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
@@ -176,6 +180,7 @@ def _monitor(manifest: dict[str, Any]) -> PixelClusterMonitor:
         block_size=manifest["block_size"],
         image_key=manifest["image_key"],
         prompts=manifest["prompts"],
+        own_widths=manifest["settings"]["own_widths"],
     )
 
 
@@ -205,6 +210,7 @@ def _use_fit(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path)
                 replace(monitor.kernel, gamma=manifest["gamma"]),
                 {name: (band[0], band[1], band[2]) for name, band in manifest["baseline"].items()},
                 (low, high),
+                widths=manifest["widths"],
             )
         )
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
 
-from genmonitor._formatting import as_sentence, format_cms, reaches_baseline
+import pytest
+
+from genmonitor._formatting import as_sentence, error_ratio, format_cms, format_ratio, reaches_baseline
 
 
 def test_format_cms_shows_two_digits_of_the_distance_to_one():
@@ -17,3 +19,21 @@ def test_reaches_baseline_leaves_rounding_out():
 def test_as_sentence_keeps_names():
     assert as_sentence("only 7 images") == "Only 7 images."
     assert as_sentence("cluster_2 regressed.") == "cluster_2 regressed."
+
+
+def test_error_ratio_is_one_for_real_images():
+    assert error_ratio(0.99, 0.99, 0.9) == 1
+    assert error_ratio(1 - 1e-9, 1.0, 0.9) == 1
+
+
+def test_error_ratio_counts_distances_from_one():
+    assert error_ratio(0.95, 0.99, 0.9) == pytest.approx(5)
+    assert error_ratio(1.001, 0.99, 0.9) == 0  # unbiased values may lie above 1
+
+
+def test_error_ratio_of_what_never_varies_is_measured_by_the_image():
+    assert error_ratio(0.8, 1 - 1e-9, 0.9) == pytest.approx(2)
+
+
+def test_format_ratio_has_two_digits():
+    assert [format_ratio(x) for x in (0.04, 1.04, 9.96, 12.3, 215.2)] == ["0.0 ×", "1.0 ×", "10 ×", "12 ×", "215 ×"]

@@ -182,7 +182,7 @@ CALLS = {
     ),
     "cms features": (
         lambda: cosine_mean_similarity(images.flatten(1), others.flatten(1), partition=grid),
-        "`fake` of size 4×4 like the partition",
+        "`fake` as images [N, C, H, W] with a partition",
     ),
     "cms block": (lambda: cosine_mean_similarity(images, others, block_size=1), "`block_size` to be a whole number"),
     "mmd fake block": (lambda: maximum_mean_discrepancy(images[:5], others, block_size=2), "number of fake samples"),

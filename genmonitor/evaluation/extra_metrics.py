@@ -17,6 +17,7 @@ from genmonitor.evaluation.collective import Collective
 BATCH = 100
 """Images per update: a feature network for all of them at once would not fit."""
 OURS = {"image", "product", "mmd", "violations", "constant", "sampling_seconds", "metric_seconds", "images_seen"}
+OUR_PREFIXES = ("cluster_", "share_", "baseline_", "p_", "error_ratio_", "vs_best_")
 
 
 class ExtraMetrics:
@@ -46,7 +47,7 @@ class ExtraMetrics:
                 f"{type(metrics).__name__} of {kinds}. Wrap them: MetricCollection({{'kid': kid}})."
             )
         for name in metrics:
-            if name.lower() in OURS or name.lower().startswith(("cluster_", "share_", "baseline_")):
+            if name.lower() in OURS or name.lower().startswith(OUR_PREFIXES):
                 raise ValueError(
                     f"Expected names in `extra_metrics` that are not the monitor's own, but got {name!r}. Rename it."
                 )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,12 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
+from genmonitor._formatting import error_ratio
 from genmonitor._io import write_json
 from genmonitor._validation.arguments import check_patches
 from genmonitor.evaluation import region_figures
 from genmonitor.evaluation.baseline import Band
+from genmonitor.evaluation.best import BestSoFar
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
@@ -25,11 +28,14 @@ from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric
+from genmonitor.evaluation.region_metrics import RegionMetrics
+from genmonitor.evaluation.regions import RegionFinder, RegionFit
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, curve
 from genmonitor.evaluation.saved_regions import load_partition, save_regions, saved_regions
 from genmonitor.evaluation.text import pixel_clusters as text
-from genmonitor.evaluation.verdicts import DropDetector
+from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector, p_values_of_change
+from genmonitor.functional.mmd_influence import MMDInfluence
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
@@ -43,16 +49,27 @@ class FittedRegions:
         regions: what is fixed for the run.
         real: this process's real images [m, C, H, W].
         real_origin: which images those of all processes are, for the manifest.
-        metric: holds the real side.
+        metrics: hold the real side.
     """
 
     regions: RegionFit
     real: Tensor
     real_origin: dict[str, Any]
-    metric: RegionMetric
+    metrics: RegionMetrics
 
 
-class RegionEvaluator(Evaluator[Evaluation]):
+@dataclass(frozen=True, eq=False)
+class RegionEvaluation(Evaluation):
+    """Values, and what a later evaluation is compared by.
+
+    Attributes:
+        influence: of the samples of all processes; None where there are too few to compare.
+    """
+
+    influence: MMDInfluence | None
+
+
+class RegionEvaluator(Evaluator[RegionEvaluation]):
     """Finds groups of pixels that belong together and evaluates how well each group's distribution is met.
 
     Its arguments are those of `genmonitor.callbacks.PixelClusterMonitor`, which says what the values are.
@@ -69,6 +86,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
         extra_metrics: further torchmetrics fed from the same samples.
         site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
+        own_widths: give each region's CMS a kernel width of its own.
         seed: of the choice of real images and of the draws of the baseline.
         batch_size: images per call of `site_encoder`.
         prefix: what its log keys and files begin with.
@@ -93,6 +111,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         linkage: Linkage | None = None,
+        own_widths: bool = False,
         seed: int = 0,
         batch_size: int = 100,
         prefix: str = "cms",
@@ -101,13 +120,23 @@ class RegionEvaluator(Evaluator[Evaluation]):
         self.to_sites = SiteEncoder(site_encoder, batch_size)
         if isinstance(partition, (str, Path)):
             partition = load_partition(partition)
-        sizes = (n_cluster_images, n_samples, patch_size)
         self._finder = RegionFinder(
-            n_clusters, partition, *sizes, kernel or GaussianKernel(), block_size, self.to_sites, seed, linkage
+            n_clusters,
+            partition,
+            n_cluster_images,
+            n_samples,
+            patch_size,
+            kernel or GaussianKernel(),
+            block_size,
+            self.to_sites,
+            seed,
+            linkage,
+            own_widths,
         )
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
-        self._drops = DropDetector()
+        self._best = BestSoFar()
+        self._regressions = RegressionDetector()
         self._constant = False
         self._fitted: FittedRegions | None = None
         self._known: RegionFit | None = None
@@ -162,34 +191,45 @@ class RegionEvaluator(Evaluator[Evaluation]):
             notes += self._known.notes()
             messages = (text.regions_found(self._known),)
         self._data = signature
-        self._fitted = self._with_real_side(self._known, split, probe, comm)
+        testable = min(len(split.for_comparison), self.n_samples) >= MIN_SAMPLES
+        if not testable:
+            notes.append(f"p-values need {MIN_SAMPLES} images on each side; with fewer they are 1, which says nothing")
+        self._fitted = self._with_real_side(self._known, split, probe, comm, testable)
         return FitReport(tuple(notes), comparable, messages)
 
     def update(self, samples: Samples) -> None:
         """Give this process's samples to the metrics."""
         fitted = self.fitted
-        fitted.metric.reset()
-        fitted.metric.update(self.to_sites(samples.images), real=False)
+        fitted.metrics.update(self.to_sites(samples.images))
         self._extra.update(samples.images, fitted.real)
         images = samples.images
         self._constant = len(images) > 1 and bool((images.amax(0) == images.amin(0)).all())
 
-    def compute(self, comm: Collective) -> Evaluation:
-        """Return CMS of image and regions, shares, violations, MMD, the extra metrics and the baseline's medians."""
-        with comm.all_ranks_or_none():
-            computed: Any = self.fitted.metric.compute()
-        values = {name: float(value) for name, value in computed.items()} | self._extra.compute(comm)
+    def compute(self, comm: Collective) -> RegionEvaluation:
+        """Return what is measured of image and regions, error ratios, the extra metrics and the baseline's medians."""
+        values, influence = self.fitted.metrics.compute(comm)
+        of_image = self.baseline["image"][1]
+        values |= {
+            text.suffixed("error_ratio", name): error_ratio(values[name], self.baseline[name][1], of_image)
+            for name in ("image", *self.fitted.regions.partition.regions())
+        }
+        if influence is not None:
+            values |= {f"vs_best_{name}": score for name, score in self._best.scores(influence).items()}
+        values |= self._extra.compute(comm)
         values |= {f"baseline_{name}": band[1] for name, band in self.baseline.items()}
         notes = ("all generated images are the same, so the values say little",) if self._constant else ()
-        return Evaluation(values, notes=notes)
+        return RegionEvaluation(values, influence, notes=notes)
 
-    def commit(self, evaluation: Evaluation, history: History) -> list[Alert]:
-        """Return an alert for each region that regressed."""
-        regions = self.fitted.regions
-        bands = {name: regions.baseline[name] for name in regions.partition.regions()}
-        dropped = self._drops.update(evaluation.values, bands)
-        partition = regions.partition
-        return [text.regressed(self.prefix, name, history[-1], bands[name], partition) for name in dropped]
+    def commit(self, evaluation: RegionEvaluation, history: History) -> list[Alert]:
+        """Keep what was best; return an alert for each region that regressed."""
+        if evaluation.influence is None:
+            return []
+        record, partition = history[-1], self.fitted.regions.partition
+        scores = {name: evaluation.values.get(f"vs_best_{name}", math.nan) for name in partition.regions()}
+        p, best = p_values_of_change(scores, worse=True), dict(self._best.epochs)
+        regressed = self._regressions.update(scores, self._best.farther_by(evaluation.influence, ALERT_FACTOR))
+        self._best.update(evaluation.influence, record["epoch"])
+        return [text.regressed(self.prefix, name, record, p[name], best[name], partition) for name in regressed]
 
     def charts(self) -> dict[str, list[str]]:
         """Return which values share a chart, by its title."""
@@ -201,7 +241,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
         regions, self._cka = replace(self.fitted.regions, cka=self._cka), None
         return region_figures.fit_figures(regions, (height, width))
 
-    def figures(self, evaluation: Evaluation, history: History, samples: Samples) -> dict[str, Figure]:
+    def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
         """Draw the curves, and samples with the largest contributor outlined."""
         return region_figures.evaluation_figures(self.fitted.regions, history, samples.images, list(self._extra.names))
 
@@ -211,13 +251,13 @@ class RegionEvaluator(Evaluator[Evaluation]):
         epochs = curve(history, "epoch")
         return {"clusters_chart": LineSeries("CMS per cluster", epochs, {name: curve(history, name) for name in names})}
 
-    def message(self, evaluation: Evaluation, history: History) -> str:
+    def message(self, evaluation: RegionEvaluation, history: History) -> str:
         """Return one line about the last evaluation."""
-        return text.message(history[-1], self.fitted.regions.partition, self.baseline)
+        return text.message(history[-1], self.fitted.regions.partition)
 
     def summary(self, history: History) -> str:
-        """Return a table of the regions, the largest contributor at the last evaluation first."""
-        return text.table(history, self.fitted.regions.partition, self.baseline)
+        """Return a table of the regions, those that differ most at the last evaluation first."""
+        return text.table(history, self.fitted.regions.partition)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""
@@ -230,6 +270,7 @@ class RegionEvaluator(Evaluator[Evaluation]):
         return {
             "kernel": type(self.kernel).__name__,
             "gamma": self.kernel.gamma,
+            "widths": self.fitted.regions.widths,
             "block_size": self._finder.block_size,
             "range": list(self.fitted.regions.value_range),
             "baseline": self.baseline,
@@ -251,14 +292,20 @@ class RegionEvaluator(Evaluator[Evaluation]):
         """Return what is fixed for the run: tensors and plain Python."""
         if self._known is None:
             return {}
-        return {"regions": self._known.state_dict(), "data": list(self._data), "drops": self._drops.state_dict()}
+        return {
+            "regions": self._known.state_dict(),
+            "data": list(self._data),
+            "best": self._best.state_dict(),
+            "regressions": self._regressions.state_dict(),
+        }
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
         if state:
             self.use_regions(RegionFit.from_state(state["regions"], self._finder.kernel))
             self._data = list(state["data"])
-            self._drops.load_state_dict(state["drops"])
+            self._best.load_state_dict(state["best"])
+            self._regressions.load_state_dict(state["regressions"])
 
     def reuse(self, folder: Path) -> None:
         """Let `fit` take the partition that a run with the same settings left in a folder."""
@@ -270,7 +317,8 @@ class RegionEvaluator(Evaluator[Evaluation]):
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
-        self._known, self._fitted, self._cka, self._data, self._drops = None, None, None, [], DropDetector()
+        self._known, self._fitted, self._cka, self._data = None, None, None, []
+        self._best, self._regressions = BestSoFar(), RegressionDetector()
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> RegionFit:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
@@ -279,7 +327,9 @@ class RegionEvaluator(Evaluator[Evaluation]):
         self._cka = found.cka
         return replace(found, cka=None)
 
-    def _with_real_side(self, regions: RegionFit, split: RealSplit, probe: Tensor, comm: Collective) -> FittedRegions:
+    def _with_real_side(
+        self, regions: RegionFit, split: RealSplit, probe: Tensor, comm: Collective, testable: bool
+    ) -> FittedRegions:
         mine = comm.rank_indices(len(split.for_comparison))
         real = split.compared.read([split.for_comparison[i] for i in mine]) if len(mine) else probe[:0].cpu()
         origin = {  # of rank zero's images, the first of all
@@ -289,9 +339,16 @@ class RegionEvaluator(Evaluator[Evaluation]):
             "sha256": fingerprint(real),
         }
         real = real.to(probe.device)
-        metric = RegionMetric(regions.partition, regions.kernel, self._finder.block_size, reset_real_features=False)
-        metric.to(probe.device).update(self.to_sites(real), real=True)
-        return FittedRegions(regions, real, origin, metric)
+        metrics = RegionMetrics(
+            regions.partition,
+            regions.kernel,
+            self._finder.block_size,
+            regions.widths,
+            self.to_sites(real),
+            self._finder.seed,
+            testable,
+        )
+        return FittedRegions(regions, real, origin, metrics)
 
     def _check_images(self, probe: Tensor, real: Tensor) -> tuple[str, ...]:
         """Refuse generated images that cannot be compared with the real ones; return what to say of others."""

@@ -11,7 +11,8 @@ from torch.nn.functional import interpolate
 
 from genmonitor.evaluation.regions import RegionFit
 from genmonitor.evaluation.results import History, curve
-from genmonitor.evaluation.text.pixel_clusters import largest_contributor
+from genmonitor.evaluation.text.pixel_clusters import finding, most_different
+from genmonitor.evaluation.verdicts import format_p
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
@@ -26,7 +27,7 @@ def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
         regions: what was found.
         size: height and width of an image, which a site encoder may have made smaller.
     """
-    labels = _image_labels(regions.partition, size)
+    labels = image_labels(regions.partition, size)
     out = {"clusters": plots.cluster_map(labels)}
     if regions.average is not None:
         out["clusters_over_average"] = plots.cluster_overlay(labels, regions.average)
@@ -38,7 +39,7 @@ def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
 def evaluation_figures(
     regions: RegionFit, history: History, images: Tensor, extra_names: Sequence[str] = ()
 ) -> dict[str, Figure]:
-    """Draw the curves of the clusters, of image and product, and samples with the largest contributor outlined.
+    """Draw the curves of the clusters, of image and product, and samples with the region outlined that differs most.
 
     Args:
         regions: what was found.
@@ -47,15 +48,16 @@ def evaluation_figures(
         extra_names: values of other metrics, drawn beside CMS.
     """
     names, baseline = regions.partition.regions(), regions.baseline
-    labels = _image_labels(regions.partition, (images.shape[2], images.shape[3]))
+    labels = image_labels(regions.partition, (images.shape[2], images.shape[3]))
     epochs, image, product = (curve(history, name) for name in ("epoch", "image", "product"))
-    worst, share = largest_contributor(history[-1], regions.partition)
-    outlined = names[worst] if share else None
+    worst = most_different(history[-1], regions.partition)
+    outlined = None if worst is None else names[worst]
+    p = "" if worst is None else format_p(history[-1][f"p_{worst}"])
     by_region = {name: curve(history, name) for name in names}
     out = {
-        "curves": plots.cluster_curves(epochs, by_region, baseline, labels),
+        "curves": plots.cluster_curves(epochs, by_region, baseline, labels, finding(history[-1], regions.partition)),
         "image_and_product": plots.image_and_product(epochs, image, product, baseline),
-        "samples": plots.sample_grid(images[:SAMPLES], labels, outlined, regions.value_range, share or None),
+        "samples": plots.sample_grid(images[:SAMPLES], labels, outlined, regions.value_range, p),
     }
     if extra_names:
         extra = {name: curve(history, name) for name in extra_names}
@@ -63,7 +65,7 @@ def evaluation_figures(
     return out
 
 
-def _image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
+def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
     """Return the labels at the resolution of the images."""
     labels = partition.pixel_labels()
     return interpolate(labels[None, None].double(), size=size, mode="nearest-exact")[0, 0].long()

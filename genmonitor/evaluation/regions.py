@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_one_of, check_whole_blocks
+from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks
 from genmonitor._validation.arguments import check_cka_arguments
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.cluster_agreement import Stability
@@ -19,14 +19,16 @@ from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.region_metrics import RegionMetric
 from genmonitor.evaluation.saved_regions import SKETCH, SavedRegions
-from genmonitor.functional.cms import cms_from_means
-from genmonitor.functional.mmd import mmd_from_means
-from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import KernelMeans, check_estimator
+from genmonitor.functional._region_kernel import region_scales
+from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.means import check_estimator, region_columns
 from genmonitor.linalg.clustering import LINKAGES, Linkage
-from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.partition import PixelPartition
+
+OWN_WIDTH = 4.0
+"""The gamma of a region with a width of its own, times its mean squared distance."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class RegionFit:
         stability: how well halves of the images agree on them, None where they were given.
         reused: the file of an earlier run that they were taken from, if any.
         sketch: of the images that the clusters were found in, see `SavedRegions`.
+        widths: gammas of regions with a width of their own, by name; empty where the kernel's serves all.
     """
 
     partition: PixelPartition
@@ -56,6 +59,7 @@ class RegionFit:
     stability: Stability | None = None
     reused: str | None = None
     sketch: tuple[str, ...] = ()
+    widths: dict[str, float] = field(default_factory=dict)
 
     def stability_by_name(self) -> dict[str, float]:
         """Return the stability of the whole, "overall", and of each cluster; empty where they were given."""
@@ -73,6 +77,7 @@ class RegionFit:
             "labels": self.partition.labels,
             "site_size": self.partition.patch_size,
             "gamma": self.kernel.gamma,
+            "widths": dict(self.widths),
             "baseline": {name: list(band) for name, band in self.baseline.items()},
             "range": list(self.value_range),
             "linkage": self.linkage,
@@ -89,15 +94,8 @@ class RegionFit:
             (float(state["range"][0]), float(state["range"][1])),
             linkage=state.get("linkage"),
             stability=Stability.from_names(state.get("stability", {})),
+            widths=dict(state["widths"]),
         )
-
-
-class RegionMetric(CosineMeanSimilarity):
-    """CMS of image and regions, and the image's unbiased MMD, from one pass over the distances."""
-
-    def _value(self, means: KernelMeans) -> dict[str, Tensor]:
-        values: Any = cms_from_means(means, self.partition)
-        return values | {"mmd": mmd_from_means(means.without_diagonal())}
 
 
 @dataclass(frozen=True)
@@ -115,6 +113,7 @@ class RegionFinder:
         to_sites: from images to the maps whose sites are clustered.
         seed: of the draws of the baseline.
         linkage: None to choose.
+        own_widths: whether each region has a width of its own.
     """
 
     n_clusters: int | None
@@ -127,6 +126,7 @@ class RegionFinder:
     to_sites: SiteEncoder
     seed: int
     linkage: Linkage | None = None
+    own_widths: bool = False
 
     def __post_init__(self) -> None:
         check_at_least("n_samples", self.n_samples, 2)
@@ -141,6 +141,11 @@ class RegionFinder:
             check_at_least("n_cluster_images", self.n_cluster_images, 2)
             if self.partition is None:
                 self.check_enough(self.n_cluster_images)
+        if check_bool("own_widths", self.own_widths) and self.kernel != GaussianKernel():
+            raise ValueError(
+                f"Expected `kernel` to be left out, or GaussianKernel(), with `own_widths`, but got {self.kernel!r}: "
+                "the widths are then taken from the images, region by region."
+            )
         if self.partition is not None and self.n_clusters is not None:
             raise ValueError(
                 f"Expected `n_clusters` or `partition`, but got both, {self.n_clusters} and {self.partition}."
@@ -178,7 +183,8 @@ class RegionFinder:
         sketch = tuple(sorted(prints)[:SKETCH])
         fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]))
         clusters = self._clusters(sites, kernel, progress, earlier if fits else None) | {"sketch": sketch}
-        baseline = self._baseline(split, clusters["partition"], kernel, device, progress)
+        clusters["widths"] = own_widths(sites, clusters["partition"]) if self.own_widths else {}
+        baseline = self._baseline(split, clusters["partition"], kernel, clusters["widths"], device, progress)
         value_range = (float(images.min()), float(images.max()))
         return RegionFit(**clusters, kernel=kernel, baseline=baseline, value_range=value_range, average=images.mean(0))
 
@@ -202,7 +208,16 @@ class RegionFinder:
 
     def settings(self) -> dict[str, Any]:
         """Return what values depend on, as plain Python."""
-        names = ("n_samples", "n_cluster_images", "n_clusters", "linkage", "patch_size", "block_size", "seed")
+        names = (
+            "n_samples",
+            "n_cluster_images",
+            "n_clusters",
+            "linkage",
+            "patch_size",
+            "block_size",
+            "seed",
+            "own_widths",
+        )
         partition = self.partition
         return {name: getattr(self, name) for name in names} | {
             "kernel": type(self.kernel).__name__,
@@ -212,10 +227,18 @@ class RegionFinder:
         }
 
     def _baseline(
-        self, split: RealSplit, partition: PixelPartition, kernel: Kernel, device: torch.device, progress: Progress
+        self,
+        split: RealSplit,
+        partition: PixelPartition,
+        kernel: Kernel,
+        widths: Mapping[str, float],
+        device: torch.device,
+        progress: Progress,
     ) -> dict[str, Band]:
         real = self.to_sites(split.compared.read(split.for_comparison).to(device))
-        metric = RegionMetric(partition, kernel, self.block_size, reset_real_features=False, sync_on_compute=False)
+        metric = RegionMetric(
+            partition, kernel, self.block_size, widths, reset_real_features=False, sync_on_compute=False
+        )
         metric.to(device).update(real, real=True)
         names = ("image", "product", *partition.regions(), "mmd")
 
@@ -225,4 +248,21 @@ class RegionFinder:
             values: Any = metric.compute()
             return {name: float(values[name]) for name in names}
 
-        return measure_baseline(measure, split.source.read, split.for_baseline, self.n_samples, self.seed, progress)
+        regions = list(partition.regions())
+        read, candidates = split.source.read, split.for_baseline
+        return measure_baseline(measure, read, candidates, self.n_samples, self.seed, regions, progress)
+
+
+def own_widths(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
+    """Return the gamma of each region: 4 over the mean squared distance that maps [n, c, h, w] have in it.
+
+    A region where they do not vary takes the image's.
+
+    Example:
+        >>> maps = torch.tensor([[[[0.0, 5.0]]], [[[2.0, 5.0]]], [[[4.0, 5.0]]]])
+        >>> own_widths(maps, PixelPartition(torch.tensor([[1, 2]])))
+        {'cluster_1': 0.5, 'cluster_2': 0.5}
+    """
+    scales = region_scales(sites.flatten(1), region_columns(partition, sites) or [])
+    gammas = OWN_WIDTH / torch.where(scales > 0, scales, scales.sum())
+    return dict(zip(partition.regions(), gammas.tolist(), strict=True))

@@ -1,49 +1,86 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deciding from a history whether a region has regressed."""
+"""What p-values and standardized differences say: does something differ, and has it become worse or better."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
+from statistics import NormalDist
 
-from genmonitor._formatting import reaches_baseline
-from genmonitor.evaluation.baseline import Band
-
+LEVEL = 0.05
+"""The level of a verdict, of all regions of an evaluation together."""
+ALERT_LEVEL = 0.002
+"""The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
 EVALUATIONS_BELOW = 2
+ALERT_FACTOR = 2.0
+"""How many times as far from real images as at its best a region is that deserves an alert, however sure the change."""
 
 
-class DropDetector:
-    """Names regions that reached their baseline and are below it at two evaluations in a row.
+def differs(p: float) -> bool:
+    """Say whether a p-value is at the level of a verdict."""
+    return p <= LEVEL
 
-    One evaluation below may be chance; a region that never reached its baseline has nothing to drop from.
+
+def format_p(p: float) -> str:
+    """Write a p-value with two significant digits.
 
     Example:
-        >>> detector, baseline = DropDetector(), {"cluster_1": (0.9, 0.95, 1.0)}
-        >>> [detector.update({"cluster_1": value}, baseline) for value in (0.8, 0.93, 0.7, 0.7, 0.7)]
-        [[], [], [], ['cluster_1'], []]
+        >>> format_p(0.4321), format_p(0.005), format_p(1.0), format_p(3e-9)
+        ('p = 0.43', 'p = 0.005', 'p = 1', 'p < 0.0001')
+    """
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def p_values_of_change(scores: Mapping[str, float], *, worse: bool) -> dict[str, float]:
+    """Return how likely each change for the worse (or the better) is by chance, for all of them together (Holm).
+
+    Args:
+        scores: by how many standard errors each is better than at its best; nan where nothing is known.
+        worse: what to test for.
+
+    Example:
+        >>> found = p_values_of_change({"cluster_1": -3.0, "cluster_2": 0.0}, worse=True)
+        >>> {name: round(p, 4) for name, p in found.items()}
+        {'cluster_1': 0.0027, 'cluster_2': 0.5}
+    """
+    single = {name: NormalDist().cdf(z if worse else -z) for name, z in scores.items() if not math.isnan(z)}
+    out, largest = dict.fromkeys(scores, 1.0), 0.0
+    for rank, name in enumerate(sorted(single, key=lambda name: single[name])):
+        largest = max(largest, min(1.0, single[name] * (len(single) - rank)))
+        out[name] = largest
+    return out
+
+
+class RegressionDetector:
+    """Names what is far worse than at its best at two evaluations in a row, each once until it recovers.
+
+    Example:
+        >>> detector = RegressionDetector()
+        >>> [detector.update({"cluster_1": z}, far=["cluster_1"]) for z in (0.3, -9.0, -9.0, -9.0, 0.1)]
+        [[], [], ['cluster_1'], [], []]
     """
 
     def __init__(self) -> None:
-        self.reached: dict[str, bool] = {}
         self.below: dict[str, int] = {}
 
-    def update(self, values: Mapping[str, float], baseline: Mapping[str, Band]) -> list[str]:
-        """Take in one evaluation; return the names that have now regressed, each once until it recovers."""
+    def update(self, scores: Mapping[str, float], far: Collection[str]) -> list[str]:
+        """Take in one evaluation; return the names that have now regressed.
+
+        Args:
+            scores: as for `p_values_of_change`.
+            far: those whose change is large enough to deserve an alert.
+        """
         regressed = []
-        for name, (low, _, _) in baseline.items():
-            if reaches_baseline(values[name], low):
-                self.reached[name], self.below[name] = True, 0
-            elif self.reached.get(name):
-                self.below[name] += 1
-                if self.below[name] == EVALUATIONS_BELOW:
-                    self.reached[name] = False
-                    regressed.append(name)
+        for name, p in p_values_of_change(scores, worse=True).items():
+            self.below[name] = self.below.get(name, 0) + 1 if p <= ALERT_LEVEL and name in far else 0
+            if self.below[name] == EVALUATIONS_BELOW:
+                regressed.append(name)
         return regressed
 
-    def state_dict(self) -> dict[str, dict[str, int]]:
+    def state_dict(self) -> dict[str, int]:
         """Return plain Python only."""
-        return {"reached": dict(self.reached), "below": dict(self.below)}
+        return dict(self.below)
 
-    def load_state_dict(self, state: Mapping[str, Mapping[str, int]]) -> None:
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Take over a saved state."""
-        self.reached = {name: bool(value) for name, value in state["reached"].items()}
-        self.below = dict(state["below"])
+        self.below = dict(state)

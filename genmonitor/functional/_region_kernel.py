@@ -8,7 +8,7 @@ wide that it is one but for a little, float32 holds the little.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -21,7 +21,10 @@ from genmonitor.linalg.chunking import row_blocks
 from genmonitor.partition import PixelPartition
 
 MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
-"""The default kernel is the mean of Gaussians with these gammas times the mean squared distance of real samples."""
+"""The default kernel is a mean of Gaussians whose gammas are these over the mean squared distance of real samples."""
+
+BALANCED_ON = 1000
+"""Each Gaussian is weighed by one over what its MMD varies by among real samples: so many of them, spread evenly."""
 
 TYPICAL = 2.0
 """The multiplier whose exponents float32 must hold to within a millionth; those of 32 are then to within sixteen."""
@@ -55,7 +58,8 @@ class RegionKernel:
         columns: indices of the parts of a flattened sample whose distances add up to the image's.
         gamma: 1 over the mean squared distance of real samples [R], or the given kernel's; 0 where there is no kernel.
         base: the kernel of a part whose samples are divided by its unit.
-        multipliers: of the gamma of `base`; the kernel is the mean over them.
+        multipliers: of the gamma of `base`; the kernel is a mean over them.
+        mixture: what each counts in the mean [R, multipliers], summing to 1.
         units: what samples of each part are divided by.
         weights: what each part's distance counts in the image's.
         shift: subtracted from samples [D] before they are divided; None for a kernel that was given.
@@ -66,6 +70,7 @@ class RegionKernel:
     gamma: Tensor
     base: Kernel
     multipliers: tuple[float, ...]
+    mixture: Tensor
     units: list[float]
     weights: list[float]
     shift: Tensor | None = None
@@ -79,7 +84,8 @@ class RegionKernel:
         if kernel is not None:
             kernel = kernel.resolved(real)
             gamma = torch.full((len(names),), kernel.width, dtype=torch.float64, device=real.device)
-            return cls(names, columns, gamma, kernel, (1.0,), [1.0] * len(columns), [1.0] * len(columns))
+            alone = torch.ones(len(names), 1, dtype=torch.float64)
+            return cls(names, columns, gamma, kernel, (1.0,), alone, [1.0] * len(columns), [1.0] * len(columns))
         scales = region_scales(real, columns)
         image = scales.sum()
         if not bool(image.isfinite()):
@@ -87,14 +93,35 @@ class RegionKernel:
                 "Expected `real` samples whose squared distances float64 holds, but their mean is infinite. Scale the "
                 "samples."
             )
+        # a region that is constant among the real samples has no width of its own and takes the image's
+        scales = torch.where(scales > 0, scales, image)
         every = torch.cat([image[None], scales])[: len(names)]
         gamma = torch.where(every > 0, 1 / every, 0)
-        # a part that is constant among the real samples has no unit of its own, but counts in the image's distances
-        image = torch.where(image > 0, image, 1)
-        squares = torch.where(scales > 0, scales, image)
-        units, weights = squares.sqrt().tolist(), (squares / image).tolist()
+        units = torch.where(scales > 0, scales, 1).sqrt().tolist()
+        weights = torch.where(image > 0, scales / image, 1).tolist()
         multipliers = tuple(multiplier / TYPICAL for multiplier in MULTIPLIERS)
-        return cls(names, columns, gamma, GaussianKernel(TYPICAL), multipliers, units, weights, real.mean(0))
+        mixture = torch.ones(len(names), len(multipliers), dtype=torch.float64)
+        kernel = GaussianKernel(TYPICAL)
+        equal = cls(names, columns, gamma, kernel, multipliers, mixture, units, weights, real.mean(0))
+        return replace(equal, mixture=equal.balanced(real))
+
+    def balanced(self, real: Tensor) -> Tensor:
+        """Return what each Gaussian counts: one over the standard deviation that its MMD has among real samples.
+
+        That is, to a factor which all have in common, the root mean square of the centered kernel of two samples.
+        """
+        some = real[:: max(1, len(real) // BALANCED_ON)]
+        parts = [self.base.prepared(part, part)[0] for part in self._parts(some)]
+        out = torch.ones_like(self.mixture)
+        for region, distances in self._distances(parts, parts):
+            for number, multiplier in enumerate(self.multipliers):
+                gram = torch.expm1(distances * (-self.base.width * multiplier)).double()
+                gram = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
+                spread = float(gram.fill_diagonal_(0).square().sum().sqrt())
+                out[region, number] = 1 / spread if spread > 0 else 0
+        # where nothing varies, all count the same
+        out = torch.where(out.sum(1, keepdim=True) > 0, out, 1)
+        return out / out.sum(1, keepdim=True)
 
     def sums_within(self, x: Tensor) -> KernelSums:
         """Sum over the pairs of different samples of x [N, D], each in both orders."""
@@ -131,22 +158,24 @@ class RegionKernel:
 
     def _grams(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
         """Yield (region, kernel minus one [N, M]) where there is a kernel, the image last, holding one at a time."""
+        for region, distances in self._distances(x, y):
+            exponents = distances * -self.base.width
+            out = torch.zeros_like(exponents)
+            for multiplier, share in zip(self.multipliers, self.mixture[region].tolist(), strict=True):
+                out += share * torch.expm1(exponents * multiplier)
+            yield region, out
+
+    def _distances(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
+        """Yield (region, distances [N, M] in its unit) where there is a kernel, the image last."""
         alive = (self.gamma > 0).tolist()
         total = x[0].new_zeros(())
         for region, (a, b, weight) in enumerate(zip(x, y, self.weights, strict=True), start=1):
             distances = self.base.distances(a, b)
             total = total + weight * distances
             if region < len(self.names) and alive[region]:
-                yield region, self._minus_one(distances)
+                yield region, distances
         if alive[0]:
-            yield 0, self._minus_one(total)
-
-    def _minus_one(self, distances: Tensor) -> Tensor:
-        exponents = distances * -self.base.width
-        out = torch.expm1(exponents * self.multipliers[0])
-        for multiplier in self.multipliers[1:]:
-            out += torch.expm1(exponents * multiplier)
-        return out / len(self.multipliers)
+            yield 0, total
 
 
 def region_scales(real: Tensor, columns: list[Tensor]) -> Tensor:

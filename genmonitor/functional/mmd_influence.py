@@ -31,7 +31,7 @@ class MMDInfluence(NamedTuple):
         real: influence of each real sample [R, M].
         second_order: how much the variance of the influences exceeds that of the value [R]; without a bias.
         real_mean: mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
-        gamma: 1 over the mean squared distance of real samples [R], 0 where they do not vary; or the given kernel's.
+        gamma: 1 over the mean squared distance of real samples [R], 0 if none vary; or the given kernel's.
     """
 
     regions: tuple[str, ...]
@@ -54,14 +54,15 @@ def mmd_influence(
     Args:
         fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
         real: images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
-        kernel: None for the mean of the Gaussian kernels with gamma = 0.5, 2, 8 and 32 over the mean squared distance
-            of real samples, in each region its own; a Gaussian or Laplacian kernel serves all regions with its gamma,
+        kernel: None for a mean of the Gaussian kernels with gamma = 0.5, 2, 8 and 32 over the mean squared distance of
+            real samples, in each region its own, each weighed by one over what its MMD varies by among up to 2000 of
+            these; a Gaussian or Laplacian kernel serves all regions with its gamma,
             which is the median heuristic's where it is open.
         partition: which cluster each pixel belongs to.
 
     Returns:
         The values and influences of `image`, `cluster_1`, …, and `constant` for label 0. A region where real samples do
-        not vary has no width of its own: there everything is 0, unless a kernel is given.
+        not vary takes the image's width; where none of them vary everything is 0, unless a kernel is given.
 
     Raises:
         TypeError: if a side is no tensor of real numbers.
@@ -76,7 +77,7 @@ def mmd_influence(
         >>> real = torch.arange(8.0)[:, None]
         >>> found = mmd_influence(real + 1, real)
         >>> found.mmd, found.fake.shape
-        (tensor([-0.1437], dtype=torch.float64), torch.Size([1, 8]))
+        (tensor([-0.1561], dtype=torch.float64), torch.Size([1, 8]))
     """
     real, fake = checked_samples({"real": real, "fake": fake}, kernel, partition)
     return RealSide.of(real, kernel, partition).influence(fake)

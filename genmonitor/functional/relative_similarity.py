@@ -85,8 +85,8 @@ def relative_similarity_test(
 
     Returns:
         Difference, standard error and p-values; with a partition a dictionary of them: `image`, `cluster_1`, …, and
-        `constant` for label 0. A region where real samples do not vary has difference 0 and p-value 1, unless a kernel
-        is given. P-values are the normal distribution's: trust those below 1/1000 from some 100 samples a side on.
+        `constant` for label 0. Where no real samples vary the difference is 0 and the p-value 1, unless a kernel is
+        given. P-values are the normal distribution's: trust those below 1/1000 from some 100 samples a side on.
 
     Raises:
         TypeError: if a side is no tensor of real numbers, or `paired` is neither True nor False.
@@ -133,11 +133,11 @@ def relative_similarity_from_influences(
             though paired.
 
     Example:
-        >>> from genmonitor.functional import mmd_influence
+        >>> from genmonitor.functional.mmd_influence import mmd_influence
         >>> real = torch.arange(20.0)[:, None]
         >>> before, after = mmd_influence(real + 4, real), mmd_influence(real + 1, real)
         >>> relative_similarity_from_influences(after, before, paired=True)["image"].difference
-        tensor(0.0585, dtype=torch.float64)
+        tensor(0.0564, dtype=torch.float64)
     """
     _check_arguments(paired, alternative, fake.fake.shape[1], other.fake.shape[1])
     _check_comparable(fake, other)

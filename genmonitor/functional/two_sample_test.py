@@ -61,10 +61,10 @@ def two_sample_test(
     The statistic is the squared maximum mean discrepancy by Gaussian kernels of several widths, each standardized over
     the permutations; the largest of them counts (Schrab et al.). Every region has widths of its own, multiples of its
     mean squared distance over the pool of both sides. The regions share one level: a region's p-value counts the
-    permutations in which *any* region lies as far out (Westfall and Young), so that a perfect generator has some
-    region with p <= 0.05 in at most 5 % of the evaluations. That holds exactly, at any number of samples and
-    permutations, if the two sides are exchangeable under the hypothesis: real images that the generator was trained on
-    are not, and the p-value is then only a guide.
+    permutations in which *any* region lies as far out (Westfall and Young), so that real images in place of generated
+    ones have some region with p <= 0.05 in at most 5 % of the evaluations. That holds exactly, at any number of samples
+    and permutations, if the two sides are exchangeable under the hypothesis: real images that the generator was trained
+    on are not, and the p-value is then only a guide.
 
     Args:
         fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
@@ -146,7 +146,7 @@ def split_statistics(
     # the weights of a split sum to 0, so that a constant added to the kernel changes nothing
     weights = samples.new_tensor([-1 / (splits.shape[1] - fake), 1 / fake])[splits.T.long()]
     with full_precision():
-        parts = [_near_zero(samples if columns is None else samples[:, columns]) for columns in regions or [None]]
+        parts = [_near_zero(samples[:, columns]) for columns in regions] if regions else [_near_zero(samples)]
         scales = torch.stack([_scale(part) for part in parts])
         if regions is not None:
             scales = torch.cat([scales, scales.sum(0, keepdim=True)])

@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from genmonitor._formatting import format_cms, reaches_baseline
+from genmonitor._formatting import format_cms
+from genmonitor.plotting.grid import GAP, outline_region, paste
 from genmonitor.plotting.style import (
     FAINT,
     INK,
@@ -27,10 +28,8 @@ from genmonitor.plotting.style import (
     add_axes,
     add_curve,
     add_number,
-    add_outline,
     add_region_legend,
     add_target,
-    boundaries,
     cluster_color,
     cluster_name,
     cms_axis,
@@ -131,10 +130,12 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
     return figure
 
 
-def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], baseline: Mapping[str, Band], labels: Array) -> Figure:
+def cluster_curves(
+    epochs: Curve, curves: Mapping[str, Curve], baseline: Mapping[str, Band], labels: Array, note: str = ""
+) -> Figure:
     """The main view: every cluster's CMS over the epochs, its baseline and the map, in the same colors.
 
-    Points are filled where a region is at its baseline. The strip in the middle puts the latest value (a disc,
+    Points are filled where a region reaches its baseline. The strip in the middle puts the latest value (a disc,
     numbered for clusters) beside its baseline (a bar).
 
     Args:
@@ -142,12 +143,10 @@ def cluster_curves(epochs: Curve, curves: Mapping[str, Curve], baseline: Mapping
         curves: ``cluster_1`` ... ``cluster_C`` and perhaps ``constant`` to one CMS per evaluation, nan where none.
         baseline: name to (low, median, high); may lack names or be empty.
         labels: (H, W) int at pixel resolution.
+        note: what to say below the title.
     """
     regions = {0 if name == "constant" else int(name.removeprefix("cluster_")): name for name in curves}
-    judged = [name for label, name in regions.items() if label and name in baseline]
-    reached = sum(reaches_baseline(latest(curves[name]), baseline[name][0]) for name in judged)
-    note = f"{reached} of {len(judged)} clusters reach their baseline (filled points), what real images get"
-    figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note if judged else "")
+    figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note)
 
     ax, strip = add_axes(figure, 92, 52, 426, 360), add_axes(figure, 526, 52, 206, 360)
     cms_axis((ax, strip), [value for name in curves for value in (*curves[name], *baseline.get(name, ()))])
@@ -208,37 +207,30 @@ def sample_grid(
     labels: Array,
     worst: int | None = None,
     value_range: tuple[float, float] = (0.0, 1.0),
-    share: float | None = None,
+    p: str = "",
 ) -> Figure:
-    """Generated samples; the largest contributor to the loss is outlined on the first row, the others stay legible.
+    """Generated samples; the region that differs most is outlined on the first row, the others stay legible.
 
     Args:
         images: (n, c, H, W); the first 64 or fewer are shown, as many as stay readable.
         labels: (H, W) int at pixel resolution.
         worst: the region's label, 0 for the constant sites; None outlines nothing.
         value_range: what to show as black and as white.
-        share: the region's share of the loss in [0, 1], for the title.
+        p: what to say of the region's p-value in the title.
     """
     tiles, labels = to_tiles(to_array(images)[:64], value_range), to_array(labels)
-    height, width, gap = *tiles.shape[1:3], 8
-    columns = int(min(np.ceil(np.sqrt(len(tiles))), max(1, 840 // (width + gap))))
-    tiles = tiles[: columns * max(1, 840 // (height + gap))]
-    corners = [(n % columns * (width + gap), n // columns * (height + gap)) for n in range(len(tiles))]
-    canvas = np.ones((corners[-1][1] + height, corners[columns - 1][0] + width, 3))
-    for tile, (x, y) in zip(tiles, corners, strict=True):
-        canvas[y : y + height, x : x + width] = tile
+    height, width = tiles.shape[1:3]
+    columns = int(min(np.ceil(np.sqrt(len(tiles))), max(1, 840 // (width + GAP))))
+    canvas, corners = paste(tiles[: columns * max(1, 840 // (height + GAP))], columns)
 
-    title, color = f"{len(tiles)} generated samples", INK
+    title, color = f"{len(corners)} generated samples", INK
     if worst is not None:
-        title = f"Largest contributor: {cluster_name(worst)}"
-        title += "" if share is None else f", {100 * share:.0f} % of the loss"
+        title = f"{cluster_name(worst)} differs from real images" + (f", {p}" if p else "")
         color = cluster_color(worst) if worst else INK
     figure = new_figure(max(canvas.shape[1] + 36, 480), canvas.shape[0] + 66, title, color=color)
     ax = add_axes(figure, 18, 16, canvas.shape[1], canvas.shape[0])
     ax.imshow(canvas, interpolation="nearest")
     ax.set_axis_off()
     if worst is not None:
-        outline = (boundaries(labels == worst, border=True) + 0.5) * (height / labels.shape[0]) - 0.5
-        segments = np.concatenate([outline + corner for corner in corners[:columns]])
-        add_outline(ax, segments, cluster_color(worst), 1.6, "white")
+        outline_region(ax, labels, worst, height, corners[:columns])
     return figure

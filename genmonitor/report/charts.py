@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,12 +11,16 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.text.pixel_clusters import suffixed, verdicts
 from genmonitor.plotting.style import cluster_color, cluster_name, inmost
 from genmonitor.report.run import MonitorRun
 from genmonitor.report.sanitize import Note, as_record
 
 _NOT_DRAWN = ("epoch", "step", "images_seen")
 _BOUNDED = ("image", "product", "constant")
+_OF_REGION = re.compile(
+    r"(?:share_|error_ratio_|(?:p_|vs_best_)?cluster_)(\d+)|(?:share_|error_ratio_|p_|vs_best_)?constant"
+)
 _NO_BAND = (None, None, None)
 
 
@@ -85,13 +90,11 @@ def region_of(name: str) -> int | None:
     """Return the label of the region that a value is of, None where it is of none.
 
     Example:
-        >>> region_of("cluster_2"), region_of("share_constant"), region_of("share_3"), region_of("image")
+        >>> region_of("cluster_2"), region_of("share_constant"), region_of("p_cluster_3"), region_of("p_image")
         (2, 0, 3, None)
     """
-    for prefix in ("cluster_", "share_"):
-        if name.startswith(prefix) and name.removeprefix(prefix).isdecimal():
-            return int(name.removeprefix(prefix))
-    return 0 if name in ("constant", "share_constant") else None
+    found = _OF_REGION.fullmatch(name)
+    return None if found is None else int(found[1] or 0)
 
 
 def _color(name: str, number: int) -> str:
@@ -134,13 +137,15 @@ def _path(mask: Tensor) -> str:
 
 
 def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
-    """Return what the last evaluation found in each region, the largest contributor to the loss first."""
+    """Return what the last evaluation found in each region, those that differ most from real images first."""
     if run.partition is None:
         return []
     last, sizes, rows = run.records[-1], run.partition.sizes(), []
+    tested = all(f"p_{name}" in last for name in run.partition.regions())
+    said = verdicts(run.records, run.partition) if tested else {}
     stability = as_record(run.manifest.get("stability"))
     for name, label in run.partition.regions().items():
-        low, _, high = run.baseline.get(name, _NO_BAND)
+        low, high = _ends(run, name)
         best = _best(run.records, name)
         rows.append(
             {
@@ -149,20 +154,38 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
                 "color": cluster_color(label),
                 "where": run.partition.location(label),
                 "sites": sizes[label],
+                "verdict": said.get(name, ""),
+                "p": last.get(f"p_{name}"),
+                "ratio": last.get(suffixed("error_ratio", name)),
                 "stability": stability.get(name),
                 "value": last.get(name),
                 "low": low,
                 "high": high,
-                "share": last.get(f"share_{name.removeprefix('cluster_')}"),
+                "share": last.get(suffixed("share", name)),
                 "best": best.get(name),
                 "best_epoch": best.get("epoch"),
             }
         )
-    return sorted(rows, key=lambda row: -(row["share"] or 0))
+    return sorted(
+        rows, key=lambda row: (1 if row["p"] is None else row["p"], -(row["ratio"] or 0), -(row["share"] or 0))
+    )
 
 
 def _best(records: Sequence[Record], name: str) -> Record:
     return max((record for record in records if name in record), key=lambda record: record[name], default={})
+
+
+def _ends(run: MonitorRun, name: str) -> tuple[float | None, float | None]:
+    """Return the ends of a value's baseline; those of a cosine do not pass 1, where no value can be."""
+    low, _, high = run.baseline.get(name, _NO_BAND)
+    bounded = name in _BOUNDED or name.startswith("cluster_")
+    return low, min(high, 1.0) if bounded and high is not None else high
+
+
+def _meaning(run: MonitorRun, name: str) -> str:
+    """Return what a value says; a name that ends in … stands for all that begin so."""
+    families = (text for key, text in run.about.items() if key.endswith("…") and name.startswith(key[:-1]))
+    return run.about.get(name) or next(families, "")
 
 
 def value_rows(run: MonitorRun) -> list[dict[str, Any]]:
@@ -170,8 +193,8 @@ def value_rows(run: MonitorRun) -> list[dict[str, Any]]:
     rows = []
     for name, value in run.records[-1].items():
         if region_of(name) is None and not name.startswith("baseline_") and not name.endswith("_seconds"):
-            low, _, high = run.baseline.get(name, _NO_BAND)
-            about = run.about.get(name, "")
+            low, high = _ends(run, name)
+            about = _meaning(run, name)
             rows.append(
                 {"name": name, "value": value, "low": low, "high": high, "about": about, "cms": name in _BOUNDED}
             )

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from genmonitor._formatting import format_cms
+from genmonitor._formatting import format_cms, format_ratio
 from genmonitor._io import atomic_write
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.files import REPORT, own_files
@@ -22,6 +23,8 @@ MAX_BYTES = 6_000_000
 """Of all pictures of a page; where they are more, fewer evaluations are shown."""
 MAX_ALERTS = 5
 """That are shown at once, the latest first; the others are folded away."""
+WHICH_IS_CLOSER = "which is closer"
+"""What a comparison of two generated sets calls its table, behind its prefix."""
 _DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
 
 
@@ -48,13 +51,14 @@ def _environment() -> Any:
 
     loader = PackageLoader("genmonitor", "report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"shown": _shown, "cms": _shown_cms, "percent": _shown_percent}
+    environment.filters |= {"shown": _shown, "cms": _shown_cms, "percent": _shown_percent, "times": _shown_ratio}
     return environment
 
 
 def _render(folder: Path, run: Run) -> str:
     budget = MAX_BYTES // max(1, sum(len(monitor.pictures) for monitor in run.monitors))
-    sections = [_section(monitor, budget) for monitor in run.monitors]
+    sections = [_section(monitor, budget, run.tables) for monitor in run.monitors]
+    shown = [section["closer"] for section in sections]
     parts = folder.resolve().parts
     parts = parts[:-1] if parts[-1] == "genmonitor" else parts
     return (
@@ -67,15 +71,15 @@ def _render(folder: Path, run: Run) -> str:
             sections=sections,
             drawn=[{name: section[name] for name in ("charts", "map", "sliders")} for section in sections],
             max_alerts=MAX_ALERTS,
-            tables=[_with_pictures(table, folder) for table in run.tables],
+            tables=[_with_pictures(table, folder) for table in run.tables if table not in shown],
         )
     )
 
 
-def _section(run: MonitorRun, budget: int) -> dict[str, Any]:
+def _section(run: MonitorRun, budget: int, tables: Sequence[NamedTable]) -> dict[str, Any]:
     rows = region_rows(run)
     figures, sliders = _pictures(run, budget)
-    given = ("monitor", "message", "real_images", "generated_images", "n_samples")
+    given = ("monitor", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
     return {
         "prefix": run.prefix,
         "given": {name: _shown(run.manifest.get(name)) for name in given},
@@ -84,6 +88,7 @@ def _section(run: MonitorRun, budget: int) -> dict[str, Any]:
         "alerts": [note.text for note in reversed(run.notes) if note.epoch is not None],
         "count": len(run.records),
         "compared": run.compared,
+        "closer": next((x for x in tables if run.compared and x.name == f"{run.prefix} {WHICH_IS_CLOSER}"), None),
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
         "stable": any(row["stability"] is not None for row in rows),
@@ -154,3 +159,7 @@ def _shown_cms(value: float | None) -> str:
 
 def _shown_percent(share: float | None) -> str:
     return "" if share is None else f"{round(100 * share)} %"
+
+
+def _shown_ratio(ratio: float | None) -> str:
+    return "" if ratio is None else format_ratio(ratio)

@@ -2,8 +2,9 @@
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
-from genmonitor.evaluation.baseline import DRAWS, measure_baseline
+from genmonitor.evaluation.baseline import DRAWS, measure_baseline, simultaneous_bands
 
 
 def draws_of(candidates, n, seed=0):
@@ -33,18 +34,46 @@ def test_baseline_draws_are_disjoint_where_there_are_enough(candidates):
     assert len({index for indices in read for index in indices}) == 200
 
 
-@pytest.mark.parametrize("candidates", [199, 10])
-def test_baseline_draws_hold_no_image_twice_where_avoidable(candidates):
+@pytest.mark.parametrize("candidates", [199, 11])
+def test_baseline_draws_hold_no_image_twice_where_they_can_differ(candidates):
     read, _ = draws_of(range(candidates), 10)
     assert all(len(set(indices)) == 10 for indices in read)
 
 
-def test_baseline_bands_are_the_5_50_and_95_percent_quantiles():
+def student(means, tail=0.05, widen=1.0):
+    """The prediction interval of one more draw, about the median."""
+    reach = widen * stats.t.ppf(1 - tail, len(means) - 1) * np.std(means, ddof=1) * np.sqrt(1 + 1 / len(means))
+    return pytest.approx((np.median(means) - reach, np.median(means), np.median(means) + reach))
+
+
+def test_baseline_bands_are_prediction_intervals():
     read, bands = draws_of(range(300), 10)
-    assert bands == {"mean": pytest.approx(np.quantile([np.mean(indices) for indices in read], [0.05, 0.5, 0.95]))}
-    low, median, high = bands["mean"]
-    assert low < median < high
+    assert bands == {"mean": student([np.mean(indices) for indices in read])}
     assert all(type(value) is float for value in bands["mean"])
+
+
+def test_baseline_bands_are_widened_where_draws_overlap():
+    """Draws of 10 of 40 without replacement have 3/4 of the variance of independent ones."""
+    read, bands = draws_of(range(40), 10)
+    assert bands == {"mean": student([np.mean(indices) for indices in read], widen=np.sqrt(4 / 3))}
+
+
+def test_bands_of_a_group_hold_together():
+    """A 21st draw falls below some band in 5 % of the cases, below some one of those that hold alone in 20 %."""
+    generator, left, left_alone = torch.Generator().manual_seed(0), 0, 0
+    for _ in range(1000):
+        draws = torch.randn(5, 21, generator=generator, dtype=torch.float64)
+        values = {str(i): draws[i, :20].tolist() for i in range(5)}
+        new = draws[:, 20]
+        together, alone = simultaneous_bands(values, list(values)), simultaneous_bands(values)
+        left += any(float(new[i]) < together[str(i)][0] for i in range(5))
+        left_alone += any(float(new[i]) < alone[str(i)][0] for i in range(5))
+    assert 25 <= left <= 75  # 50 expected, standard deviation 7
+    assert left_alone > 150
+
+
+def test_band_of_a_value_that_never_changes_is_that_value():
+    assert simultaneous_bands({"a": [1.0] * 20, "b": [0.0, 1.0] * 10}, ["a", "b"])["a"] == (1.0, 1.0, 1.0)
 
 
 def test_baseline_draws_follow_their_seed_alone():
@@ -72,7 +101,7 @@ def test_baseline_draws_go_through_the_progress_bar():
 
     def measure(images):
         seen.append(len(images))
-        return {}
+        return {"count": float(len(images))}
 
-    measure_baseline(measure, read, torch.arange(9), 3, 0, progress)
+    measure_baseline(measure, read, torch.arange(9), 3, 0, progress=progress)
     assert seen == ["baseline", 3, 3]

@@ -14,6 +14,7 @@ from torchmetrics.aggregation import MeanMetric
 from genmonitor import CosineMeanSimilarity, PixelPartition
 from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 
 REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)
@@ -75,7 +76,8 @@ def test_region_evaluation_is_repeatable(shared):
 
 def test_region_message_names_the_dark_half(shared):
     evaluator, history, evaluation = shared
-    assert evaluator.message(evaluation, history).startswith(f"{dark_region(evaluator)} (right half) contributes")
+    said = evaluator.message(evaluation, history)
+    assert said.startswith(f"{dark_region(evaluator)} (right half) differs from real images (p = 0.005, error ")
 
 
 def test_region_summary_has_a_row_for_each_region(shared):
@@ -141,17 +143,17 @@ def test_region_commit_alerts_once_on_a_regression():
     assert first == second == fourth == []
     (alert,) = third
     assert alert.title == f"cms: {dark_region(evaluator)} regressed"
-    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) regressed: CMS ")
-    assert "at epoch 2, baseline" in alert.text
+    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) regressed: ")
+    assert "at epoch 2 and the evaluation before, it is worse than at epoch 0, its best" in alert.text
 
 
 def test_region_commit_that_fails_elsewhere_counts_no_regression():
     evaluator, history = fitted(), []
     evaluate(evaluator, REAL[:24], history)
-    bad, before = evaluate(evaluator, BAD), evaluator.fit_state()["drops"]
+    bad, before = evaluate(evaluator, BAD), evaluator.fit_state()["regressions"]
     with pytest.raises(FailedElsewhereError):
-        commit_evaluation(evaluator, bad, [*history, bad.values], ScriptedCollective(other=False))
-    assert evaluator.fit_state()["drops"] == before
+        commit_evaluation(evaluator, bad, [*history, {"epoch": 1, **bad.values}], ScriptedCollective(other=False))
+    assert evaluator.fit_state()["regressions"] == before
 
 
 def test_region_commit_is_silent_on_a_good_generator():
@@ -289,6 +291,27 @@ def test_region_fit_refuses(settings, probe, message):
     evaluator = region_evaluator(**settings)
     with pytest.raises(ValueError, match=message):
         fit(evaluator, REAL, probe)
+
+
+def test_region_fit_notes_that_too_few_images_cannot_be_tested():
+    evaluator = region_evaluator(n_samples=6)
+    report = fit(evaluator, REAL, GOOD)
+    assert any("p-values need 8 images on each side" in note for note in report.notes)
+    assert evaluate(evaluator, BAD[:6]).values["p_image"] == 1
+    assert alerts_of(evaluator, [BAD[:6]] * 3) == [[], [], []]
+
+
+def test_region_fit_notes_that_training_images_give_no_level():
+    evaluator = region_evaluator()
+    report = fit(evaluator, ReferenceImages(training=REAL), GOOD)
+    assert any("for which a p-value promises no level" in note for note in report.notes)
+
+
+def test_region_values_of_a_second_evaluation_hold_the_change():
+    evaluator, history = fitted(), []
+    first, second = (evaluate(evaluator, images, history).values for images in (GOOD, BAD))
+    assert not any(name.startswith("vs_best_") for name in first)
+    assert second[f"vs_best_{dark_region(evaluator)}"] < -2
 
 
 def test_regions_are_found_the_same_at_every_seed():

@@ -20,7 +20,9 @@ def regions(**found):
 
 def record(epoch, **values):
     shares = {"share_1": 0.2, "share_2": 0.8, "share_constant": 0.0}
-    return {"epoch": epoch, "step": epoch, **dict.fromkeys(NAMES, 0.8), **shares, **values}
+    tested = {f"p_{name}": 0.3 for name in ("image", *PARTITION.regions())} | {"p_cluster_2": 0.005}
+    ratios = {f"error_ratio_{name}": 4.0 for name in ("image", "1", "2", "constant")}
+    return {"epoch": epoch, "step": epoch, **dict.fromkeys(NAMES, 0.8), **shares, **tested, **ratios, **values}
 
 
 HISTORY = [record(0), record(1, gap=0.5, cluster_1=0.7)]
@@ -66,13 +68,12 @@ def words_of_samples(history):
     return " ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
 
 
-def test_sample_grid_names_the_largest_contributor():
-    assert "80 %" in words_of_samples(HISTORY)
+def test_sample_grid_names_the_region_that_differs_most():
+    assert "cluster 2 differs from real images, p = 0.005" in words_of_samples(HISTORY)
 
 
-def test_sample_grid_names_nobody_where_nothing_is_lost():
-    nothing = [record(0, share_1=0.0, share_2=0.0)]
-    assert "%" not in words_of_samples(nothing)
+def test_sample_grid_names_no_region_where_none_differs():
+    assert "differs" not in words_of_samples([record(0, p_cluster_2=0.06)])
 
 
 @pytest.mark.parametrize("name", ["cluster_1", "cluster_2", "constant"])

@@ -7,8 +7,8 @@ from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelParti
 from genmonitor.evaluation.clustering import content_order
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
 from genmonitor.evaluation.encoders import SiteEncoder
-from genmonitor.evaluation.regions import RegionFinder, RegionFit, RegionMetric
-from genmonitor.functional import cosine_mean_similarity, maximum_mean_discrepancy, pixel_cka
+from genmonitor.evaluation.regions import RegionFinder, RegionFit
+from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import CLUSTER_TOLERANCE
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
@@ -138,17 +138,6 @@ def test_region_fit_survives_a_checkpoint(tmp_path, kernel, patch_size):
     assert again.cka is again.average is None
 
 
-def test_region_metric_adds_the_unbiased_mmd():
-    real, fake, kernel = halves(20), halves(20, seed=1), GaussianKernel(0.5)
-    metric = RegionMetric(COLUMNS, kernel)
-    metric.update(real, real=True)
-    metric.update(fake, real=False)
-    values = metric.compute()
-    expected = cosine_mean_similarity(fake, real, partition=COLUMNS, kernel=kernel)
-    assert {name: float(values[name]) for name in expected} == {name: float(x) for name, x in expected.items()}
-    assert float(values["mmd"]) == pytest.approx(float(maximum_mean_discrepancy(fake, real, kernel=kernel)), abs=1e-6)
-
-
 def test_region_finder_finds_the_same_at_every_seed_and_order():
     shuffled = torch.randperm(80, generator=torch.Generator().manual_seed(3))
 
@@ -176,3 +165,21 @@ def test_region_finder_takes_the_linkage_that_is_given():
     assert find(linkage="ward").linkage == "ward"
     with pytest.raises(ValueError, match="`linkage` to be one of 'average', 'ward', 'smoothed', but got 'single'"):
         finder(linkage="single")
+
+
+def test_own_widths_are_of_the_mean_squared_distance_of_each_region(found):
+    fitted = find(own_widths=True)
+    images = split().source.read(split().for_clusters)
+    for name, label in fitted.partition.regions().items():
+        x = images.flatten(1)[:, fitted.partition.columns(label, 1)].double()
+        squares = [float((a - b).square().sum()) for i, a in enumerate(x) for b in x[:i]]
+        assert fitted.widths[name] == pytest.approx(4 / (sum(squares) / len(squares)), rel=1e-6)
+    assert fitted.kernel == found.kernel
+    assert found.widths == {}
+    assert fitted.baseline["cluster_1"] != found.baseline["cluster_1"]
+    assert RegionFit.from_state(fitted.state_dict(), GaussianKernel()).widths == fitted.widths
+
+
+def test_own_widths_take_no_kernel():
+    with pytest.raises(ValueError, match="`kernel` to be left out, or GaussianKernel"):
+        finder(own_widths=True, kernel=GaussianKernel(0.5))

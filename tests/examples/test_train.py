@@ -21,7 +21,7 @@ pytestmark = [
     for line in (
         "ignore:.*LeafSpec",
         "ignore:.*does not have many workers",
-        "ignore:PixelClusterMonitor.*(baseline|only)",
+        "ignore:PixelClusterMonitor.*(baseline|only|p-values)",
         "ignore:The number of training batches",
         "ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning",  # Lightning's
         "ignore:LightningCLI's args parameter is intended to run from within Python",
@@ -173,6 +173,7 @@ ARGUMENTS = {
         ),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
         "linkage": ("ward", "ward"),
+        "own_widths": (False, False),
     },
     "DiversityMonitor": BASE
     | PROMPTED

@@ -24,9 +24,13 @@ def parts(x: torch.Tensor) -> list[np.ndarray]:
 
 
 def mean_kernel(x: np.ndarray, y: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """The mean of Gaussian kernels over widths around the mean squared distance of two different real samples."""
+    """A mean of Gaussian kernels over widths around the mean squared distance of two different real samples."""
     squares = [((real[i] - real[j]) ** 2).sum() for i in range(len(real)) for j in range(i)]
-    return np.mean([ref.gram(x, y, b / np.mean(squares)) for b in (0.5, 2, 8, 32)], 0)
+    gammas, n = [b / np.mean(squares) for b in (0.5, 2, 8, 32)], len(real)
+    center = np.eye(n) - np.ones((n, n)) / n
+    centered = [center @ ref.gram(real, real, gamma) @ center for gamma in gammas]
+    spreads = [np.sqrt(sum(k[i, j] ** 2 for i in range(n) for j in range(n) if i != j)) for k in centered]
+    return np.average([ref.gram(x, y, gamma) for gamma in gammas], axis=0, weights=1 / np.array(spreads))
 
 
 def mmd(xx: np.ndarray, xz: np.ndarray, zz: np.ndarray) -> float:
@@ -86,14 +90,26 @@ def test_features_and_images_without_partition_are_one_region():
 
 
 def test_a_region_where_real_samples_are_constant():
-    """It has no width of its own, but what generated samples do there is in the image."""
+    """It has no width of its own and takes the image's."""
     fake, real = images(9, 0), images(12, 1)
     real[..., torch.from_numpy(LABELS == 2)] = 0.1
     found = mmd_influence(fake, real, partition=PARTITION)
     x, z = parts(fake)[0], parts(real)[0]
     expected = mmd(mean_kernel(x, x, z), mean_kernel(x, z, z), mean_kernel(z, z, z))
     assert float(found.mmd[0]) == pytest.approx(expected, abs=1e-12)
-    assert [float(getattr(found, name)[2].abs().max()) for name in (*VALUES, "gamma")] == [0] * 6
+    assert found.gamma[2] == found.gamma[0] > 0
+    a, c = parts(fake)[2], parts(real)[2]
+    kernels = [
+        np.mean([ref.gram(*pair, b * float(found.gamma[0])) for b in (0.5, 2, 8, 32)], 0)
+        for pair in ((a, a), (a, c), (c, c))
+    ]
+    assert float(found.mmd[2]) == pytest.approx(mmd(*kernels), abs=1e-12)
+    alike = mmd_influence(real, real, partition=PARTITION)
+    assert [float(getattr(alike, name)[2].abs().max()) for name in VALUES] == [0] * 5
+
+
+def test_real_samples_that_are_all_the_same():
+    fake, real = images(9, 0), images(12, 1)
     nothing = mmd_influence(fake, torch.full_like(real, 0.1), partition=PARTITION)
     assert [float(getattr(nothing, name).abs().max()) for name in (*VALUES, "gamma")] == [0] * 6
 

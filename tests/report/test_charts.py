@@ -6,6 +6,7 @@ import torch
 from _helpers.runs import COMPARED, LABELS, make_run, record, write_evaluation, write_notes
 
 from genmonitor import PixelPartition
+from genmonitor.report import RunFolder
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import read_run
 
@@ -120,3 +121,20 @@ def test_value_rows_are_those_of_whole_images(tmp_path):
     rows = {row["name"]: row for row in value_rows(monitor)}
     assert set(rows) == {"image", "product", "violations", "mmd"}
     assert (rows["image"]["low"], rows["image"]["high"], rows["mmd"]["low"]) == (0.98, 0.995, None)
+
+
+def test_baseline_of_a_cosine_ends_at_one(tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    bands = {"cluster_1": [0.99, 0.995, 1.02], "image": [0.98, 0.99, 1.01], "mmd": [-1.0, 0.0, 2.0]}
+    write_evaluation(folder, 1, evaluation=record(1), baseline=bands, **COMPARED)
+    monitor = read(folder)
+    whole = {row["name"]: row["high"] for row in value_rows(monitor)}
+    assert (whole["image"], whole["mmd"]) == (1.0, 2.0)
+
+
+def test_a_family_of_values_has_one_meaning(tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    write_evaluation(folder, 1, evaluation=record(1, p_image=0.5), **COMPARED)
+    RunFolder(folder).write_about("cms", {}, {"p_…": "p-value of a family", "mmd": "lower is better"})
+    about = {row["name"]: row["about"] for row in value_rows(read(folder))}
+    assert (about["p_image"], about["mmd"], about["product"]) == ("p-value of a family", "lower is better", "")

@@ -65,7 +65,8 @@ class ReferenceImages:
         if self.given is not None or self.validation is not None:
             return ()
         return (
-            "there is no validation data, or it is switched off: generated images are compared with training images",
+            "there is no validation data, or it is switched off: generated images are compared with training images, "
+            "for which a p-value promises no level",
         )
 
     def _source(self, data: Any, name: str) -> ImageSource:
@@ -199,7 +200,7 @@ def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> 
         notes.append(f"only {chosen} real images are there to compare {n_samples} generated ones with")
     if rest < 2 * n_samples:
         notes.append(
-            f"the baseline's draws of {n_samples} overlap much, so its band is too narrow: only {rest} images of "
+            f"the baseline's draws of {n_samples} overlap much, so its band is a rough estimate: only {rest} images of "
             f"{source.name} are there to draw from"
         )
     return notes

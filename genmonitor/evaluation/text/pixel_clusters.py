@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from genmonitor._formatting import format_cms, reaches_baseline
+from genmonitor._formatting import format_cms, format_ratio
 from genmonitor._places import map_of_characters, symbol_of
-from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.regions import RegionFit
 from genmonitor.evaluation.results import Alert, Record, when
+from genmonitor.evaluation.verdicts import differs, format_p, p_values_of_change
 from genmonitor.partition import PixelPartition
 
 ABOUT = {
@@ -18,6 +19,11 @@ ABOUT = {
     "product": "product of all regions' values; equal to `image` where the regions are independent",
     "cluster_…": "cosine mean similarity of one cluster of pixels, in [0, 1], higher is better",
     "constant": "the same for the pixels that never vary in the training images",
+    "error_ratio_…": "how many times as far from 1 the CMS is as that of real images: about 1 at best, lower is better",
+    "p_…": "p-value of the two-sample test: the chance of images as unlike the real ones if the generator were "
+    "perfect; 0.05 or less says that they differ. All regions share this level; the image is tested by itself",
+    "vs_best_…": "by how many standard errors the squared maximum mean discrepancy is lower, that is better, than at "
+    "the best evaluation before",
     "share_…": "the part of the image's loss that a region contributes; all sum to 1",
     "violations": "how many regions have a lower CMS than the image, which independent ones never have: above 0, the "
     "regions depend on each other, and the shares are only a guide",
@@ -38,14 +44,19 @@ def charts(regions: Sequence[str]) -> dict[str, list[str]]:
     return {
         "CMS per cluster": list(regions),
         "CMS of image and product": ["image", "product"],
-        "Share of the loss": [share_name(region) for region in regions],
+        "Error, as a multiple of real images'": [suffixed("error_ratio", name) for name in ("image", *regions)],
+        "p-value: do they differ from real images?": [f"p_{name}" for name in ("image", *regions)],
+        "Change from the best evaluation before, in standard errors": [
+            f"vs_best_{name}" for name in ("image", *regions)
+        ],
+        "Share of the loss": [suffixed("share", name) for name in regions],
         "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
     }
 
 
-def share_name(region: str) -> str:
-    """Name the share of a region: "share_1" for "cluster_1"."""
-    return f"share_{region.removeprefix('cluster_')}"
+def suffixed(value: str, region: str) -> str:
+    """Name a value of a region: "share_1" for the share of "cluster_1"."""
+    return f"{value}_{region.removeprefix('cluster_')}"
 
 
 def named(region: str, partition: PixelPartition) -> str:
@@ -55,7 +66,7 @@ def named(region: str, partition: PixelPartition) -> str:
     'cluster_2 (right half)'
     """
     label = partition.regions()[region]
-    return f"{region} ({partition.location(label)})" if label else region
+    return f"{region} ({partition.location(label) if label else 'pixels that never vary'})"
 
 
 def regions_found(regions: RegionFit) -> str:
@@ -92,60 +103,93 @@ def region_lines(partition: PixelPartition, stability: Mapping[str, float], enco
     return [f"{left:<{width}}  {right}".rstrip() for left, right in zip_longest(drawn, rows, fillvalue="")]
 
 
-def largest_contributor(values: Mapping[str, float], partition: PixelPartition) -> tuple[str, float]:
-    """Return the region with the largest share of the loss, and that share."""
-    worst = max(partition.regions(), key=lambda region: values[share_name(region)])
-    return worst, values[share_name(worst)]
+def most_different(values: Mapping[str, float], partition: PixelPartition) -> str | None:
+    """Return the region that differs most from real images, None where none differs by more than chance.
+
+    Of regions with one p-value, such as the smallest that the permutations allow, the one with the largest error ratio.
+    """
+    found = [name for name in partition.regions() if differs(values[f"p_{name}"])]
+    return min(found, key=lambda name: (values[f"p_{name}"], -values[suffixed("error_ratio", name)]), default=None)
 
 
-def message(record: Record, partition: PixelPartition, baseline: Mapping[str, Band]) -> str:
+def finding(record: Mapping[str, float], partition: PixelPartition) -> str:
+    """Say which regions differ from real images by more than chance."""
+    regions, p_image = partition.regions(), record["p_image"]
+    count = sum(differs(record[f"p_{name}"]) for name in regions)
+    if worst := most_different(record, partition):
+        others = "" if count == 1 else f"; {count} of {len(regions)} regions differ"
+        return f"{named(worst, partition)} differs from real images ({_strength(record, worst)}){others}"
+    if differs(p_image):
+        return f"No region differs from real images by itself, but whole images do ({format_p(p_image)})"
+    smallest = format_p(min(record[f"p_{name}"] for name in regions))
+    return f"No region differs from real images by more than chance (smallest {smallest})"
+
+
+def message(record: Record, partition: PixelPartition) -> str:
     """Return one line about an evaluation, the finding first."""
-    finding = "Every region reaches its baseline"
-    if not all(reaches_baseline(record[region], baseline[region][0]) for region in partition.regions()):
-        worst, share = largest_contributor(record, partition)
-        found = _against(record[worst], baseline[worst])
-        finding = f"{named(worst, partition)} contributes {100 * share:.0f} % of the loss: {found}"
-    image = f"image: {_against(record['image'], baseline['image'])}, product of the regions"
-    return f"{finding}; {image} {format_cms(record['product'])}{when(record)}"
+    image = f"image: CMS {format_cms(record['image'])} ({_strength(record, 'image')})"
+    product = f"product of the regions {format_cms(record['product'])}"
+    return f"{finding(record, partition)}; {image}, {product}{when(record)}"
 
 
-def _against(value: float, band: Band) -> str:
-    return f"CMS {format_cms(value)}, baseline {format_cms(band[0])} or more"
+def _strength(record: Mapping[str, float], region: str) -> str:
+    ratio = record[suffixed("error_ratio", region)]
+    return f"{format_p(record[f'p_{region}'])}, error {format_ratio(ratio)} that of real images"
 
 
-def regressed(prefix: str, region: str, record: Record, band: Band, partition: PixelPartition) -> Alert:
-    """Return the alert about a region that fell below its baseline."""
-    cms, low = format_cms(record[region]), format_cms(band[0])
-    text = f"{named(region, partition)} regressed: CMS {cms} at epoch {record['epoch']:g}, baseline {low} or more."
+def regressed(prefix: str, region: str, record: Record, p: float, best: float, partition: PixelPartition) -> Alert:
+    """Return the alert about a region that is worse than at its best evaluation.
+
+    Args:
+        prefix: of the evaluator.
+        region: which.
+        record: of this evaluation.
+        p: of the change.
+        best: the epoch of the best evaluation.
+        partition: the regions.
+    """
+    ratio = format_ratio(record[suffixed("error_ratio", region)])
+    text = (
+        f"{named(region, partition)} regressed: at epoch {record['epoch']:g} and the evaluation before, it is worse "
+        f"than at epoch {best:g}, its best ({format_p(p)}); its error is {ratio} that of real images."
+    )
     return Alert(f"{prefix}: {region} regressed", text)
 
 
-def table(
-    records: Sequence[Mapping[str, float]], partition: PixelPartition, baseline: Mapping[str, Band], of: str = ""
-) -> str:
-    """Return the last evaluation region by region, the largest contributor first, and when each was best.
+def verdicts(records: Sequence[Mapping[str, float]], partition: PixelPartition) -> dict[str, str]:
+    """Say of each region whether it differs from real images, and whether it is as good as at its best evaluation."""
+    last, regions = records[-1], list(partition.regions())
+    scores = {name: last.get(f"vs_best_{name}", math.nan) for name in regions}
+    worse, better = p_values_of_change(scores, worse=True), p_values_of_change(scores, worse=False)
+    out = {}
+    for name in regions:
+        p = last[f"p_{name}"]
+        said = f"{'differs' if differs(p) else 'indistinguishable'} ({format_p(p)})"
+        if differs(worse[name]):
+            said += f", worse than at its best ({format_p(worse[name])})"
+        elif differs(better[name]):
+            said += f", better than ever before ({format_p(better[name])})"
+        out[name] = said
+    return out
+
+
+def table(records: Sequence[Mapping[str, float]], partition: PixelPartition, of: str = "") -> str:
+    """Return the last evaluation region by region, those that differ most from real images first.
 
     Args:
         records: one or more.
         partition: the regions.
-        baseline: of each region.
         of: what to add to the title, such as "500 images".
     """
     last, regions, sizes = records[-1], partition.regions(), partition.sizes()
-    head = f"{'region':<12}{'sites':>6}  {'CMS':<10}{'baseline':<20}{'where':<26}{'share':>6}" + "  best" * (
-        len(records) > 1
-    )
+    said = verdicts(records, partition)
+    head = f"{'region':<12}{'sites':>6}  {'CMS':<10}{'error':>7}{'share':>8}  {'where':<26}against real images"
     rows = []
-    for region in sorted(regions, key=lambda region: -last[share_name(region)]):
-        low, _, high = baseline[region]
-        band = f"{format_cms(low)}..{format_cms(high)}"
-        row = f"{region:<12}{sizes[regions[region]]:>6}  {format_cms(last[region]):<10}{band:<20}"
-        row += f"{partition.location(regions[region]):<26}"
-        row += f"{100 * last[share_name(region)]:>4.0f} %"
-        if len(records) > 1:
-            best = max(records, key=lambda record: record[region])
-            row += f"  {format_cms(best[region])} at epoch {best['epoch']:g}"
-        rows.append(row)
+    for region in sorted(regions, key=lambda name: (last[f"p_{name}"], -last[suffixed("error_ratio", name)])):
+        ratio, share = last[suffixed("error_ratio", region)], last[suffixed("share", region)]
+        row = f"{region:<12}{sizes[regions[region]]:>6}  {format_cms(last[region]):<10}{format_ratio(ratio):>7}"
+        rows.append(f"{row}{100 * share:>6.0f} %  {partition.location(regions[region]):<26}{said[region]}")
     when = f"epoch {last['epoch']:g}" if "epoch" in last else ""
-    title = ", ".join(filter(None, ["CMS by region", when, of]))
-    return "\n".join(["", f"{title} (largest contributor to the loss first)", head, *rows, ""])
+    title = ", ".join(filter(None, ["Regions", when, of]))
+    note = "error: how many times as far from 1 the CMS is as that of real images; share: part of the image's loss"
+    return "\n".join(["", title, head, *rows, note, ""])

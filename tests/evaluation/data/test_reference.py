@@ -10,7 +10,8 @@ from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorData
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
 
 AGAINST_TRAINING = (
-    "there is no validation data, or it is switched off: generated images are compared with training images"
+    "there is no validation data, or it is switched off: generated images are compared with training images, "
+    "for which a p-value promises no level"
 )
 
 
@@ -57,8 +58,8 @@ def test_split_of_given_images_looks_at_no_others():
 def test_split_notes_few_images():
     assert split(numbered(40)).notes[1:] == (
         "only 20 real images are there to compare 30 generated ones with",
-        "the baseline's draws of 30 overlap much, so its band is too narrow: only 20 images of the training data are "
-        "there to draw from",
+        "the baseline's draws of 30 overlap much, so its band is a rough estimate: only 20 images of the training data "
+        "are there to draw from",
     )
 
 

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The best evaluation so far of each region, and by how much another one differs from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from genmonitor.functional.mmd_influence import MMDInfluence
+from genmonitor.functional.relative_similarity import relative_similarity_from_influences
+
+
+class BestSoFar:
+    """Keeps the influences of each region's best evaluation: all that a later one needs to be compared with it.
+
+    Attributes:
+        epochs: of each region's best evaluation.
+    """
+
+    def __init__(self) -> None:
+        self._influence: MMDInfluence | None = None
+        self.epochs: dict[str, float] = {}
+
+    def scores(self, current: MMDInfluence) -> dict[str, float]:
+        """Return by how many standard errors each region's MMD² is lower than at its best before; {} at first.
+
+        Sample i of all evaluations has one seed, so samples are compared in pairs. nan where real images do not vary.
+        """
+        if self._influence is None:
+            return {}
+        found = relative_similarity_from_influences(current, self._influence, paired=True)
+        return {
+            name: float(test.difference / test.standard_error) if test.standard_error > 0 else math.nan
+            for name, test in found.items()
+        }
+
+    def farther_by(self, current: MMDInfluence, factor: float) -> set[str]:
+        """Name the regions whose MMD² is so many times that of their best before."""
+        if self._influence is None:
+            return set()
+        farther = current.mmd >= factor * self._influence.mmd
+        return {name for name, yes in zip(current.regions, farther.tolist(), strict=True) if yes}
+
+    def update(self, current: MMDInfluence, epoch: float) -> None:
+        """Take note of an evaluation."""
+        best = self._influence
+        if best is None:
+            self._influence, self.epochs = current, dict.fromkeys(current.regions, epoch)
+            return
+        better = current.mmd < best.mmd
+        self.epochs |= {name: epoch for name, yes in zip(current.regions, better.tolist(), strict=True) if yes}
+        rows = better[:, None]
+        self._influence = best._replace(
+            mmd=torch.where(better, current.mmd, best.mmd),
+            fake=torch.where(rows, current.fake, best.fake),
+            real=torch.where(rows, current.real, best.real),
+            second_order=torch.where(better, current.second_order, best.second_order),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return tensors and plain Python only."""
+        if self._influence is None:
+            return {}
+        influence = self._influence._asdict()
+        return {"influence": influence | {"regions": list(influence["regions"])}, "epochs": dict(self.epochs)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        self._influence, self.epochs = None, {}
+        if state:
+            self._influence = MMDInfluence(**state["influence"] | {"regions": tuple(state["influence"]["regions"])})
+            self.epochs = dict(state["epochs"])

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an evaluation of the regions measures: how far each is from real images, and whether by more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchmetrics.utilities import dim_zero_cat
+
+from genmonitor.evaluation.collective import Collective
+from genmonitor.functional.cms import cms_from_means
+from genmonitor.functional.mmd import mmd_from_means
+from genmonitor.functional.mmd_influence import MMDInfluence, RealSide
+from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import KernelMeans
+from genmonitor.metrics.cms import CosineMeanSimilarity
+from genmonitor.metrics.two_sample_test import TwoSampleTest
+from genmonitor.partition import PixelPartition
+
+
+class RegionMetric(CosineMeanSimilarity):
+    """CMS of image and regions, and the image's unbiased MMD, from one pass over the distances.
+
+    Args:
+        partition: the regions.
+        kernel: with its gamma set.
+        block_size: as for CMS.
+        widths: gammas of regions with a width of their own, by name. The image's kernel is the product of theirs, so
+            Theorem 1 of the paper holds as it does for one width.
+        kwargs: those of CosineMeanSimilarity.
+    """
+
+    units: Tensor | None
+
+    def __init__(
+        self,
+        partition: PixelPartition,
+        kernel: Kernel,
+        block_size: int | None,
+        widths: Mapping[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(partition, kernel, block_size, **kwargs)
+        gammas = [(widths or {}).get(name, kernel.width) for name in partition.regions()]
+        labels = partition.pixel_labels()
+        units = torch.ones(labels.shape)
+        for label, gamma in zip(partition.regions().values(), gammas, strict=True):
+            units[labels == label] = (gamma / kernel.width) ** 0.5
+        self.register_buffer("units", units if widths else None, persistent=False)
+
+    def update(self, samples: Tensor, real: bool) -> None:
+        """Add samples to one side, each region in the unit that gives it its width."""
+        super().update(samples if self.units is None else samples * self.units, real)
+
+    def _value(self, means: KernelMeans) -> dict[str, Tensor]:
+        values: Any = cms_from_means(means, self.partition)
+        return values | {"mmd": mmd_from_means(means.without_diagonal())}
+
+
+class RegionMetrics:
+    """CMS, MMD and p-values of generated images against this process's real ones.
+
+    Args:
+        partition: the regions.
+        kernel: of CMS and MMD, with its gamma set.
+        block_size: of CMS and MMD.
+        widths: of CMS and MMD, as for `RegionMetric`.
+        real: maps of real images [m, c, h, w].
+        seed: of the permutations.
+        testable: whether both sides hold, over all processes, the 8 images that a test needs.
+    """
+
+    def __init__(
+        self,
+        partition: PixelPartition,
+        kernel: Kernel,
+        block_size: int | None,
+        widths: Mapping[str, float],
+        real: Tensor,
+        seed: int,
+        testable: bool,
+    ) -> None:
+        self.partition = partition
+        self.testable = testable
+        self._real_side: RealSide | None = None
+        self.cms = RegionMetric(partition, kernel, block_size, widths, reset_real_features=False).to(real.device)
+        self.test = TwoSampleTest(partition, seed=seed, reset_real_features=False).to(real.device)
+        for metric in (self.cms, self.test):
+            metric.update(real, real=True)
+
+    def update(self, maps: Tensor) -> None:
+        """Take in this process's generated images in place of those before."""
+        for metric in (self.cms, self.test):
+            metric.reset()
+            metric.update(maps, real=False)
+
+    def compute(self, comm: Collective) -> tuple[dict[str, float], MMDInfluence | None]:
+        """Return the values of all processes, and what a later evaluation is compared by.
+
+        Where there are too few images to test, p-values are 1 and there is nothing to compare by.
+        """
+        with comm.all_ranks_or_none():
+            computed: Any = self.cms.compute()
+        values = {name: float(value) for name, value in computed.items()}
+        names = ("image", *self.partition.regions())
+        if not self.testable:
+            return values | {f"p_{name}": 1.0 for name in names}, None
+        with comm.all_ranks_or_none():
+            p: Any = self.test.compute()
+        values |= {f"p_{name}": float(p[name]) for name in names}
+        return values, self._influence(comm)
+
+    def _influence(self, comm: Collective) -> MMDInfluence:
+        """Compare the generated images of all processes with the real images of all, on the CPU from then on."""
+        with comm.all_ranks_or_none():
+            fake = comm.gather_rows(dim_zero_cat(self.test.fake_samples))
+        if self._real_side is None:
+            with comm.all_ranks_or_none():
+                real = comm.gather_rows(dim_zero_cat(self.test.real_samples))
+            self._real_side = RealSide.of(real, None, self.partition)
+        with comm.all_ranks_or_none():
+            found = self._real_side.influence(fake.to(self._real_side.samples))
+        return MMDInfluence(found.regions, *(tensor.cpu() for tensor in found[1:]))

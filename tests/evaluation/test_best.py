@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import pytest
+import torch
+
+from genmonitor import PixelPartition
+from genmonitor.evaluation.best import BestSoFar
+from genmonitor.functional import mmd_influence, relative_similarity_test
+
+HALVES = PixelPartition.grid((2, 4), 1, 2)
+
+
+def images(seed, left=0.0, right=0.0):
+    x = torch.randn(60, 1, 2, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x + torch.tensor([left, left, right, right])
+
+
+REAL = images(0)
+
+
+def influence(x):
+    return mmd_influence(x, REAL, partition=HALVES)
+
+
+def best_after(*samples):
+    best = BestSoFar()
+    for epoch, x in enumerate(samples):
+        best.update(influence(x), float(epoch))
+    return best
+
+
+def test_best_says_nothing_before_the_first_evaluation():
+    assert BestSoFar().scores(influence(images(1))) == {}
+    assert BestSoFar().farther_by(influence(images(1)), 2) == set()
+
+
+def test_best_scores_are_standardized_differences_from_the_best():
+    one, two = images(1, left=1), images(2, right=1)
+    expected = relative_similarity_test(two, one, REAL, partition=HALVES, paired=True)
+    found = best_after(one).scores(influence(two))
+    assert found == {name: pytest.approx(float(x.difference / x.standard_error)) for name, x in expected.items()}
+    assert found["cluster_1"] > 3
+    assert found["cluster_2"] < -3
+
+
+def test_best_is_kept_region_by_region():
+    best = best_after(images(1, left=2), images(2, right=2), images(3, left=2, right=2))
+    assert (best.epochs["cluster_1"], best.epochs["cluster_2"]) == (1, 0)
+    worst = influence(images(3, left=2, right=2))
+    for name, x in (("cluster_1", images(2, right=2)), ("cluster_2", images(1, left=2))):
+        assert best.scores(worst)[name] == pytest.approx(best_after(x).scores(worst)[name])
+
+
+def test_best_names_what_is_farther_by_a_factor():
+    best = best_after(images(1, left=0.5, right=0.5))
+    assert best.farther_by(influence(images(2, left=2, right=0.5)), 2) == {"image", "cluster_1"}
+
+
+def test_best_scores_of_real_images_that_never_vary_are_nan():
+    still = torch.zeros(20, 1, 2, 4)
+    best = BestSoFar()
+    best.update(mmd_influence(still, still, partition=HALVES), 0.0)
+    scores = best.scores(mmd_influence(still + 1, still, partition=HALVES))
+    assert all(math.isnan(score) for score in scores.values())
+
+
+def test_best_survives_a_checkpoint(tmp_path):
+    best, again = best_after(images(1, left=1), images(2)), BestSoFar()
+    torch.save(best.state_dict(), tmp_path / "state.pt")
+    again.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    now = influence(images(3, left=2))
+    assert again.scores(now) == best.scores(now)
+    assert again.epochs == best.epochs
+
+
+def test_best_of_nothing_is_saved_as_nothing():
+    again = best_after(images(1))
+    again.load_state_dict(BestSoFar().state_dict())
+    assert again.scores(influence(images(2))) == {}

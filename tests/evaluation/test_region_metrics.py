@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from _helpers.evaluations import halves
+
+from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition, TwoSampleTest
+from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.region_metrics import RegionMetric, RegionMetrics
+from genmonitor.functional import cosine_mean_similarity, mmd_influence
+
+COLUMNS, KERNEL = PixelPartition.grid((4, 6), 1, 2), GaussianKernel(0.5)
+REAL, FAKE = halves(30), halves(24, seed=1, dark=0.7)
+
+
+def measured(testable=True, seed=3, updates=(FAKE,)):
+    metrics = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, seed, testable)
+    for images in updates:
+        metrics.update(images)
+    return metrics.compute(SingleProcess())
+
+
+def fed(metric, fake=FAKE):
+    metric.update(REAL, real=True)
+    metric.update(fake, real=False)
+    return metric.compute()
+
+
+def test_region_metrics_are_the_plain_ones():
+    values, _ = measured()
+    expected = {name: float(value) for name, value in fed(CosineMeanSimilarity(COLUMNS, KERNEL)).items()}
+    expected |= {f"p_{name}": float(p) for name, p in fed(TwoSampleTest(COLUMNS, seed=3)).items()}
+    expected["mmd"] = float(fed(MaximumMeanDiscrepancy(KERNEL)))
+    assert values == pytest.approx(expected, rel=1e-6)
+
+
+def test_region_metrics_forget_the_evaluation_before():
+    assert measured(updates=(halves(24, seed=9), FAKE))[0] == measured()[0]
+
+
+def test_region_metrics_keep_what_a_later_evaluation_is_compared_by():
+    _, influence = measured()
+    for found, expected in zip(influence[1:], mmd_influence(FAKE, REAL, partition=COLUMNS)[1:], strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_region_metrics_take_samples_of_another_dtype():
+    _, influence = measured(updates=(FAKE.double(),))
+    torch.testing.assert_close(influence.mmd, measured()[1].mmd)
+
+
+def test_too_few_images_to_test_have_p_one():
+    values, influence = measured(testable=False)
+    assert {values[f"p_{name}"] for name in ("image", "cluster_1", "cluster_2")} == {1.0}
+    assert influence is None
+
+
+def test_region_metric_adds_the_unbiased_mmd():
+    found = fed(RegionMetric(COLUMNS, KERNEL, None))
+    assert float(found["mmd"]) == pytest.approx(float(fed(MaximumMeanDiscrepancy(KERNEL))), rel=1e-6)
+
+
+def test_region_metric_of_own_widths_is_cms_region_by_region():
+    gammas = {"cluster_1": 0.3, "cluster_2": 2.0}
+    found = fed(RegionMetric(COLUMNS, KERNEL, None, gammas))
+    grams = []
+    for name, label in COLUMNS.regions().items():
+        x, y = (images.flatten(1)[:, COLUMNS.columns(label, 1)] for images in (FAKE, REAL))
+        expected = cosine_mean_similarity(x, y, kernel=GaussianKernel(gammas[name]))
+        assert float(found[name]) == pytest.approx(float(expected), rel=1e-6)
+        grams.append([GaussianKernel(gammas[name])(*pair).double() for pair in ((x, y), (x, x), (y, y))])
+    across, fake, real = ((a * b).mean() for a, b in zip(*grams, strict=True))  # the product is the image's kernel
+    assert float(found["image"]) == pytest.approx(float(across / (fake * real).sqrt()), rel=1e-6)
