@@ -21,7 +21,10 @@ from statistics import median
 import matplotlib as mpl
 import numpy as np
 import torch
+from lightning import Trainer
+from sklearn.datasets import load_digits
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from genmonitor import GaussianKernel, PixelPartition, TwoSampleTest
 from genmonitor.evaluation.baseline import simultaneous_bands
@@ -29,13 +32,14 @@ from genmonitor.evaluation.best import BestSoFar
 from genmonitor.evaluation.clustering import find_clusters
 from genmonitor.evaluation.region_metrics import RegionMetric
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, LEVEL, RegressionDetector
-from genmonitor.functional import two_sample_test
+from genmonitor.functional import relative_similarity_test, two_sample_test
 from genmonitor.functional.mmd_influence import RealSide
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "examples")]
+from dcgan import DCGAN  # noqa: E402
 from detection_methods import FAULTS, P_VALUES, SIMILARITIES, Values, contrast, measured  # noqa: E402
 from planted import planted_images  # noqa: E402
 from regions import digits, photographs, three_regions  # noqa: E402
@@ -132,14 +136,14 @@ def level_rows(found: dict[str, list[dict[str, Values]]]) -> Iterator[list[str]]
 
 def bands_left(values: list[Values]) -> tuple[float, float]:
     """Return how often some region is below its band of 20 draws: the simultaneous one, and its own 5 % quantile."""
-    left, left_before, generator = [], [], np.random.default_rng(0)
+    left, by_quantile, generator = [], [], np.random.default_rng(0)
     for _ in range(1000):
         *draws, new = (values[i] for i in generator.choice(len(values), 21, replace=False))
         by_region = {name: [draw[name] for draw in draws] for name in new}
         bands = simultaneous_bands(by_region, list(by_region))
         left.append(any(new[name] < bands[name][0] - 1e-9 for name in new))
-        left_before.append(any(new[name] < np.quantile(v, 0.05) - 1e-9 for name, v in by_region.items()))
-    return float(np.mean(left)), float(np.mean(left_before))
+        by_quantile.append(any(new[name] < np.quantile(v, 0.05) - 1e-9 for name, v in by_region.items()))
+    return float(np.mean(left)), float(np.mean(by_quantile))
 
 
 def power_rows(source: Source, granted: Granted, runs: int) -> Iterator[list[str]]:
@@ -204,8 +208,6 @@ def alerts(source: Source, seed: int, evaluations: int, spoil: Callable[[Tensor,
 
 def real_fault_rows() -> Iterator[list[str]]:
     """Yield what the test says of faults of real generators, of whole images."""
-    from sklearn.datasets import load_digits
-
     images, labels = digits()[0], torch.tensor(load_digits().target)
     for missing in (1, 3, 8):
         found = []
@@ -223,6 +225,38 @@ def real_fault_rows() -> Iterator[list[str]]:
         fake[:, 2] = fake[:, 2].mean()
         found.append(float(two_sample_test(fake, real)) <= LEVEL)
     yield ["color patches, a dead channel", f"{np.mean(found):.2f}"]
+
+
+def dcgan_samples(images: Tensor, epochs: int, n: int) -> Tensor:
+    """Return what the examples' DCGAN draws after so many epochs on images in [0, 1]."""
+    torch.manual_seed(0)
+    module = DCGAN(lr=1e-3)
+    loader = DataLoader(2 * images - 1, batch_size=128, shuffle=True, drop_last=True)
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    Trainer(max_epochs=epochs, accelerator="cpu", **quiet).fit(module, loader)
+    with torch.no_grad():
+        return (module.eval().sample(n) + 1) / 2
+
+
+def trained_rows() -> Iterator[list[str]]:
+    """Yield what the tests say of generators that were trained, against digits that they were not trained on."""
+    images, labels = digits()[0], torch.tensor(load_digits().target)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    training, real = order[:1200], images[order[1200:]]
+    whole = dcgan_samples(images[training], 81, len(real))
+    others = {
+        "stopped after 20 epochs": dcgan_samples(images[training], 20, len(real)),
+        "trained without the digit 3": dcgan_samples(images[training[labels[training] != 3]], 81, len(real)),
+    }
+    yield ["81 epochs", f"{float(two_sample_test(whole, real)):.3f}", ""]
+    for name, samples in others.items():
+        farther = relative_similarity_test(samples, whole, real, alternative="farther")
+        yield [name, f"{float(two_sample_test(samples, real)):.3f}", f"{float(farther.p_value):.2g}"]
 
 
 def seconds_rows() -> Iterator[list[str]]:
@@ -300,7 +334,9 @@ def main() -> None:
         rows = alert_rows(sets["planted"], 100, args.runs)
         table("Alerts: planted regions, faults from the 11th evaluation on", columns, rows)
     if "real" in args.tables:
-        table("Faults of real generators, found in whole images", ["fault", "found"], real_fault_rows())
+        table("Faults of real images, found in whole images", ["fault", "found"], real_fault_rows())
+        columns = ["DCGAN of the digits", "p-value against real images", "p-value: farther than that of 81 epochs"]
+        table("Generators that were trained", columns, trained_rows())
     if "seconds" in args.tables:
         table("Seconds: 1200 v 1200 images of 64×64×3, 5 regions", ["part", "seconds", "× CMS"], seconds_rows())
 

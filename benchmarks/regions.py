@@ -37,7 +37,7 @@ they are the same, 0 by chance; the mean over {repeats} halvings. In brackets: t
 largest region holds, in percent. `auto` chooses the number of clusters: "found in all" is how many it finds in all
 images, "true" how far they are the true ones, "seconds" how long that takes.
 
-"1000 at random" is what went before: average linkage of two draws of 1000 images, the number of clusters by Dunn's
+"1000 at random" is the simple way: average linkage of two draws of 1000 images, the number of clusters by Dunn's
 index, as for each linkage below it. Its draws of the digits overlap, and of the next two sets they are all images,
 which flatters it. "Default" chooses the linkage, and for `auto` the number, on which halves of its images agree,
 so it halves each half again.

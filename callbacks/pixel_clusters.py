@@ -42,8 +42,9 @@ class PixelClusterMonitor(GenerativeMonitor):
     The level of the p-values is promised where the real images compared with are validation images. A region raises an
     alert where its squared maximum mean discrepancy is at least twice that of its best evaluation, and larger by more
     than chance (p <= 0.002 for all regions together), at two evaluations in a row: a lasting fault is told of at the
-    second evaluation that has it, and a generator that does not change raises at most one false alert in 1000
-    evaluations (`benchmarks/detection.md`).
+    second evaluation that has it. With real images in place of generated ones, and for a faulty generator that does not
+    change, `benchmarks/detection.md` has no false alert in 2000 evaluations of 500 samples; with fewer than some 30
+    samples there are more.
 
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 
@@ -61,8 +62,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         extra_metrics: a MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
             `update(images)` for the generated side alone; fed from the same samples.
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
-        linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose the first
-            or the last by how well halves of the training images agree.
+        linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
+            "average" or "smoothed" by how well halves of the training images agree.
         own_widths: give each region's CMS a kernel width of its own, 4 over its mean squared distance in training
             images, rather than one for all as the paper does: each curve then uses its whole scale and sees more than
             a shifted mean. p-values and alerts use several widths per region anyway. For a `kernel` that is not given.

@@ -127,6 +127,7 @@ PIXELS = [
     (lambda: F.two_sample_test(x, x, partition=grid), "`fake`", "[8, 5]", "[N, C, H, W]"),
     (lambda: TwoSampleTest(num_permutations=18), "`num_permutations`", "18", "at least 19"),
     (lambda: TwoSampleTest(num_permutations=19.5), "`num_permutations`", "19.5", "a whole number"),
+    (lambda: TwoSampleTest(bandwidths=None), "`bandwidths`", "None", "one or more numbers"),
     (lambda: TwoSampleTest(bandwidths=()), "`bandwidths`", "()", "one or more numbers"),
     (lambda: TwoSampleTest(bandwidths=(1, -2)), "`bandwidths`", "-2", "a positive finite number"),
     (lambda: TwoSampleTest(seed=-1), "`seed`", "-1", ">= 0"),

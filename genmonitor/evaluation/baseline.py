@@ -12,7 +12,7 @@ from genmonitor.evaluation.progress import Progress, no_progress
 
 DRAWS = 20
 TAIL = 0.05
-"""The chance that real images lie below their band: of one value, or of all regions together."""
+"""The nominal chance that real images lie below their band: of one value, or of all regions together."""
 Band = tuple[float, float, float]
 """The lower end, the median and the upper end of a value."""
 
@@ -64,7 +64,8 @@ def simultaneous_bands(
     """Return prediction intervals: one more draw falls below each with a chance of 5 %, above it with as much.
 
     Values that belong together share the 5 %: one more draw falls below *any* of their bands with that chance at most
-    (Bonferroni). The intervals are Student's, about the median.
+    (Bonferroni). The intervals are Student's, about the median, for values that are normally
+    distributed: CMS is skewed, and leaves its bands more often (`benchmarks/detection.md`).
 
     Args:
         values: of each draw [D], by name; D at least 2.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from genmonitor.functional.mmd_influence import MMDInfluence
-from genmonitor.functional.relative_similarity import relative_similarity_from_influences
+from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
 
 
 class BestSoFar:
@@ -29,9 +29,10 @@ class BestSoFar:
 
         Sample i of all evaluations has one seed, so samples are compared in pairs. nan where real images do not vary.
         """
-        if self._influence is None:
+        best = self._comparable(current)
+        if best is None:
             return {}
-        found = relative_similarity_from_influences(current, self._influence, paired=True)
+        found = relative_similarity_from_influences(current, best, paired=True)
         return {
             name: float(test.difference / test.standard_error) if test.standard_error > 0 else math.nan
             for name, test in found.items()
@@ -39,14 +40,15 @@ class BestSoFar:
 
     def farther_by(self, current: MMDInfluence, factor: float) -> set[str]:
         """Name the regions whose MMD² is so many times that of their best before."""
-        if self._influence is None:
+        best = self._comparable(current)
+        if best is None:
             return set()
-        farther = current.mmd >= factor * self._influence.mmd
+        farther = current.mmd >= factor * best.mmd
         return {name for name, yes in zip(current.regions, farther.tolist(), strict=True) if yes}
 
     def update(self, current: MMDInfluence, epoch: float) -> None:
-        """Take note of an evaluation."""
-        best = self._influence
+        """Take note of an evaluation; where it cannot be compared with those before, it is the first."""
+        best = self._comparable(current)
         if best is None:
             self._influence, self.epochs = current, dict.fromkeys(current.regions, epoch)
             return
@@ -59,6 +61,17 @@ class BestSoFar:
             real=torch.where(rows, current.real, best.real),
             second_order=torch.where(better, current.second_order, best.second_order),
         )
+
+    def _comparable(self, current: MMDInfluence) -> MMDInfluence | None:
+        """Return the best if it was measured against the same thing, which a resumed run's encoder may change."""
+        best = self._influence
+        if best is None or best.fake.shape != current.fake.shape:
+            return None
+        try:
+            check_comparable(current, best)
+        except ValueError:
+            return None
+        return best
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain Python only."""

@@ -184,7 +184,7 @@ def compare(
         fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
         other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
         partition: your own regions instead of found ones.
-        n_clusters: None to choose 2..12 by Dunn's index.
+        n_clusters: None to choose 2..8: the number on which halves of the real images agree best.
         patch_size: side of a site in pixels; 2 or more for images beyond 64×64.
         n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
         seed: of the choice of images.

@@ -75,7 +75,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     Its arguments are those of `genmonitor.callbacks.PixelClusterMonitor`, which says what the values are.
 
     Args:
-        n_clusters: None to choose 2..8, by which halves of the images agree on.
+        n_clusters: None to choose 2..8: the number on which halves of the images agree best.
         partition: your own clusters instead of found ones, or the path of a saved partition.
         n_cluster_images: at most so many real images for the kernel's width and the clusters, at least 10 and 2 per
             cluster; None for as many as half a minute on one core allows, 1000 to 5000.
@@ -193,7 +193,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._data = signature
         testable = min(len(split.for_comparison), self.n_samples) >= MIN_SAMPLES
         if not testable:
-            notes.append(f"p-values need {MIN_SAMPLES} images on each side; with fewer they are 1, which says nothing")
+            notes.append(f"p-values need {MIN_SAMPLES} images on each side; there are fewer")
         self._fitted = self._with_real_side(self._known, split, probe, comm, testable)
         return FitReport(tuple(notes), comparable, messages)
 

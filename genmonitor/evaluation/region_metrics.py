@@ -51,9 +51,10 @@ class RegionMetric(CosineMeanSimilarity):
             units[labels == label] = (gamma / kernel.width) ** 0.5
         self.register_buffer("units", units if widths else None, persistent=False)
 
-    def update(self, samples: Tensor, real: bool) -> None:
-        """Add samples to one side, each region in the unit that gives it its width."""
-        super().update(samples if self.units is None else samples * self.units, real)
+    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
+        """Check samples, and put each region into the unit that gives it its width."""
+        x = super()._checked_samples(name, samples, shape)
+        return x if self.units is None else x * self.units
 
     def _value(self, means: KernelMeans) -> dict[str, Tensor]:
         values: Any = cms_from_means(means, self.partition)
@@ -100,17 +101,16 @@ class RegionMetrics:
     def compute(self, comm: Collective) -> tuple[dict[str, float], MMDInfluence | None]:
         """Return the values of all processes, and what a later evaluation is compared by.
 
-        Where there are too few images to test, p-values are 1 and there is nothing to compare by.
+        Where there are too few images to test there are no p-values, and nothing to compare by.
         """
         with comm.all_ranks_or_none():
             computed: Any = self.cms.compute()
         values = {name: float(value) for name, value in computed.items()}
-        names = ("image", *self.partition.regions())
         if not self.testable:
-            return values | {f"p_{name}": 1.0 for name in names}, None
+            return values, None
         with comm.all_ranks_or_none():
             p: Any = self.test.compute()
-        values |= {f"p_{name}": float(p[name]) for name in names}
+        values |= {f"p_{name}": float(p[name]) for name in ("image", *self.partition.regions())}
         return values, self._influence(comm)
 
     def _influence(self, comm: Collective) -> MMDInfluence:
@@ -120,7 +120,9 @@ class RegionMetrics:
         if self._real_side is None:
             with comm.all_ranks_or_none():
                 real = comm.gather_rows(dim_zero_cat(self.test.real_samples))
-            self._real_side = RealSide.of(real, None, self.partition)
+            with comm.all_ranks_or_none():
+                side = RealSide.of(real, None, self.partition)
+            self._real_side = side  # only once every process has it: the next evaluation gathers on all or on none
         with comm.all_ranks_or_none():
             found = self._real_side.influence(fake.to(self._real_side.samples))
         return MMDInfluence(found.regions, *(tensor.cpu() for tensor in found[1:]))

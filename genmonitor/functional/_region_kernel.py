@@ -24,10 +24,11 @@ MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
 """The default kernel is a mean of Gaussians whose gammas are these over the mean squared distance of real samples."""
 
 BALANCED_ON = 1000
-"""Each Gaussian is weighed by one over what its MMD varies by among real samples: so many of them, spread evenly."""
+"""Each Gaussian is weighed by one over what its MMD varies by among real samples: at least so many of them where
+there are as many, spread evenly."""
 
 TYPICAL = 2.0
-"""The multiplier whose exponents float32 must hold to within a millionth; those of 32 are then to within sixteen."""
+"""float32 holds the exponents of this multiplier to within a millionth, those of 32 to within sixteen millionths."""
 
 
 class KernelSums(NamedTuple):
@@ -161,8 +162,8 @@ class RegionKernel:
         for region, distances in self._distances(x, y):
             exponents = distances * -self.base.width
             out = torch.zeros_like(exponents)
-            for multiplier, share in zip(self.multipliers, self.mixture[region].tolist(), strict=True):
-                out += share * torch.expm1(exponents * multiplier)
+            for multiplier, part in zip(self.multipliers, self.mixture[region].tolist(), strict=True):
+                out += part * torch.expm1(exponents * multiplier)
             yield region, out
 
     def _distances(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:

@@ -29,7 +29,7 @@ class MMDInfluence(NamedTuple):
         mmd: squared maximum mean discrepancy without bias [R].
         fake: influence of each fake sample on it [R, N], of mean 0: by how much a unit of its weight changes the value.
         real: influence of each real sample [R, M].
-        second_order: how much the variance of the influences exceeds that of the value [R]; without a bias.
+        second_order: how much the variance of the influences exceeds that of the value [R], at least 0.
         real_mean: mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
         gamma: 1 over the mean squared distance of real samples [R], 0 if none vary; or the given kernel's.
     """
@@ -151,14 +151,14 @@ def _influences(within: Tensor, across: Tensor) -> Tensor:
 
 
 def _second_order_within(sums: KernelSums) -> Tensor:
-    """Estimate without bias the mean square of the centered kernel of two samples of a set [R]."""
+    """Estimate the mean square of the centered kernel of two samples of a set [R]; 0 for negative estimates."""
     n, total = sums.rows.shape[1], sums.rows.sum(1)
     squares = sums.squares + total.square() / ((n - 1) * (n - 2)) - 2 / (n - 2) * sums.rows.square().sum(1)
     return squares.clamp_min(0) / (n * (n - 3))
 
 
 def _second_order(sums: KernelSums) -> Tensor:
-    """Estimate without bias the mean square of the kernel of samples of two sets, centered on both sides [R]."""
+    """Estimate the mean square of the kernel of samples of two sets, centered on both sides [R]; at least 0."""
     (n, m), total = (sums.rows.shape[1], sums.columns.shape[1]), sums.rows.sum(1)
     explained = sums.rows.square().sum(1) / m + sums.columns.square().sum(1) / n - total.square() / (n * m)
     return (sums.squares - explained).clamp_min(0) / ((n - 1) * (m - 1))

@@ -140,7 +140,7 @@ def relative_similarity_from_influences(
         tensor(0.0564, dtype=torch.float64)
     """
     _check_arguments(paired, alternative, fake.fake.shape[1], other.fake.shape[1])
-    _check_comparable(fake, other)
+    check_comparable(fake, other)
     alive = fake.gamma > 0
     difference = torch.where(alive, other.mmd - fake.mmd, 0)
     error = (_variance(fake, other, paired) + RESOLUTION**2).sqrt().where(alive, 0)
@@ -191,7 +191,7 @@ def _check_arguments(paired: bool, alternative: str, n: int, k: int) -> None:
         )
 
 
-def _check_comparable(fake: MMDInfluence, other: MMDInfluence) -> None:
+def check_comparable(fake: MMDInfluence, other: MMDInfluence) -> None:
     """Refuse influences that were not measured against the same thing."""
     if fake.regions != other.regions:
         raise ValueError(

@@ -178,7 +178,7 @@ def familywise_p_values(statistics: Tensor) -> Tensor:
 
 def check_test_arguments(bandwidths: Sequence[float], num_permutations: int, seed: int) -> None:
     """Refuse arguments that no samples could make right."""
-    if isinstance(bandwidths, (str, float, int)) or not len(bandwidths):
+    if isinstance(bandwidths, str) or not isinstance(bandwidths, Sequence) or not len(bandwidths):
         raise ValueError(f"Expected `bandwidths` as one or more numbers above 0, but got {bandwidths!r}.")
     for value in bandwidths:
         check_positive("bandwidths", value)

@@ -65,6 +65,18 @@ def test_best_scores_of_real_images_that_never_vary_are_nan():
     assert all(math.isnan(score) for score in scores.values())
 
 
+def test_best_of_other_real_images_starts_anew():
+    best = best_after(images(1))
+    others = mmd_influence(images(2), images(9), partition=HALVES)
+    fewer = mmd_influence(images(2)[:40], REAL, partition=HALVES)
+    for current in (others, fewer):
+        assert best.scores(current) == {}
+        assert best.farther_by(current, 2) == set()
+    best.update(others, 7.0)
+    assert set(best.epochs.values()) == {7.0}
+    assert best.scores(others)["image"] == 0
+
+
 def test_best_survives_a_checkpoint(tmp_path):
     best, again = best_after(images(1, left=1), images(2)), BestSoFar()
     torch.save(best.state_dict(), tmp_path / "state.pt")

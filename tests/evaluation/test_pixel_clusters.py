@@ -297,7 +297,10 @@ def test_region_fit_notes_that_too_few_images_cannot_be_tested():
     evaluator = region_evaluator(n_samples=6)
     report = fit(evaluator, REAL, GOOD)
     assert any("p-values need 8 images on each side" in note for note in report.notes)
-    assert evaluate(evaluator, BAD[:6]).values["p_image"] == 1
+    record = {"epoch": 0, **evaluate(evaluator, BAD[:6]).values}
+    assert "p_image" not in record
+    assert evaluator.message(evaluate(evaluator, BAD[:6]), [record]).startswith("Too few images for a verdict")
+    assert "not tested" in evaluator.summary([record])
     assert alerts_of(evaluator, [BAD[:6]] * 3) == [[], [], []]
 
 

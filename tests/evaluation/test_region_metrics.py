@@ -4,7 +4,7 @@ import torch
 from _helpers.evaluations import halves
 
 from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition, TwoSampleTest
-from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.region_metrics import RegionMetric, RegionMetrics
 from genmonitor.functional import cosine_mean_similarity, mmd_influence
 
@@ -48,10 +48,47 @@ def test_region_metrics_take_samples_of_another_dtype():
     torch.testing.assert_close(influence.mmd, measured()[1].mmd)
 
 
-def test_too_few_images_to_test_have_p_one():
+def test_too_few_images_are_not_tested():
     values, influence = measured(testable=False)
-    assert {values[f"p_{name}"] for name in ("image", "cluster_1", "cluster_2")} == {1.0}
+    assert not any(name.startswith("p_") for name in values)
     assert influence is None
+
+
+class FailsOnce(SingleProcess):
+    """Counts how often the processes agree, and fails elsewhere at one of these."""
+
+    def __init__(self, fails_at=None):
+        self.calls, self.fails_at = 0, fails_at
+
+    def all_true(self, flag):
+        self.calls += 1
+        return flag and self.calls != self.fails_at
+
+
+def test_every_step_of_an_evaluation_is_agreed_on():
+    metrics = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, 0, True)
+    metrics.update(FAKE)
+    counted = FailsOnce()
+    metrics.compute(counted)
+    for step in range(1, counted.calls + 1):
+        again = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, 0, True)
+        again.update(FAKE)
+        with pytest.raises(FailedElsewhereError):
+            again.compute(FailsOnce(step))
+        later = FailsOnce()
+        again.compute(later)  # gathers anew what not every process had
+        assert later.calls == counted.calls - (step == counted.calls) * 2
+
+
+def test_own_widths_take_integers_as_images():
+    integers = [(255 * images).to(torch.uint8) for images in (REAL, FAKE)]
+    found = []
+    for real, fake in (integers, [images.float() / 255 for images in integers]):
+        metric = RegionMetric(COLUMNS, KERNEL, None, {"cluster_1": 0.3})
+        metric.update(real, real=True)
+        metric.update(fake, real=False)
+        found.append(float(metric.compute()["cluster_1"]))
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_region_metric_adds_the_unbiased_mmd():

@@ -12,6 +12,7 @@ from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.regions import RegionFit
 from genmonitor.evaluation.results import Alert, Record, when
 from genmonitor.evaluation.verdicts import differs, format_p, p_values_of_change
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
 ABOUT = {
@@ -20,8 +21,8 @@ ABOUT = {
     "cluster_…": "cosine mean similarity of one cluster of pixels, in [0, 1], higher is better",
     "constant": "the same for the pixels that never vary in the training images",
     "error_ratio_…": "how many times as far from 1 the CMS is as that of real images: about 1 at best, lower is better",
-    "p_…": "p-value of the two-sample test: the chance of images as unlike the real ones if the generator were "
-    "perfect; 0.05 or less says that they differ. All regions share this level; the image is tested by itself",
+    "p_…": "p-value of the two-sample test: the chance that real images in place of generated ones would differ as "
+    "much; 0.05 or less says that the generated ones differ. All regions share this level; the image has its own",
     "vs_best_…": "by how many standard errors the squared maximum mean discrepancy is lower, that is better, than at "
     "the best evaluation before",
     "share_…": "the part of the image's loss that a region contributes; all sum to 1",
@@ -108,12 +109,14 @@ def most_different(values: Mapping[str, float], partition: PixelPartition) -> st
 
     Of regions with one p-value, such as the smallest that the permutations allow, the one with the largest error ratio.
     """
-    found = [name for name in partition.regions() if differs(values[f"p_{name}"])]
+    found = [name for name in partition.regions() if differs(values.get(f"p_{name}", 1.0))]
     return min(found, key=lambda name: (values[f"p_{name}"], -values[suffixed("error_ratio", name)]), default=None)
 
 
 def finding(record: Mapping[str, float], partition: PixelPartition) -> str:
     """Say which regions differ from real images by more than chance."""
+    if "p_image" not in record:
+        return f"Too few images for a verdict: a test needs {MIN_SAMPLES} on each side"
     regions, p_image = partition.regions(), record["p_image"]
     count = sum(differs(record[f"p_{name}"]) for name in regions)
     if worst := most_different(record, partition):
@@ -133,8 +136,8 @@ def message(record: Record, partition: PixelPartition) -> str:
 
 
 def _strength(record: Mapping[str, float], region: str) -> str:
-    ratio = record[suffixed("error_ratio", region)]
-    return f"{format_p(record[f'p_{region}'])}, error {format_ratio(ratio)} that of real images"
+    p = f"{format_p(record[f'p_{region}'])}, " if f"p_{region}" in record else ""
+    return f"{p}error {format_ratio(record[suffixed('error_ratio', region)])} that of real images"
 
 
 def regressed(prefix: str, region: str, record: Record, p: float, best: float, partition: PixelPartition) -> Alert:
@@ -163,8 +166,8 @@ def verdicts(records: Sequence[Mapping[str, float]], partition: PixelPartition) 
     worse, better = p_values_of_change(scores, worse=True), p_values_of_change(scores, worse=False)
     out = {}
     for name in regions:
-        p = last[f"p_{name}"]
-        said = f"{'differs' if differs(p) else 'indistinguishable'} ({format_p(p)})"
+        p = last.get(f"p_{name}")
+        said = "not tested" if p is None else f"{'differs' if differs(p) else 'indistinguishable'} ({format_p(p)})"
         if differs(worse[name]):
             said += f", worse than at its best ({format_p(worse[name])})"
         elif differs(better[name]):
@@ -185,7 +188,7 @@ def table(records: Sequence[Mapping[str, float]], partition: PixelPartition, of:
     said = verdicts(records, partition)
     head = f"{'region':<12}{'sites':>6}  {'CMS':<10}{'error':>7}{'share':>8}  {'where':<26}against real images"
     rows = []
-    for region in sorted(regions, key=lambda name: (last[f"p_{name}"], -last[suffixed("error_ratio", name)])):
+    for region in sorted(regions, key=lambda name: (last.get(f"p_{name}", 1.0), -last[suffixed("error_ratio", name)])):
         ratio, share = last[suffixed("error_ratio", region)], last[suffixed("share", region)]
         row = f"{region:<12}{sizes[regions[region]]:>6}  {format_cms(last[region]):<10}{format_ratio(ratio):>7}"
         rows.append(f"{row}{100 * share:>6.0f} %  {partition.location(regions[region]):<26}{said[region]}")
