@@ -84,7 +84,7 @@ class Backend(ABC):
         """
 
     def log_descriptions(self, prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
-        """Give each scalar its own description. Called once, before the first scalar.
+        """Give scalars their own descriptions. Called before the first value of each.
 
         Args:
             prefix: what the keys begin with.

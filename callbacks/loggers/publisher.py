@@ -65,7 +65,8 @@ class Publisher:
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
         self._moment: Mapping[str, float | None] = WHOLE_RUN
-        self._described = self._writes = False
+        self._writes = False
+        self._described: set[str] = set()
         self._warned: set[str] = set()
         self.page: Path | None = None
 
@@ -76,7 +77,7 @@ class Publisher:
         """
         self.folder = RunFolder(run_folder(trainer) / "genmonitor")
         self._loggers = Loggers(trainer.loggers)
-        self._moment, self._described, self._warned, self.page = WHOLE_RUN, False, set(), None
+        self._moment, self._described, self._warned, self.page = WHOLE_RUN, set(), set(), None
         self._writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
 
     def set_moment(self, epoch: float, step: int) -> None:
@@ -125,10 +126,10 @@ class Publisher:
             rank_zero_info(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
 
     def publish_values(self, values: Mapping[str, float], about: Mapping[str, str], epoch: int, step: int) -> None:
-        """Log the values of an evaluation, describing them the first time."""
-        if not self._described:
-            self._described = True
-            self.attempt(lambda: self._loggers.log_descriptions(self._prefix, about, list(values)))
+        """Log the values of an evaluation, describing those that are new."""
+        if new := [name for name in values if name not in self._described]:
+            self._described.update(new)
+            self.attempt(lambda: self._loggers.log_descriptions(self._prefix, about, new))
         named = {f"{self._prefix}/{name}": value for name, value in values.items()}
         self._loggers.log_scalars(named | {"epoch": epoch}, step)
 

@@ -15,12 +15,12 @@ from _helpers.modules import MeanGap, fit, measured, plain
 from _helpers.prompted import Prompted, disagreeing, labelled
 from _helpers.prompted import plain as diversity
 
-from genmonitor.evaluation import disagreement, disagreement_modes, diversity_modes, prompt_diversity, regions
+from genmonitor.evaluation import disagreement, disagreement_modes, diversity_modes, prompt_diversity, region_metrics
 from genmonitor.functional import calibrate
 from genmonitor.metrics import prdc, scendi
 
 PARTS = {
-    "cms": [(regions, "cms_from_means"), (MeanGap, "compute")],
+    "cms": [(region_metrics, "cms_from_means"), (MeanGap, "compute")],
     "diversity": [
         (diversity_modes, "scendi_from_covariances"),
         (prdc, "prdc_from_radii"),
