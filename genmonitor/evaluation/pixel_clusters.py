@@ -242,7 +242,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return region_figures.fit_figures(regions, (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
-        """Draw the curves, and samples with the largest contributor outlined."""
+        """Draw the curves, and samples with the region outlined that differs most."""
         return region_figures.evaluation_figures(self.fitted.regions, history, samples.images, list(self._extra.names))
 
     def line_series(self, history: History) -> dict[str, LineSeries]:
