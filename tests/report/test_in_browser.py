@@ -179,6 +179,9 @@ def test_page_of_a_comparison_draws_regions_without_baseline(opened, tmp_path):
     values = {name: value for name, value in record(2).items() if name not in ("epoch", "step", "images_seen")}
     write_evaluation(folder, 1, evaluation=values, **COMPARED, baseline={"cluster_2": BASELINE["cluster_2"]})
     opened.get(write_report(folder).as_uri())
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(opened, 20).until(lambda page: find(page, ".chart .disc"))  # drawn after the page has loaded
     assert complaints(opened) == []
     assert len(find(opened, ".chart .disc")) == 3
     assert len(find(opened, ".chart g > rect.bar")) == 1
