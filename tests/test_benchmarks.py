@@ -43,6 +43,15 @@ def test_case_is_right_and_stands_beside_its_peers(script, case, n, error, peers
 
 
 @pytest.mark.slow
+def test_alerts_name_the_region_by_the_second_evaluation():
+    lines = printed(BENCHMARKS / "detection.py", "--tables", "alerts", "--runs", "1").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    found = {row[0]: row[1:] for row in rows}
+    assert found["real images"] == ["1 × 100", "0.00", "", ""]
+    assert found["noise σ 0.2"] == found["blur 1"] == found["contrast − 0.3"] == ["1", "", "2", "1.00"]
+
+
+@pytest.mark.slow
 def test_parts_of_an_evaluation_add_up_to_the_whole():
     row = row_of("overhead", "--case", "DCGAN_digits", "--once")
     parts = [float(row[f"{part} s"]) for part in ("sampling", "measuring", "figures and files", "the rest")]

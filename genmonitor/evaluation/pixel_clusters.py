@@ -21,14 +21,13 @@ from genmonitor.evaluation import region_figures
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.best import BestSoFar
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
 from genmonitor.evaluation.data.value_range import check_value_range
 from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
+from genmonitor.evaluation.fitted_regions import FittedRegions
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.region_metrics import RegionMetrics
 from genmonitor.evaluation.regions import RegionFinder, RegionFit
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, curve
 from genmonitor.evaluation.saved_regions import load_partition, save_regions, saved_regions
@@ -39,23 +38,6 @@ from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
-
-
-@dataclass(frozen=True, eq=False)
-class FittedRegions:
-    """What a fitted RegionEvaluator evaluates with.
-
-    Attributes:
-        regions: what is fixed for the run.
-        real: this process's real images [m, C, H, W].
-        real_origin: which images those of all processes are, for the manifest.
-        metrics: hold the real side.
-    """
-
-    regions: RegionFit
-    real: Tensor
-    real_origin: dict[str, Any]
-    metrics: RegionMetrics
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,10 +173,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             notes += self._known.notes()
             messages = (text.regions_found(self._known),)
         self._data = signature
-        testable = min(len(split.for_comparison), self.n_samples) >= MIN_SAMPLES
-        if not testable:
+        self._fitted = FittedRegions.of(self._known, finder, split, probe, comm)
+        if not self._fitted.metrics.testable:
             notes.append(f"p-values need {MIN_SAMPLES} images on each side; there are fewer")
-        self._fitted = self._with_real_side(self._known, split, probe, comm, testable)
         return FitReport(tuple(notes), comparable, messages)
 
     def update(self, samples: Samples) -> None:
@@ -326,29 +307,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         found = self._finder.find(split, device, progress, earlier)
         self._cka = found.cka
         return replace(found, cka=None)
-
-    def _with_real_side(
-        self, regions: RegionFit, split: RealSplit, probe: Tensor, comm: Collective, testable: bool
-    ) -> FittedRegions:
-        mine = comm.rank_indices(len(split.for_comparison))
-        real = split.compared.read([split.for_comparison[i] for i in mine]) if len(mine) else probe[:0].cpu()
-        origin = {  # of rank zero's images, the first of all
-            "from": split.compared.name,
-            "indices": split.for_comparison,
-            "count": len(real),
-            "sha256": fingerprint(real),
-        }
-        real = real.to(probe.device)
-        metrics = RegionMetrics(
-            regions.partition,
-            regions.kernel,
-            self._finder.block_size,
-            regions.widths,
-            self.to_sites(real),
-            self._finder.seed,
-            testable,
-        )
-        return FittedRegions(regions, real, origin, metrics)
 
     def _check_images(self, probe: Tensor, real: Tensor) -> tuple[str, ...]:
         """Refuse generated images that cannot be compared with the real ones; return what to say of others."""

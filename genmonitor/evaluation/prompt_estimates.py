@@ -11,7 +11,8 @@ from torch import Tensor
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompt_changes import Estimate
 from genmonitor.functional.dispersion import kernel_dispersion
-from genmonitor.functional.mmd_influence import MIN_SAMPLES, RealSide
+from genmonitor.functional.mmd_influence import RealSide
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
 
 ALL = "all prompts"

@@ -205,9 +205,11 @@ def random_signs(size: int, count: int, like: Tensor) -> Tensor:
 
 
 def rounding_of(rows: Tensor) -> float:
+    """Return the relative rounding error of the samples' dtype."""
     return torch.finfo(rows.dtype).eps
 
 
 def in_chunks(rows: Tensor, function: Callable[[Tensor], Tensor], columns: int) -> Tensor:
+    """Apply a function to some rows at a time, each giving so many columns, within the memory budget."""
     spans = row_blocks(len(rows), 4 * rows.element_size(), columns=columns)
     return torch.cat([function(rows[a:b]) for a, b in spans])

@@ -10,13 +10,11 @@ from torch import Tensor
 
 from genmonitor._validation import check_min_samples, check_samples
 from genmonitor.functional._region_kernel import KernelSums, RegionKernel
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import check_estimator
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
-
-MIN_SAMPLES = 8
-"""Fewer samples than this say nothing about their own spread; the estimates of variance need four."""
 
 
 class MMDInfluence(NamedTuple):

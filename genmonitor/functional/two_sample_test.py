@@ -21,6 +21,7 @@ BANDWIDTHS = (0.5, 2.0, 8.0, 32.0)
 LEVEL = 0.05
 MIN_PERMUTATIONS = round(1 / LEVEL) - 1
 MIN_SAMPLES = 8
+"""Fewer samples than this say nothing about their own spread."""
 NEAR = 0.1
 """Below this exponent of most pairs, 1 - exp(-exponent) keeps digits that exp(-exponent) loses."""
 TIE = 1e-4

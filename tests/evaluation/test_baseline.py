@@ -60,16 +60,16 @@ def test_baseline_bands_are_widened_where_draws_overlap():
 
 def test_bands_of_a_group_hold_together():
     """A 21st draw falls below some band in 5 % of the cases, below some one of those that hold alone in 20 %."""
-    generator, left, left_alone = torch.Generator().manual_seed(0), 0, 0
+    generator, left, left_singly = torch.Generator().manual_seed(0), 0, 0
     for _ in range(1000):
         draws = torch.randn(5, 21, generator=generator, dtype=torch.float64)
         values = {str(i): draws[i, :20].tolist() for i in range(5)}
         new = draws[:, 20]
         together, alone = simultaneous_bands(values, list(values)), simultaneous_bands(values)
         left += any(float(new[i]) < together[str(i)][0] for i in range(5))
-        left_alone += any(float(new[i]) < alone[str(i)][0] for i in range(5))
+        left_singly += any(float(new[i]) < alone[str(i)][0] for i in range(5))
     assert 25 <= left <= 75  # 50 expected, standard deviation 7
-    assert left_alone > 150
+    assert left_singly > 150
 
 
 def test_band_of_a_value_that_never_changes_is_that_value():

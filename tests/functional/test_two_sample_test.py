@@ -70,7 +70,7 @@ def test_level_is_exact_over_all_12870_splits_of_eight_and_eight():
 
 
 def test_level_by_simulation():
-    """400 evaluations of a perfect generator: 20 rejections expected, standard deviation 4.4, three of them allowed."""
+    """400 evaluations without a difference: 20 rejections expected, standard deviation 4.4, three of them allowed."""
     generator, rejected, rejected_image = torch.Generator().manual_seed(0), 0, 0
     for seed in range(400):
         x = torch.randn(24, 1, 2, 6, generator=generator)

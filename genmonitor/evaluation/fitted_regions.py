@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a fitted RegionEvaluator evaluates with: the regions, and the real images to compare generated ones with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.data.reference import RealSplit
+from genmonitor.evaluation.region_metrics import RegionMetrics
+from genmonitor.evaluation.regions import RegionFinder, RegionFit
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRegions:
+    """What a fitted RegionEvaluator evaluates with.
+
+    Attributes:
+        regions: what is fixed for the run.
+        real: this process's real images [m, C, H, W].
+        real_origin: which images those of all processes are, for the manifest.
+        metrics: hold the real side.
+    """
+
+    regions: RegionFit
+    real: Tensor
+    real_origin: dict[str, Any]
+    metrics: RegionMetrics
+
+    @classmethod
+    def of(
+        cls, regions: RegionFit, finder: RegionFinder, split: RealSplit, probe: Tensor, comm: Collective
+    ) -> FittedRegions:
+        """Read this process's part of the real images to compare with.
+
+        Args:
+            regions: what was found.
+            finder: with the settings of the metrics.
+            split: which images serve for what.
+            probe: some generated images, on the device to evaluate on.
+            comm: the processes that evaluate together.
+        """
+        mine = comm.rank_indices(len(split.for_comparison))
+        real = split.compared.read([split.for_comparison[i] for i in mine]) if len(mine) else probe[:0].cpu()
+        origin = {  # of rank zero's images, the first of all
+            "from": split.compared.name,
+            "indices": split.for_comparison,
+            "count": len(real),
+            "sha256": fingerprint(real),
+        }
+        real = real.to(probe.device)
+        metrics = RegionMetrics(
+            regions.partition,
+            regions.kernel,
+            finder.block_size,
+            regions.widths,
+            finder.to_sites(real),
+            finder.seed,
+            testable=min(len(split.for_comparison), finder.n_samples) >= MIN_SAMPLES,
+        )
+        return cls(regions, real, origin, metrics)
