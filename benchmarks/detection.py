@@ -28,9 +28,9 @@ from torch.utils.data import DataLoader
 
 from genmonitor import GaussianKernel, PixelPartition, TwoSampleTest
 from genmonitor.evaluation.baseline import simultaneous_bands
-from genmonitor.evaluation.best import BestSoFar
-from genmonitor.evaluation.clustering import find_clusters
-from genmonitor.evaluation.region_metrics import RegionMetric
+from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.regions.clustering import find_clusters
+from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, LEVEL, RegressionDetector
 from genmonitor.functional import relative_similarity_test, two_sample_test
 from genmonitor.functional.mmd_influence import RealSide

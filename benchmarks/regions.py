@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.clustering import find_clusters
+from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.linalg.clustering import LINKAGES, Linkage, adjusted_rand_index
 

@@ -24,7 +24,7 @@ from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.evaluator import run_evaluation
 from genmonitor.evaluation.isolation import preserve_training_state
-from genmonitor.evaluation.regions import RegionFit
+from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import Samples
 from genmonitor.kernels import GaussianKernel, LaplacianKernel
 from genmonitor.partition import PixelPartition

@@ -13,9 +13,9 @@ from genmonitor._formatting import as_sentence
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
-from genmonitor.evaluation.clustering import find_clusters
 from genmonitor.evaluation.data.image_budget import evenly_spread, image_budget
 from genmonitor.evaluation.progress import terminal_progress
+from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.evaluation.text.pixel_clusters import region_lines
 from genmonitor.kernels import GaussianKernel
 from genmonitor.linalg.clustering import LINKAGES

@@ -14,7 +14,7 @@ from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
 from genmonitor.evaluation import Comparison, compare, terminal_progress
-from genmonitor.evaluation.saved_regions import load_partition
+from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run

@@ -22,7 +22,7 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import run_evaluation
 from genmonitor.evaluation.pixel_clusters import RegionEvaluation, RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.region_figures import image_labels
+from genmonitor.evaluation.regions.figures import image_labels
 from genmonitor.evaluation.results import Samples, Table
 from genmonitor.evaluation.text import comparison as text
 from genmonitor.evaluation.text import pixel_clusters as region_text

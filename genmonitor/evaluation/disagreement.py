@@ -18,14 +18,14 @@ from genmonitor.evaluation.data.prompted_images import PromptKey, subset_by_prom
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.disagreement_figures import DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.encoders import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.prompt_changes import PromptChanges
-from genmonitor.evaluation.prompt_estimates import PromptDistances, PromptGroups
-from genmonitor.evaluation.prompted import OTHER_IMAGES, PromptedFeatures
+from genmonitor.evaluation.prompts.changes import PromptChanges
+from genmonitor.evaluation.prompts.disagreement_figures import DisagreementEvaluation, DisagreementFigures
+from genmonitor.evaluation.prompts.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
+from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
+from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples, Table
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split

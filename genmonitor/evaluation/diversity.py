@@ -17,16 +17,16 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.diversity_figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.diversity_modes import DiversityMetric, ScoredSamples
 from genmonitor.evaluation.encoders import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.prompt_changes import PromptChanges
-from genmonitor.evaluation.prompt_diversity import LeastVaried, PromptDiversity
-from genmonitor.evaluation.prompt_estimates import PromptGroups, spread_by_prompt
-from genmonitor.evaluation.prompted import OTHER_IMAGES, PromptedFeatures
+from genmonitor.evaluation.prompts.changes import PromptChanges
+from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.diversity_modes import DiversityMetric, ScoredSamples
+from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
+from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples
 from genmonitor.evaluation.text import diversity as text
 from genmonitor.functional import W1KPCalibration

@@ -17,20 +17,20 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._formatting import error_ratio
 from genmonitor._io import write_json
 from genmonitor._validation.arguments import check_patches
-from genmonitor.evaluation import region_figures
 from genmonitor.evaluation.baseline import Band
-from genmonitor.evaluation.best import BestSoFar
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
 from genmonitor.evaluation.data.value_range import check_value_range
 from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.fitted_regions import FittedRegions
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions import RegionFinder, RegionFit
+from genmonitor.evaluation.regions import figures as region_figures
+from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
+from genmonitor.evaluation.regions.fitted import FittedRegions
+from genmonitor.evaluation.regions.saved import load_partition, save_regions, saved_regions
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, curve
-from genmonitor.evaluation.saved_regions import load_partition, save_regions, saved_regions
 from genmonitor.evaluation.text import pixel_clusters as text
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import MMDInfluence

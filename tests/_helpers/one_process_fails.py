@@ -15,7 +15,9 @@ from _helpers.modules import MeanGap, fit, measured, plain
 from _helpers.prompted import Prompted, disagreeing, labelled
 from _helpers.prompted import plain as diversity
 
-from genmonitor.evaluation import disagreement, disagreement_modes, diversity_modes, prompt_diversity, region_metrics
+from genmonitor.evaluation import disagreement
+from genmonitor.evaluation.prompts import disagreement_modes, diversity_modes, variability
+from genmonitor.evaluation.regions import metrics as region_metrics
 from genmonitor.functional import calibrate
 from genmonitor.metrics import prdc, scendi
 
@@ -24,7 +26,7 @@ PARTS = {
     "diversity": [
         (diversity_modes, "scendi_from_covariances"),
         (prdc, "prdc_from_radii"),
-        (prompt_diversity, "similarities"),
+        (variability, "similarities"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
         (diversity_modes.ScoredSamples, "ends"),

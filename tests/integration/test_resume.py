@@ -9,7 +9,7 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measur
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
-from genmonitor.evaluation.regions import RegionFinder
+from genmonitor.evaluation.regions.finder import RegionFinder
 
 pytestmark = [
     *LIGHTNING_SAYS,

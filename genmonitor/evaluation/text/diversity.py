@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genmonitor.evaluation.prompt_changes import Change
+from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.results import Alert, History, Record, when
 from genmonitor.evaluation.text.prompts import named, others
 from genmonitor.evaluation.verdicts import format_p

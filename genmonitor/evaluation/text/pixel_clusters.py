@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from genmonitor._formatting import format_cms, format_ratio
 from genmonitor._places import map_of_characters, symbol_of
-from genmonitor.evaluation.regions import RegionFit
+from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import Alert, Record, when
 from genmonitor.evaluation.verdicts import differs, format_p, p_values_of_change
 from genmonitor.functional.two_sample_test import MIN_SAMPLES

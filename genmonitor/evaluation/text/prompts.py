@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from genmonitor.evaluation.prompt_changes import Change
+from genmonitor.evaluation.prompts.changes import Change
 
 NAMED = 5
 """Further prompts that an alert names."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.evaluation.prompt_changes import Change
+from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.text.disagreement import moved_away
 from genmonitor.evaluation.text.diversity import lost_variety
 from genmonitor.evaluation.text.prompts import NAMED, others, quoted

@@ -11,8 +11,8 @@ from torch import Tensor
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
-from genmonitor.evaluation.region_metrics import RegionMetrics
-from genmonitor.evaluation.regions import RegionFinder, RegionFit
+from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
+from genmonitor.evaluation.regions.metrics import RegionMetrics
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 
 

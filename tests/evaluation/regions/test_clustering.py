@@ -5,8 +5,8 @@ from _helpers.evaluations import halves
 from _helpers.golden import digits
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.cluster_agreement import Stability
-from genmonitor.evaluation.clustering import (
+from genmonitor.evaluation.regions.agreement import Stability
+from genmonitor.evaluation.regions.clustering import (
     MAX_SITES,
     choose,
     content_order,

@@ -3,8 +3,8 @@ import pytest
 import torch
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.disagreement_figures import DisagreementFigures
-from genmonitor.evaluation.disagreement_modes import Disagreement, Mode, SampleSet
+from genmonitor.evaluation.prompts.disagreement_figures import DisagreementFigures
+from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Mode, SampleSet
 
 PROMPTS = Prompts(["a cat", "a dog"])
 FOUND = Disagreement(

@@ -4,7 +4,7 @@ import torch
 
 from genmonitor import CosineKernel
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompt_estimates import ALL, PromptDistances, PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.estimates import ALL, PromptDistances, PromptGroups, spread_by_prompt
 from genmonitor.functional import mmd_influence
 from genmonitor.functional.dispersion import kernel_dispersion
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from genmonitor.evaluation.collective import SingleProcess
-from genmonitor.evaluation.diversity_modes import DiversityMetric, ScoredSamples
+from genmonitor.evaluation.prompts.diversity_modes import DiversityMetric, ScoredSamples
 from genmonitor.functional import rke_score, scendi_score, vendi_score
 
 SCORES = torch.tensor([[0.0, 5.0], [3.0, -1.0], [1.0, 2.0], [-2.0, 2.5], [-5.0, 0.0], [2.0, 7.0]])

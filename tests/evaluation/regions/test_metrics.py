@@ -5,7 +5,7 @@ from _helpers.evaluations import halves
 
 from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition, TwoSampleTest
 from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess
-from genmonitor.evaluation.region_metrics import RegionMetric, RegionMetrics
+from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics
 from genmonitor.functional import cosine_mean_similarity, mmd_influence
 
 COLUMNS, KERNEL = PixelPartition.grid((4, 6), 1, 2), GaussianKernel(0.5)

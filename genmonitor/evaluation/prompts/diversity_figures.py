@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.diversity_modes import ModeEnds
-from genmonitor.evaluation.prompt_changes import Estimate
-from genmonitor.evaluation.prompt_diversity import LeastVaried
+from genmonitor.evaluation.prompts.changes import Estimate
+from genmonitor.evaluation.prompts.diversity_modes import ModeEnds
+from genmonitor.evaluation.prompts.variability import LeastVaried
 from genmonitor.evaluation.results import Evaluation, History, curve
 from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
 from genmonitor.plotting import diversity as plots

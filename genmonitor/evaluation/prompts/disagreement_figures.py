@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from matplotlib.figure import Figure
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.disagreement_modes import Disagreement, Ranked, SampleSet
-from genmonitor.evaluation.prompt_changes import Estimate
+from genmonitor.evaluation.prompts.changes import Estimate
+from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Ranked, SampleSet
 from genmonitor.evaluation.results import Evaluation, History, Table
 from genmonitor.evaluation.text.disagreement import mode_names
 from genmonitor.plotting.disagreement import (

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import write_json
-from genmonitor.evaluation.cluster_agreement import Stability
+from genmonitor.evaluation.regions.agreement import Stability
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
 if TYPE_CHECKING:
-    from genmonitor.evaluation.regions import RegionFit
+    from genmonitor.evaluation.regions.finder import RegionFit
 
 
 SKETCH = 64

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from genmonitor.evaluation.regions import RegionFit
+from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import History, curve
 from genmonitor.evaluation.text.pixel_clusters import finding, most_different
 from genmonitor.evaluation.verdicts import format_p

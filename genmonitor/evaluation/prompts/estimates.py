@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompt_changes import Estimate
+from genmonitor.evaluation.prompts.changes import Estimate
 from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES

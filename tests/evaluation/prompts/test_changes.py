@@ -4,7 +4,7 @@ import torch
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from genmonitor.evaluation.prompt_changes import Estimate, PromptChanges
+from genmonitor.evaluation.prompts.changes import Estimate, PromptChanges
 
 SURE = 0.01
 

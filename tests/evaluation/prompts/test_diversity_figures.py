@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.diversity_figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.diversity_modes import ModeEnds
-from genmonitor.evaluation.prompt_diversity import LeastVaried
+from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.diversity_modes import ModeEnds
+from genmonitor.evaluation.prompts.variability import LeastVaried
 from genmonitor.functional.w1kp import PromptVariability
 
 SCORES = {"vendi": 5.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.cluster_agreement import Agreement, Half, Stability
 from genmonitor.evaluation.data.image_budget import cka_work
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.regions.agreement import Agreement, Half, Stability
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage, cut_tree, merge_tree, site_points

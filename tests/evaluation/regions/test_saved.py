@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.cluster_agreement import Stability
 from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.saved_regions import SKETCH, SavedRegions, load_partition, save_regions, saved_regions
+from genmonitor.evaluation.regions.agreement import Stability
+from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions, load_partition, save_regions, saved_regions
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
 SETTINGS = {"n_clusters": 2, "gamma": None, "kernel": "GaussianKernel"}

@@ -13,14 +13,14 @@ from torch import Tensor
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks
 from genmonitor._validation.arguments import check_cka_arguments
 from genmonitor.evaluation.baseline import Band, measure_baseline
-from genmonitor.evaluation.cluster_agreement import Stability
-from genmonitor.evaluation.clustering import by_content, find_clusters, region_notes
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.encoders import SiteEncoder
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.region_metrics import RegionMetric
-from genmonitor.evaluation.saved_regions import SKETCH, SavedRegions
+from genmonitor.evaluation.regions.agreement import Stability
+from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
+from genmonitor.evaluation.regions.metrics import RegionMetric
+from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions
 from genmonitor.functional._region_kernel import region_scales
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.means import check_estimator, region_columns

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from genmonitor.evaluation.collective import SingleProcess
-from genmonitor.evaluation.disagreement_modes import LARGEST_SIDE, SampleSet, disagreement, thumbnail
+from genmonitor.evaluation.prompts.disagreement_modes import LARGEST_SIDE, SampleSet, disagreement, thumbnail
 from genmonitor.functional import prompt_split
 from genmonitor.kernels import GaussianKernel
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.region_figures import curve, evaluation_figures, fit_figures
-from genmonitor.evaluation.regions import RegionFit
+from genmonitor.evaluation.regions.figures import curve, evaluation_figures, fit_figures
+from genmonitor.evaluation.regions.finder import RegionFit
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
 BAND = (0.9, 0.95, 1.0)

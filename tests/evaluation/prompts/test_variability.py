@@ -7,7 +7,7 @@ from _helpers.evaluations import samples_of
 
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompt_diversity import LeastVaried, PromptDiversity
+from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
 from genmonitor.functional import calibrate, w1kp_score
 from genmonitor.functional.w1kp import PromptVariability
 

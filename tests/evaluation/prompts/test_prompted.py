@@ -11,7 +11,7 @@ from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.prompted import PromptedFeatures
+from genmonitor.evaluation.prompts.prompted import PromptedFeatures
 
 IMAGES = torch.rand(12, 1, 2, 2, generator=torch.Generator().manual_seed(0))
 
