@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ def measure_baseline(
     n: int,
     seed: int,
     together: Sequence[str] = (),
+    similarities: Collection[str] = (),
     progress: Progress = no_progress,
 ) -> dict[str, Band]:
     """Measure draws of n real images as if they had been generated.
@@ -37,6 +39,7 @@ def measure_baseline(
         n: images per draw.
         seed: of the draws.
         together: the values whose bands hold together, see `simultaneous_bands`.
+        similarities: the values that are 1 at best, see there.
         progress: wraps what takes long.
     """
     generator = torch.Generator().manual_seed(seed)
@@ -55,27 +58,32 @@ def measure_baseline(
     independent = disjoint or all_but_the_same
     # draws without replacement from a small set vary less than those from the whole population
     widen = 1.0 if independent else (1 - n / len(candidates)) ** -0.5
-    return simultaneous_bands(values, together, widen)
+    return simultaneous_bands(values, together, similarities, widen)
 
 
 def simultaneous_bands(
-    values: Mapping[str, Sequence[float]], together: Sequence[str] = (), widen: float = 1.0
+    values: Mapping[str, Sequence[float]],
+    together: Sequence[str] = (),
+    similarities: Collection[str] = (),
+    widen: float = 1.0,
 ) -> dict[str, Band]:
     """Return prediction intervals: one more draw falls below each with a chance of 5 %, above it with as much.
 
     Values that belong together share the 5 %: one more draw falls below *any* of their bands with that chance at most
-    (Bonferroni). The intervals are Student's, about the median, for values that are normally
-    distributed: CMS is skewed, and leaves its bands more often (`benchmarks/detection.md`).
+    (Bonferroni). The intervals are Student's about the median; those of similarities are made of log(1 - value), as
+    1 - CMS is skewed and never negative. `benchmarks/detection.md` says how often real images leave them.
 
     Args:
         values: of each draw [D], by name; D at least 2.
         together: names whose bands hold together; each other one holds by itself.
+        similarities: names of values that are 1 at best.
         widen: multiplies every distance from the median.
 
     Example:
-        >>> bands = simultaneous_bands({"a": [0.0, 1.0, 2.0], "b": [0.0, 10.0, 14.0]}, together=["a", "b"])
-        >>> [tuple(round(end, 1) for end in band) for band in bands.values()]
-        [(-4.0, 1.0, 6.0), (-25.8, 10.0, 45.8)]
+        >>> draws = {"mmd": [0.0, 1.0, 2.0], "cluster_1": [0.99, 0.98, 0.98]}
+        >>> bands = simultaneous_bands(draws, similarities=["cluster_1"])
+        >>> [tuple(round(end, 3) for end in band) for band in bands.values()]
+        [(-2.372, 1.0, 4.372), (0.923, 0.98, 0.995)]
     """
     from scipy.stats import t as student
 
@@ -83,7 +91,14 @@ def simultaneous_bands(
     for name, found in values.items():
         draws = torch.tensor(found, dtype=torch.float64)
         tail = TAIL / len(together) if name in together else TAIL
-        reach = float(student.ppf(1 - tail, len(draws) - 1)) * (1 + 1 / len(draws)) ** 0.5
-        median, distance = float(draws.quantile(0.5)), widen * reach * float(draws.std())
-        out[name] = (median - distance, median, median + distance)
+        reach = widen * float(student.ppf(1 - tail, len(draws) - 1)) * (1 + 1 / len(draws)) ** 0.5
+        skewed = name in similarities and bool((draws < 1).all())  # pixels that never vary have 1, or nearly so
+        low, middle, high = _interval(torch.log1p(-draws) if skewed else draws, reach)
+        out[name] = (-math.expm1(high), -math.expm1(middle), -math.expm1(low)) if skewed else (low, middle, high)
     return out
+
+
+def _interval(draws: Tensor, reach: float) -> Band:
+    """Return the median, and what lies so many standard deviations below and above it."""
+    median, distance = float(draws.quantile(0.5)), reach * float(draws.std())
+    return median - distance, median, median + distance

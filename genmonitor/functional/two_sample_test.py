@@ -240,7 +240,8 @@ def _quadratic_form(distances: Tensor, gamma: float, weights: Tensor, near: bool
         near: whether most pairs are close for this width: the kernel less 1 then keeps the digits, else the kernel.
     """
     rows = len(distances)
-    gram = torch.expm1(-gamma * distances) if near else torch.exp(-gamma * distances)
+    exponents = -gamma * distances
+    gram = exponents.expm1_() if near else exponents.exp_()
     gram[:, :rows].fill_diagonal_(0)
     gram[:, :rows] /= 2  # counted by its own rows and by its own columns
     return 2 * (weights[:rows] * (gram.to(weights) @ weights)).sum(0, dtype=torch.float64)

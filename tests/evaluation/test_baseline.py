@@ -72,6 +72,27 @@ def test_bands_of_a_group_hold_together():
     assert left_singly > 150
 
 
+def test_bands_of_similarities_hold_although_they_are_skewed():
+    """1 - CMS as a chi-square of 4 degrees: with bands of the values themselves it would leave some band 3 x as often."""
+    generator, left, left_plain = torch.Generator().manual_seed(0), 0, 0
+    for _ in range(1000):
+        draws = 1 - 0.001 * torch.randn(4, 5, 21, generator=generator, dtype=torch.float64).square().sum(0)
+        values = {str(i): draws[i, :20].tolist() for i in range(5)}
+        new = draws[:, 20]
+        skewed, plain = simultaneous_bands(values, list(values), list(values)), simultaneous_bands(values, list(values))
+        left += any(float(new[i]) < skewed[str(i)][0] for i in range(5))
+        left_plain += any(float(new[i]) < plain[str(i)][0] for i in range(5))
+        assert all(band[2] < 1 for band in skewed.values())
+    assert left <= 50 + 20  # 50 at most, standard deviation 7
+    assert left_plain > 2 * 50
+
+
+@pytest.mark.parametrize("value", [1.0, 1.0 + 1e-7])
+def test_band_of_a_similarity_that_reaches_1_is_of_its_values(value):
+    draws = {"a": [value, 0.9, 0.8, 0.7]}
+    assert simultaneous_bands(draws, similarities=["a"]) == simultaneous_bands(draws)
+
+
 def test_band_of_a_value_that_never_changes_is_that_value():
     assert simultaneous_bands({"a": [1.0] * 20, "b": [0.0, 1.0] * 10}, ["a", "b"])["a"] == (1.0, 1.0, 1.0)
 

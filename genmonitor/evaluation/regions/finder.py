@@ -250,7 +250,9 @@ class RegionFinder:
 
         regions = list(partition.regions())
         read, candidates = split.source.read, split.for_baseline
-        return measure_baseline(measure, read, candidates, self.n_samples, self.seed, regions, progress)
+        return measure_baseline(
+            measure, read, candidates, self.n_samples, self.seed, regions, [*regions, "image", "product"], progress
+        )
 
 
 def own_widths(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
