@@ -60,9 +60,7 @@ ROWS = {
     "citizens of torchmetrics": Row(
         ("**/test_citizens.py", "**/test_torchmetrics_conditions.py", "**/test_wrappers.py", "**/test_properties.py")
     ),
-    "both namespaces of Lightning": Row(
-        ("callbacks/test_base.py", "callbacks/loggers/test_*.py"), keyword="pytorch_lightning"
-    ),
+    "both namespaces of Lightning": Row(("callbacks/test_base.py", "loggers/test_*.py"), keyword="pytorch_lightning"),
     "wrong uses refused": Row(("**/test_bad_input.py", "**/test__validation.py", "**/test_configuration.py")),
     "soaked": Row(("**/test_soak.py",)),
     "files and prompts": Row(("**/test_safety.py", "**/test__io.py", "**/test_sanitize.py")),

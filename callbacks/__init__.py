@@ -8,9 +8,9 @@ from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.disagreement import DisagreementMonitor
 from genmonitor.callbacks.diversity import DiversityMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
-from genmonitor.callbacks.sampling.sampler import Sampler
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.clip import clip_encoders
+from genmonitor.evaluation.sampling.sampler import Sampler
 
 __all__ = [
     "DisagreementMonitor",

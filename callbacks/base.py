@@ -8,43 +8,38 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities import rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
-from genmonitor._validation import NotFiniteError, check_callable, check_one_of
-from genmonitor.callbacks.configuration import check_configuration, check_sampler, rare_evaluation_notes
-from genmonitor.callbacks.failures import FailurePolicy, OnError, fill_scheduler_keys, skip_evaluation
+from genmonitor._validation import check_one_of
+from genmonitor.callbacks.configuration import check_configuration, rare_evaluation_notes
+from genmonitor.callbacks.failures import fill_callback_keys, fill_scheduler_keys
 from genmonitor.callbacks.integration.collective import TrainerCollective
 from genmonitor.callbacks.integration.compat import batches_seen, logged_step
 from genmonitor.callbacks.integration.data import batch_size, reference_images
 from genmonitor.callbacks.integration.progress import trainer_progress
-from genmonitor.callbacks.integration.proof import prove_unchanged
+from genmonitor.callbacks.integration.provenance import circumstances, run_folder
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
-from genmonitor.callbacks.loggers.publisher import PublishedEvaluation, Publisher, print_reports
-from genmonitor.callbacks.manifest import manifest
-from genmonitor.callbacks.sampling import cache
-from genmonitor.callbacks.sampling.sampler import Sampler
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.evaluation.data.images import ImageKey
-from genmonitor.evaluation.evaluator import (
-    Evaluator,
-    SettingsChangedError,
-    check_same_settings,
-    commit_evaluation,
-    run_evaluation,
-)
+from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.isolation import preserve_training_state
-from genmonitor.evaluation.results import History, Record
+from genmonitor.evaluation.proof import prove_unchanged
+from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.sampling import cache
+from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.loggers.publisher import print_reports
+from genmonitor.monitoring.base import Moment, Monitor
+from genmonitor.monitoring.failures import OnError
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
 PROOFS = 2
 """How often a fit proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
-PROBE = 16
-"""Samples that tell shape, value range and whether encoders and metrics take them."""
 
 
-class GenerativeMonitor(Callback):
+class GenerativeMonitor(Monitor, Callback):
     """Evaluates a generator while it trains, and leaves the training as it would have been.
 
     Monitors of one Trainer that ask for the same samples draw them once per evaluation: the same `sample_fn`,
@@ -80,22 +75,20 @@ class GenerativeMonitor(Callback):
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
     ) -> None:
-        check_callable("on_alert", on_alert, "that takes a line of text")
-        check_sampler(sampler, evaluator)
-        check_one_of("weights", weights, ("auto", "raw", "averaged"))
-        self.evaluator, self.sampler, self.schedule = evaluator, sampler, schedule or Schedule()
-        self.failures = FailurePolicy(on_error)
-        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, self.failures.raises)
-        self.real_images, self.image_key, self.weights = real_images, image_key, weights
-        self.history: History = []
+        super().__init__(
+            evaluator,
+            sampler,
+            real_images=real_images,
+            image_key=image_key,
+            on_alert=on_alert,
+            on_error=on_error,
+            warn=rank_zero_warn,
+            inform=rank_zero_info,
+        )
+        self.weights = check_one_of("weights", weights, ("auto", "raw", "averaged"))
+        self.schedule = schedule or Schedule()
         self.images_seen = 0
         self._proved = 0
-        self._resumed = False
-
-    @property
-    def prefix(self) -> str:
-        """What log keys and files begin with."""
-        return self.evaluator.prefix
 
     @property
     def state_key(self) -> str:
@@ -111,7 +104,8 @@ class GenerativeMonitor(Callback):
         # global_step alone would not do: it stays 0 where Lightning does not see the optimizers step
         if not self._resumed and trainer.global_step == 0 and trainer.current_epoch == 0:
             self._start_new_run()
-        self.publisher.start(trainer)
+        # a trial run writes nothing
+        self.publisher.start(run_folder(trainer), trainer.loggers, writes=not trainer.fast_dev_run)  # type: ignore[attr-defined]
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.note(note)
         fill_scheduler_keys(trainer, self.prefix)
@@ -166,89 +160,48 @@ class GenerativeMonitor(Callback):
     def _fit(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
-        first = range(min(PROBE, self.sampler.n_samples))
-        try:
-            probe = self.sampler.draw(trainer, pl_module, first, progress)
-        except NotFiniteError:
-            if not self._resumed:
-                raise
-            # a run that goes on was configured well: its evaluations will tell that the generator has broken
-            probe = self.sampler.draw(trainer, pl_module, first, progress, repair=True)
-        self.evaluator.reuse(self.publisher.folder.path)
-        report = self.evaluator.fit(real, probe, comm, progress)
-        for message in report.messages:
-            self.publisher.inform(message)
-        if not report.comparable:
-            self.reset_history()
-        for note in (*report.notes, *self.sampler.check_rows(trainer, pl_module, probe)):
-            self.publisher.note(note)
-        if self.evaluator.needs_first_samples:
-            samples = self.sampler.samples(trainer, pl_module, comm, progress)
-            self.evaluator.take_first_samples(samples, comm)
+        self._fit_evaluator(real, sampled_model(trainer, pl_module), comm, progress)
 
     def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self.failures.switched_off:
             return
-        epoch, step = epoch_of(trainer, self.schedule), logged_step(trainer, pl_module)
-        self.publisher.set_moment(epoch, step)
+        moment = Moment(epoch_of(trainer, self.schedule), logged_step(trainer, pl_module), trainer.current_epoch)
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
+        model = sampled_model(trainer, pl_module, shared=len(monitors(trainer)) > 1)
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with (
             self._proof(trainer, pl_module),
             chosen_weights(self.weights, trainer, pl_module, self) as used,
             preserve_training_state(pl_module),
         ):
-            try:
-                samples, evaluation = run_evaluation(
-                    self.evaluator,
-                    lambda: self.sampler.samples(trainer, pl_module, comm, progress, len(monitors(trainer)) > 1),
-                    comm,
-                    self.sampler.seed,
-                )
-                record = {"epoch": epoch, "step": step, **evaluation.values, "images_seen": self.images_seen}
-                alerts = commit_evaluation(self.evaluator, evaluation, [*self.history, record], comm)
-            except Exception as error:  # on every process
-                if self.failures.raises:
-                    raise
-                skip_evaluation(self, trainer, error, epoch)
-                return
-        self.failures.succeeded()
-        self.history.append(record)
-        self._log(trainer, pl_module, record)
+            found = self._run_evaluation(model, comm, moment, progress, images_seen=self.images_seen)
+        if found is None:
+            fill_callback_keys(trainer, self.prefix)
+            return
+        self._log(trainer, pl_module, self.history[-1])
         if trainer.is_global_zero:
             with preserve_training_state(pl_module):
-                found = PublishedEvaluation(
-                    self.evaluator, evaluation, self.history, samples, alerts, trainer.current_epoch
-                )
-                self.publisher.publish(found, lambda: manifest(self, trainer, pl_module, used))
+                self._publish(found, lambda: {"weights": used, **circumstances(trainer, pl_module)})
 
     def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, record: Record) -> None:
-        values = {name: float(value) for name, value in record.items() if name not in ("epoch", "step")}
-        named = {f"{self.prefix}/{name}": value for name, value in values.items()}
+        named = {f"{self.prefix}/{x}": float(record[x]) for x in record if x not in ("epoch", "step")}
         by_steps = self.schedule.by_steps
         # not to the loggers: there one that refuses a value would end the run, and values that do not fall on a
         # multiple of log_every_n_steps would be lost
         pl_module.log_dict(named, on_step=by_steps, on_epoch=not by_steps, logger=False, batch_size=1, sync_dist=True)
-        if trainer.is_global_zero:
-            self.publisher.publish_values(values, self.evaluator.about, trainer.current_epoch, int(record["step"]))
 
     def _proof(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> AbstractContextManager[None]:
         """Prove that the training is left alone, at the first occasions of a fit."""
         self._proved += 1
         if self._proved > PROOFS:
             return nullcontext()
-        return prove_unchanged(trainer, pl_module, self.publisher.note)
+        return prove_unchanged(pl_module, self.publisher.note, trainer.optimizers)
 
     def _release_samples(self, trainer: pl.Trainer) -> None:
         if monitors(trainer)[-1] is self:
             cache.clear(trainer)
 
     # state
-
-    def reset_history(self) -> None:
-        """Forget the curves and what was said of their evaluations."""
-        self.history = []
-        self.publisher.forget_evaluations()
 
     def _start_new_run(self) -> None:
         """Let nothing of an earlier run with this monitor stay."""
@@ -261,33 +214,19 @@ class GenerativeMonitor(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python and tensors only."""
-        return {
-            "history": [dict(record) for record in self.history],
-            "images_seen": self.images_seen,
-            "sampler": self.sampler.settings(),
-            "evaluator": self.evaluator.state_dict(),
-            **self.schedule.state_dict(),
-            **self.failures.state_dict(),
-            **self.publisher.state_dict(),
-        }
+        return {"images_seen": self.images_seen, **self.schedule.state_dict(), **super().state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
-        self._resumed = True
-        self.history = [dict(record) for record in state_dict["history"]]
         self.images_seen = state_dict["images_seen"]
-        for part in (self.schedule, self.failures, self.publisher):
-            part.load_state_dict(state_dict)
-        try:
-            check_same_settings(self.sampler.settings(), state_dict["sampler"])
-            self.evaluator.load_state_dict(state_dict["evaluator"])
-        except SettingsChangedError as error:
-            self.publisher.note(
-                f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
-                "anew: values before and after cannot be compared."
-            )
-            self.evaluator.forget()
-            self.reset_history()
+        self.schedule.load_state_dict(state_dict)
+        super().load_state_dict(state_dict)
+
+
+def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bool = False) -> SampledModel:
+    """Return the module as samplers take it: under the Trainer's precision, `shared` by its monitors."""
+    precision, shared_by = trainer.precision_plugin.forward_context, trainer if shared else None
+    return SampledModel(pl_module, pl_module.device, precision=precision, shared_by=shared_by)
 
 
 def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:

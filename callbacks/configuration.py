@@ -3,33 +3,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from genmonitor.callbacks.integration.weights import check_weights, check_whole_model
 from genmonitor.evaluation.encoders import check_not_shared
+from genmonitor.evaluation.sampling.model import SampledModel
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
     from genmonitor.callbacks.base import GenerativeMonitor
-    from genmonitor.callbacks.sampling.sampler import Sampler
-    from genmonitor.evaluation.evaluator import Evaluator
-
-
-def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
-    """Refuse a sampler that draws other samples than the evaluator takes them for."""
-    if evaluator.n_samples != sampler.n_samples:
-        raise ValueError(
-            f"Expected a sampler of as many samples as the evaluator wants, {evaluator.n_samples}, but got one of "
-            f"{sampler.n_samples}. Give Sampler({evaluator.n_samples}, ...)."
-        )
-    wanted = None if evaluator.prompts is None else evaluator.prompts.values
-    given = None if sampler.prompts is None else sampler.prompts.values
-    if wanted is not None and wanted != given:
-        raise ValueError(
-            "Expected a sampler with the prompts of the evaluator, but its own are others. Give "
-            "Sampler(n, prompts=evaluator.prompts)."
-        )
 
 
 def check_configuration(
@@ -47,7 +30,7 @@ def check_configuration(
         ValueError: if there is no way to draw samples, the weights to evaluate are not there, the model is split over
             processes, an encoder shares parameters with it, or two monitors log under the same names.
     """
-    monitor.sampler.resolve(pl_module)
+    monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
     check_weights(monitor.weights, trainer)
     check_whole_model(trainer)
     for name, network in monitor.evaluator.networks().items():

@@ -9,15 +9,15 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.failures import OnError
 from genmonitor.callbacks.integration.weights import Weights
-from genmonitor.callbacks.sampling.sampler import PromptedSampleFn, Sampler
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.prompted_images import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator, Reference
 from genmonitor.evaluation.encoders import Encoder
+from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, Sampler
 from genmonitor.kernels import Kernel
+from genmonitor.monitoring.failures import OnError
 
 
 class DisagreementMonitor(GenerativeMonitor):

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.failures import OnError
 from genmonitor.callbacks.integration.weights import Weights
-from genmonitor.callbacks.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
+from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
+from genmonitor.monitoring.failures import OnError
 from genmonitor.partition import PixelPartition
 
 

@@ -15,7 +15,7 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.callbacks import Callback
 
-from genmonitor.callbacks.base import PROBE, GenerativeMonitor
+from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
 from genmonitor.callbacks.integration.compat import set_epoch
 from genmonitor.callbacks.integration.data import reference_images
 from genmonitor.callbacks.integration.scripts import SETUP, find_script, imported
@@ -27,6 +27,7 @@ from genmonitor.evaluation.isolation import preserve_training_state
 from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import Samples
 from genmonitor.kernels import GaussianKernel, LaplacianKernel
+from genmonitor.monitoring.base import PROBE
 from genmonitor.partition import PixelPartition
 
 if TYPE_CHECKING:
@@ -224,17 +225,18 @@ class _EvaluateOnce(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         monitor, sampler, n = self.monitor, self.monitor.sampler, self.manifest["n_samples"]
+        model = sampled_model(trainer, pl_module)
         ranges = self.manifest["drawn"] if self.manifest["processes"] == 1 else [(0, n)]
         set_epoch(trainer, self.manifest["current_epoch"])
         trainer.should_stop = True
 
         def draw() -> Samples:
-            images = torch.cat([sampler.draw(trainer, pl_module, range(*part)) for part in ranges])[:n]
+            images = torch.cat([sampler.draw(model, range(*part)) for part in ranges])[:n]
             return Samples(images, torch.arange(n, device=images.device))
 
         with preserve_training_state(pl_module):
             real = reference_images(trainer, monitor.real_images, monitor.image_key, SingleProcess())
-            probe = sampler.draw(trainer, pl_module, range(min(PROBE, n)))
+            probe = sampler.draw(model, range(min(PROBE, n)))
             monitor.evaluator.fit(real, probe, SingleProcess())
             if monitor.evaluator.needs_first_samples:
                 raise ValueError(

@@ -8,18 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-# which errors mean that memory ran out is known nowhere else; the module is public but not documented
-from lightning.pytorch.utilities.memory import garbage_collection_cuda, is_oom_error
-
 __all__ = [
     "averaged_model",
     "batches_seen",
     "find_weight_averaging",
-    "garbage_collection_cuda",
     "given_dataloaders",
-    "is_oom_error",
     "logged_step",
-    "logger_key",
     "set_epoch",
     "validation_dataloaders",
 ]
@@ -88,9 +82,3 @@ def find_weight_averaging(trainer: Any) -> Any:
 def averaged_model(averaging: Any) -> Any:
     """Return the averaged model of a WeightAveraging callback, None before there is one; it has no public name."""
     return None if averaging is None else averaging._average_model
-
-
-def logger_key(logger: Any, key: str) -> str:
-    """Return a key as a logger writes it: a prefix of the user's may stand before it, which only the logger knows."""
-    prefix = getattr(logger, "_prefix", "")
-    return f"{prefix}{logger.LOGGER_JOIN_CHAR}{key}" if prefix else key

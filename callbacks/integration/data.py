@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
@@ -14,16 +13,11 @@ from genmonitor.callbacks.integration.splits import check_split
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import ImageKey, ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.data.streamed_items import StreamedItems
-from genmonitor.evaluation.data.streams import is_stream, take_items
+from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
-
-
-_taken: WeakKeyDictionary[Any, StreamedItems] = WeakKeyDictionary()
-"""What was taken from each stream, for all monitors."""
 
 
 def reference_images(
@@ -31,20 +25,11 @@ def reference_images(
 ) -> ReferenceImages:
     """Return the real images that the user gave, or else those of the Trainer; every process calls it.
 
-    Of data that can only be streamed, rank zero takes the first images, for all processes, once they are needed.
-
     Raises:
         ValueError: on every process, if the Trainer's validation data are trained on because several processes lost the
             split, or if the processes have others.
     """
-
-    def with_index(data: Any, name: str) -> Any:
-        if not is_stream(data):
-            return data
-        if comm.any_true(data not in _taken):
-            _taken[data] = comm.from_rank_zero(lambda: take_items(data, image_key, name, progress))
-        return _taken[data]
-
+    with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
         return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
     training, validation = (

@@ -23,6 +23,7 @@ from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evalu
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, Table
+from genmonitor.evaluation.sampling.sampler import Sampler
 
 __all__ = [
     "Alert",
@@ -39,6 +40,7 @@ __all__ = [
     "RealSubset",
     "ReferenceImages",
     "RegionEvaluator",
+    "Sampler",
     "Samples",
     "SingleProcess",
     "Table",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that evaluate together: one, those of a Trainer, or any others that can agree and broadcast."""
+"""The processes that evaluate together: one, those of torch.distributed, or any others that can agree and broadcast."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
@@ -107,3 +108,28 @@ class SingleProcess(Collective):
     def broadcast(self, value: Any) -> Any:
         """Return the value."""
         return value
+
+
+class DistributedProcesses(Collective):
+    """The processes of torch.distributed, whoever set them up: torchrun, Lightning Fabric, accelerate."""
+
+    def __init__(self) -> None:
+        self.rank, self.world_size = dist.get_rank(), dist.get_world_size()
+
+    def all_true(self, flag: bool) -> bool:
+        """Return whether the flag is true on every process."""
+        flags: list[Any] = [None] * self.world_size
+        dist.all_gather_object(flags, flag)
+        return all(flags)
+
+    def broadcast(self, value: Any) -> Any:
+        """Return rank zero's value on every process."""
+        sent = [value]
+        dist.broadcast_object_list(sent, src=0)
+        return sent[0]
+
+
+def current_processes() -> Collective:
+    """Return the processes of torch.distributed where there are several, else this one by itself."""
+    several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return DistributedProcesses() if several else SingleProcess()

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
 
 from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.callbacks.base import sampled_model
 
 # What Lightning and torch say of tiny runs, as marks of a test module; none of it is about the monitors.
 LIGHTNING_SAYS = [
@@ -209,4 +210,4 @@ def epochs(monitor):
 def drawn(monitor, runner, module, n=None):
     """Return the first n samples of a monitor's set, None for all, by the function under every evaluation."""
     with torch.no_grad():
-        return monitor.sampler.draw(runner, module, range(n or monitor.sampler.n_samples))
+        return monitor.sampler.draw(sampled_model(runner, module), range(n or monitor.sampler.n_samples))

@@ -10,10 +10,11 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from genmonitor.callbacks import GenerativeMonitor
-from genmonitor.callbacks.sampling.sampler import Sampler
+from genmonitor.callbacks.base import sampled_model
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport
+from genmonitor.evaluation.sampling.sampler import Sampler
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
@@ -72,7 +73,7 @@ def test_monitor_runs_an_evaluator_of_ones_own(tmp_path):
     monitor = brightness()
     runner, module = fit(tmp_path, monitor, max_epochs=2)
     with torch.no_grad():
-        samples = monitor.sampler.draw(runner, module, range(20))
+        samples = monitor.sampler.draw(sampled_model(runner, module), range(20))
     assert monitor.history[-1]["mean"] == pytest.approx(float(samples.mean()))
     assert float(runner.callback_metrics["brightness/mean"]) == pytest.approx(monitor.history[-1]["mean"])
     assert (tmp_path / "genmonitor" / "brightness_evaluation_00002.json").exists()

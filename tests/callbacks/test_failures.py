@@ -10,8 +10,6 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from genmonitor.callbacks.failures import MAX_FAILURES, FailurePolicy
-
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 VALIDATED = pytest.mark.parametrize("validated", [False, True], ids=["not validated", "validated"])
 SAID = [
@@ -43,34 +41,6 @@ class Failing(Linear):
             if self.current_epoch in self.failing:
                 raise self.error("no samples today")
         return super().sample(n)
-
-
-# the policy
-
-
-def test_policy_switches_off_after_failures_in_a_row():
-    policy = FailurePolicy()
-    assert [policy.failed() for _ in range(MAX_FAILURES - 1)] == [False] * (MAX_FAILURES - 1)
-    policy.succeeded()
-    assert [policy.failed() for _ in range(MAX_FAILURES)] == [False] * (MAX_FAILURES - 1) + [True]
-    assert policy.switched_off
-    policy.try_again()
-    assert not policy.switched_off
-
-
-def test_policy_counts_no_samples_that_are_not_finite():
-    policy = FailurePolicy()
-    assert [policy.found_not_finite() for _ in range(9)] == [True] + [False] * 8
-    assert not policy.switched_off
-    policy.succeeded()
-    assert policy.found_not_finite()
-
-
-def test_policy_goes_on_from_its_state():
-    policy, other = FailurePolicy(), FailurePolicy()
-    policy.failed()
-    other.load_state_dict(policy.state_dict())
-    assert other.count == 1
 
 
 # in a run

@@ -9,7 +9,7 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import EMAWeightAveraging
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.callbacks.sampling.seeding import SeededRows
+from genmonitor.evaluation.sampling.seeding import SeededRows
 
 FIT = ["ignore:.*LeafSpec", "ignore:.*does not have many workers"]
 

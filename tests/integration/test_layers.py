@@ -23,8 +23,10 @@ LAYERS = [
     {"metrics"},
     {"plotting"},
     {"evaluation"},
-    {""},  # genmonitor/__init__.py: what stands below it imports from the module that it means
     {"report"},
+    {"loggers"},
+    {"monitoring"},
+    {""},  # genmonitor/__init__.py: what stands below it imports from the module that it means
     {"cli"},
     {"callbacks"},
 ]

@@ -20,8 +20,9 @@ from planted import planted_images
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.callbacks.sampling.sampler import Sampler
+from genmonitor.callbacks.base import sampled_model
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
+from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.functional import cosine_mean_similarity
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*cluster_2 .* regressed")]
@@ -245,7 +246,7 @@ def test_manifest_is_enough_for_the_same_number(ran):
     split = split_reference(sources, 1000, n, block, seed)
     module.from_epoch = 0
     with torch.no_grad():
-        samples = Sampler(n, batch_size=size, seed=seed).draw(trainer, module, range(n))
+        samples = Sampler(n, batch_size=size, seed=seed).draw(sampled_model(trainer, module), range(n))
     values = cosine_mean_similarity(
         samples,
         split.compared.read(split.for_comparison),

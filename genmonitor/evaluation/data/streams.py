@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, find_images
 from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
@@ -24,6 +26,9 @@ MAX_ITEMS = 5000
 MAX_BYTES = 2**28
 """How many images are taken at most, and how much memory they may need: 256 MiB."""
 
+_taken: WeakKeyDictionary[Any, StreamedItems] = WeakKeyDictionary()
+"""What was taken from each stream, for all monitors."""
+
 
 def is_stream(data: Any) -> bool:
     """Say whether data have no access by index: an IterableDataset, a loader of one, or any other iterable.
@@ -36,6 +41,22 @@ def is_stream(data: Any) -> bool:
     if isinstance(dataset, IterableDataset):
         return True
     return not isinstance(dataset, Tensor) and not hasattr(dataset, "__getitem__") and hasattr(dataset, "__iter__")
+
+
+def streams_taken(image_key: ImageKey, comm: Collective, progress: Progress = no_progress) -> Callable[[Any, str], Any]:
+    """Return a function from data and their name to data with access by index, see `ReferenceImages.with_index`.
+
+    Of data that can only be streamed, rank zero takes the first images, for all processes, once they are needed.
+    """
+
+    def with_index(data: Any, name: str) -> Any:
+        if not is_stream(data):
+            return data
+        if comm.any_true(data not in _taken):
+            _taken[data] = comm.from_rank_zero(lambda: take_items(data, image_key, name, progress))
+        return _taken[data]
+
+    return with_index
 
 
 def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = no_progress) -> StreamedItems:

@@ -6,8 +6,8 @@ import pytest
 from _helpers.logged import read_wandb, read_wandb_tables, wandb_records
 from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
 
-from genmonitor.callbacks.loggers.wandb import WandbBackend
 from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.loggers.wandb import WandbBackend
 
 wandb = pytest.importorskip("wandb")
 

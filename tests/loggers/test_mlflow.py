@@ -2,7 +2,7 @@
 from _helpers.loggers import AnyLogger, cluster_figures
 from matplotlib.figure import Figure
 
-from genmonitor.callbacks.loggers.mlflow import MLflowBackend
+from genmonitor.loggers.mlflow import MLflowBackend
 
 
 class Client:

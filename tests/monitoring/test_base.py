@@ -5,17 +5,15 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 from torchmetrics import MeanMetric
 
-from genmonitor.callbacks.manifest import manifest, unserializable_args
-
 pytestmark = LIGHTNING_SAYS
 
 
 @pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
 def test_manifest_holds_the_last_evaluation_and_its_samples(tmp_path):
     monitor = plain(sample_batch_size=25, prompts=None, image_key=0, seed=4)
-    runner, module = fit(tmp_path, monitor, val=loader(digits(300, 400)))
-    found = json.loads(json.dumps(manifest(monitor, runner, module, "raw")))
-    expected = {"monitor": "Plain", "prefix": "cms", "weights": "raw", "seed": 4, "n_samples": 60}
+    fit(tmp_path, monitor, val=loader(digits(300, 400)))
+    found = json.loads(json.dumps(monitor.manifest()))
+    expected = {"monitor": "Plain", "prefix": "cms", "seed": 4, "n_samples": 60}
     expected |= {"sample_batch_size": 25, "drawn": [[0, 60]], "prompts": None, "image_key": 0}
     assert found.items() >= expected.items()
     assert found["evaluation"] == monitor.history[-1]
@@ -34,8 +32,8 @@ GIVEN = {
 
 @pytest.mark.parametrize("name", GIVEN)
 def test_unserializable_args_are_named(name):
-    assert unserializable_args(plain(**{name: GIVEN[name]})) == [name]
+    assert plain(**{name: GIVEN[name]})._unserializable_args() == [name]
 
 
 def test_unserializable_args_are_not_those_that_json_holds():
-    assert unserializable_args(plain(image_key="image", prompts=[1, 2])) == []
+    assert plain(image_key="image", prompts=[1, 2])._unserializable_args() == []

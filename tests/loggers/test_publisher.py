@@ -6,15 +6,15 @@ import warnings
 import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, epochs, fit, loader, plain, trainer
 
-from genmonitor.callbacks.loggers.publisher import Publisher, print_reports
 from genmonitor.evaluation.results import Alert
+from genmonitor.loggers.publisher import Publisher, print_reports
 
 pytestmark = LIGHTNING_SAYS
 
 
 def started(folder, **settings):
     publisher = Publisher("Name", "cms", **settings)
-    publisher.start(trainer(folder))
+    publisher.start(folder, trainer(folder).loggers)
     return publisher
 
 
@@ -117,7 +117,7 @@ def test_trial_run_writes_nothing_and_says_so_to_nobody(tmp_path, capsys):
     publisher = Publisher("Name", "cms")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        publisher.start(trainer(tmp_path, fast_dev_run=True))
+        publisher.start(tmp_path, [], writes=False)
         publisher.write_report(3)
         print_reports([publisher])
     assert list(tmp_path.iterdir()) == []

@@ -4,8 +4,8 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from genmonitor.callbacks.loggers.backend import Backend
-from genmonitor.callbacks.loggers.facade import Loggers
+from genmonitor.loggers.backend import Backend
+from genmonitor.loggers.facade import Loggers
 
 for _module in iter_modules(__path__):  # each defines its backend, which registers it
     import_module(f"{__name__}.{_module.name}")

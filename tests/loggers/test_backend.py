@@ -9,13 +9,13 @@ import lightning.pytorch.loggers
 import pytest
 from _helpers.loggers import AnyLogger, cluster_figures
 
-import genmonitor.callbacks
-from genmonitor.callbacks.loggers import Backend, Loggers
-from genmonitor.callbacks.loggers.backend import find_backend
+import genmonitor
 from genmonitor.evaluation.results import Alert
+from genmonitor.loggers import Backend, Loggers
+from genmonitor.loggers.backend import find_backend
 
 NEW_FILE = '''
-from genmonitor.callbacks.loggers.backend import Backend
+from genmonitor.loggers.backend import Backend
 
 class AimBackend(Backend):
     """Aim."""
@@ -39,7 +39,7 @@ class Aim:
 
 
 def imported():
-    return [name for name in sys.modules if name.startswith("genmonitor.callbacks.loggers")]
+    return [name for name in sys.modules if name.startswith("genmonitor.loggers")]
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def copied(tmp_path, monkeypatch):
     shutil.copytree(Path(sys.modules[Loggers.__module__].__file__).parent, folder)
     for name in imported():
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(genmonitor.callbacks, "__path__", [str(tmp_path), *genmonitor.callbacks.__path__])
-    monkeypatch.setattr(genmonitor.callbacks, "loggers", None)  # so that it is put back
+    monkeypatch.setattr(genmonitor, "__path__", [str(tmp_path), *genmonitor.__path__])
+    monkeypatch.setattr(genmonitor, "loggers", None)  # so that it is put back
     yield folder
     for name in imported():
         del sys.modules[name]
@@ -58,7 +58,7 @@ def copied(tmp_path, monkeypatch):
 
 def test_new_backend_is_one_new_file(copied):
     (copied / "aim.py").write_text(NEW_FILE)
-    loggers = importlib.import_module("genmonitor.callbacks.loggers")
+    loggers = importlib.import_module("genmonitor.loggers")
     assert Path(loggers.__file__).parent == copied
     logger, figures = AnyLogger(Aim(), _prefix="run"), cluster_figures()
     everything = loggers.Loggers([logger])

@@ -11,8 +11,8 @@ from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
-from genmonitor.callbacks.loggers.tensorboard import TensorBoardBackend
 from genmonitor.evaluation.results import Alert, Table
+from genmonitor.loggers.tensorboard import TensorBoardBackend
 
 
 @pytest.fixture

@@ -5,12 +5,17 @@ import random
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, trainer
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits
 from lightning import LightningModule
 
-from genmonitor.callbacks.sampling.sampler import Sampler, draw_batch
+from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.evaluation.sampling.sampler import Sampler, draw_batch
 
 pytestmark = LIGHTNING_SAYS
+
+
+def sampled(module):
+    return SampledModel(module, torch.device("cpu"))
 
 
 def drawn(sample, batches, seed):
@@ -80,26 +85,26 @@ class OneByOne(LightningModule):
         return torch.cat([torch.randn(1, 1, 4, 4) for _ in range(n)])
 
 
-def notes(tmp_path, module):
-    sampler, runner = Sampler(20), trainer(tmp_path)
+def notes(module):
+    sampler, model = Sampler(20), sampled(module)
     with torch.no_grad():
-        return sampler.check_rows(runner, module, sampler.draw(runner, module, range(16)))
+        return sampler.check_rows(model, sampler.draw(model, range(16)))
 
 
 @pytest.mark.parametrize("module", [Odd(), OneByOne()])
-def test_check_rows_finds_samples_that_depend_on_their_batch(tmp_path, module):
-    (note,) = notes(tmp_path, module)
+def test_check_rows_finds_samples_that_depend_on_their_batch(module):
+    (note,) = notes(module)
     assert "depend on the batch" in note
     assert "`sample_batch_size`" in note
 
 
-def test_check_rows_is_silent_where_samples_do_not(tmp_path):
-    assert notes(tmp_path, Linear()) == ()
+def test_check_rows_is_silent_where_samples_do_not():
+    assert notes(Linear()) == ()
 
 
-def test_check_rows_needs_batches_to_compare(tmp_path):
-    sampler, runner = Sampler(20, batch_size=2), trainer(tmp_path)
-    assert sampler.check_rows(runner, Odd(), torch.zeros(16, 1, 4, 4)) == ()
+def test_check_rows_needs_batches_to_compare():
+    sampler = Sampler(20, batch_size=2)
+    assert sampler.check_rows(sampled(Odd()), torch.zeros(16, 1, 4, 4)) == ()
 
 
 def test_sampler_names_the_prompts_that_a_module_takes():
@@ -110,7 +115,7 @@ def test_sampler_names_the_prompts_that_a_module_takes():
     with pytest.raises(
         ValueError, match=r"no method `sample\(n\)`. Give `prompts=` for its `sample_prompts`, add one, or"
     ):
-        Sampler(4).resolve(OnlyPrompted())
+        Sampler(4).resolve(sampled(OnlyPrompted()))
 
 
 def test_sampler_names_both_ways_to_draw():
@@ -118,14 +123,14 @@ def test_sampler_names_both_ways_to_draw():
         pass
 
     with pytest.raises(ValueError, match=r"Mute has no method `sample\(n\)`.*`sample_fn=`"):
-        Sampler(4).resolve(Mute())
+        Sampler(4).resolve(sampled(Mute()))
     with pytest.raises(ValueError, match=r"Mute has no method `sample_prompts\(prompts\)`.*`sample_fn=`"):
-        Sampler(4, prompts=[0, 1]).resolve(Mute())
+        Sampler(4, prompts=[0, 1]).resolve(sampled(Mute()))
 
 
-def test_sampler_takes_a_function_of_the_module(tmp_path):
+def test_sampler_takes_a_function_of_the_module():
     sampler, module = Sampler(3, sample_fn=lambda module, n: digits(0, n) * module.lr, batch_size=2), Linear(lr=0.5)
-    assert torch.equal(sampler.draw(trainer(tmp_path), module, range(2)), digits(0, 2) * 0.5)
+    assert torch.equal(sampler.draw(sampled(module), range(2)), digits(0, 2) * 0.5)
 
 
 def test_settings_change_with_what_samples_depend_on():

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from genmonitor.callbacks.loggers.backend import Backend
 from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.loggers.backend import Backend
 from genmonitor.report.figures import RenderedFigure
 
 STEP = "trainer/global_step"

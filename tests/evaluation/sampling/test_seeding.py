@@ -7,7 +7,7 @@ import torch
 from torch import distributions
 from torch.nn.functional import dropout, gumbel_softmax
 
-from genmonitor.callbacks.sampling.seeding import SeededRows
+from genmonitor.evaluation.sampling.seeding import SeededRows
 
 WEIGHTS = torch.tensor([1.0, 2.0, 3.0, 4.0])
 

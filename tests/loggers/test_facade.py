@@ -7,8 +7,8 @@ import pytest
 from _helpers.logged import read_tensorboard
 from _helpers.loggers import CHARTS, AnyLogger, BrokenLogger, cluster_figures
 
-from genmonitor.callbacks.loggers import Loggers
 from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.loggers import Loggers
 
 
 def log_everything(loggers, step):

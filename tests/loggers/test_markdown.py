@@ -5,7 +5,7 @@ from html import unescape
 import pytest
 from _helpers.logged import shown_by_tensorboard
 
-from genmonitor.callbacks.loggers.markdown import as_markdown, markdown_table
+from genmonitor.loggers.markdown import as_markdown, markdown_table
 
 HOSTILE = [
     "<script>alert(1)</script>",

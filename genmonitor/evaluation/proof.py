@@ -4,37 +4,37 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 NAMED = 3
 """Things that moved which a note names."""
 
 
 @contextmanager
-def prove_unchanged(trainer: pl.Trainer, pl_module: pl.LightningModule, report: Callable[[str], Any]) -> Iterator[None]:
+def prove_unchanged(
+    module: nn.Module, report: Callable[[str], Any], optimizers: Iterable[torch.optim.Optimizer] = ()
+) -> Iterator[None]:
     """Report what the block changes of parameters, buffers, optimizer states and random states.
 
     Each tensor is read once before and once after: for a billion parameters that takes seconds on a CPU, so monitors
     do it for the first evaluation of a fit.
 
     Args:
-        trainer: whose optimizers are looked at.
-        pl_module: the module that is trained.
+        module: what is trained.
         report: takes a sentence that names what moved; not called if nothing did.
+        optimizers: those that train it.
     """
-    before = training_digest(trainer, pl_module)
+    optimizers = list(optimizers)
+    before = training_digest(module, optimizers)
     yield
-    after = training_digest(trainer, pl_module)
+    after = training_digest(module, optimizers)
     moved = [name for name in before | after if before.get(name) != after.get(name)]
     if moved:
         named = ", ".join(moved[:NAMED]) + (f" and {len(moved) - NAMED} more" if len(moved) > NAMED else "")
@@ -44,11 +44,11 @@ def prove_unchanged(trainer: pl.Trainer, pl_module: pl.LightningModule, report: 
         )
 
 
-def training_digest(trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, int]:
+def training_digest(module: nn.Module, optimizers: Iterable[torch.optim.Optimizer] = ()) -> dict[str, int]:
     """Return a number for each parameter, buffer, optimizer state and global random state; it changes with any bit."""
-    out = {f"parameter {name}": _digest(x) for name, x in pl_module.named_parameters()}
-    out |= {f"buffer {name}": _digest(x) for name, x in pl_module.named_buffers()}
-    for index, optimizer in enumerate(trainer.optimizers):
+    out = {f"parameter {name}": _digest(x) for name, x in module.named_parameters()}
+    out |= {f"buffer {name}": _digest(x) for name, x in module.named_buffers()}
+    for index, optimizer in enumerate(optimizers):
         for number, state in enumerate(optimizer.state.values()):
             for name, value in state.items() if isinstance(state, dict) else ():
                 if isinstance(value, Tensor):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from genmonitor.callbacks.loggers.backend import Backend
+from genmonitor.loggers.backend import Backend
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.files import file_stem
 

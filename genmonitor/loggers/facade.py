@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from genmonitor.callbacks.loggers.backend import Backend, find_backend
 from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.loggers.backend import Backend, find_backend
 from genmonitor.report.figures import RenderedFigure
 
 _warned: WeakSet[Any] = WeakSet()

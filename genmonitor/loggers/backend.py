@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from genmonitor.callbacks.integration.compat import logger_key
 from genmonitor.evaluation.results import Alert, LineSeries, Table
 from genmonitor.report.figures import RenderedFigure
 
@@ -60,7 +59,8 @@ class Backend(ABC):
 
     def key(self, key: str) -> str:
         """Return a key as the logger writes it: Lightning's loggers put a prefix of the user's before it."""
-        return logger_key(self.logger, key)
+        prefix = getattr(self.logger, "_prefix", "")  # which has no public name
+        return f"{prefix}{self.logger.LOGGER_JOIN_CHAR}{key}" if prefix else key
 
     @classmethod
     @abstractmethod

@@ -4,23 +4,20 @@
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
-
 from genmonitor._formatting import as_sentence
-from genmonitor.callbacks.integration.provenance import run_folder
-from genmonitor.callbacks.loggers.facade import Loggers
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Alert, Evaluation, History, LineSeries, Samples, Table
+from genmonitor.loggers.facade import Loggers
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
 
 if TYPE_CHECKING:
-    import lightning.pytorch as pl
     from matplotlib.figure import Figure
 
 WHOLE_RUN: Mapping[str, float | None] = {"epoch": None, "step": None}
@@ -45,22 +42,31 @@ class PublishedEvaluation:
 class Publisher:
     """Shows and writes what an evaluator finds. A failure here never stops training.
 
-    Only rank zero may call what writes: all but `start`, `note` and `record_note`.
+    Only rank zero may call what writes: all but `start`, `note`, `inform` and `record_note`.
 
     Args:
         name: of the monitor, for messages.
         prefix: of log keys and files.
         on_alert: called with the text of each alert.
         raise_errors: let failures stop training after all, for tests.
+        warn: says what the user should know, on rank zero only.
+        inform: says what is nothing to be warned of, on rank zero only.
 
     Attributes:
         page: where this fit wrote the report, None before.
     """
 
     def __init__(
-        self, name: str, prefix: str, on_alert: Callable[[str], Any] | None = None, raise_errors: bool = False
+        self,
+        name: str,
+        prefix: str,
+        on_alert: Callable[[str], Any] | None = None,
+        raise_errors: bool = False,
+        warn: Callable[[str], Any] = warnings.warn,
+        inform: Callable[[str], Any] = print,
     ) -> None:
         self._name, self._prefix, self._on_alert, self._raise_errors = name, prefix, on_alert, raise_errors
+        self._warn, self._inform = warn, inform
         self.notes: list[dict[str, Any]] = []
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
@@ -70,15 +76,18 @@ class Publisher:
         self._warned: set[str] = set()
         self.page: Path | None = None
 
-    def start(self, trainer: pl.Trainer) -> None:
-        """Begin a fit with a Trainer's loggers and folder; every process calls it.
+    def start(self, run: Path, loggers: Iterable[Any], writes: bool = True) -> None:
+        """Begin a fit; every process calls it.
 
-        A trial run (`fast_dev_run`) writes nothing.
+        Args:
+            run: the folder of the run, in which files go into "genmonitor".
+            loggers: of the run.
+            writes: whether there shall be files.
         """
-        self.folder = RunFolder(run_folder(trainer) / "genmonitor")
-        self._loggers = Loggers(trainer.loggers)
+        self.folder = RunFolder(run / "genmonitor")
+        self._loggers = Loggers(loggers)
         self._moment, self._described, self._warned, self.page = WHOLE_RUN, set(), set(), None
-        self._writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
+        self._writes = writes
 
     def set_moment(self, epoch: float, step: int) -> None:
         """Say of which evaluation notes are from now on."""
@@ -90,12 +99,12 @@ class Publisher:
 
     def note(self, text: str) -> None:
         """Warn, and say it in the report too."""
-        rank_zero_warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
+        self._warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
         self.record_note(as_sentence(text))
 
     def inform(self, text: str) -> None:
         """Say it in the terminal, where it is nothing to be warned of."""
-        rank_zero_info(f"{self._name}: {text}")
+        self._inform(f"{self._name}: {text}")
 
     def record_note(self, text: str) -> None:
         """Say it in the report, at the evaluation at which it is said."""
@@ -123,7 +132,7 @@ class Publisher:
         self.attempt(lambda: self._write_about(evaluator))
         for name in self._loggers.without_figures() if self._writes else []:
             where = self.folder.path
-            rank_zero_info(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
+            self._inform(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
 
     def publish_values(self, values: Mapping[str, float], about: Mapping[str, str], epoch: int, step: int) -> None:
         """Log the values of an evaluation, describing those that are new."""
@@ -145,7 +154,7 @@ class Publisher:
         def described() -> dict[str, Any]:
             return manifest() | {"message": evaluator.message(evaluation, history)}
 
-        self.attempt(lambda: rank_zero_info(evaluator.message(evaluation, history)))
+        self.attempt(lambda: self._inform(evaluator.message(evaluation, history)))
         self.attempt(lambda: self._write_manifest(len(history), described))
         self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
         self.attempt(lambda: self._publish_line_series(evaluator.line_series(history), step))
@@ -177,7 +186,7 @@ class Publisher:
             kind = f"{type(error).__name__} {getattr(error, 'errno', said)}"
             if kind not in self._warned:
                 self._warned.add(kind)
-                rank_zero_warn(f"{self._name}: part of an evaluation could not be shown or written. {said}")
+                self._warn(f"{self._name}: part of an evaluation could not be shown or written. {said}")
 
     def _publish_figures(
         self, figures: Mapping[str, Figure], step: int, epoch: int | None, kept: tuple[str, ...] = ()

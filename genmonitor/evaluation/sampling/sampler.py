@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing samples from a module: the same global set at every evaluation, for any processes and batch size."""
+"""Drawing samples from a generator: the same global set at every evaluation, for any processes and batch size."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_callable, check_images
-from genmonitor.callbacks.integration.compat import garbage_collection_cuda, is_oom_error
-from genmonitor.callbacks.sampling import cache
-from genmonitor.callbacks.sampling.seeding import SeededRows, sample_seed
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.rng import seed_everything
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
+from genmonitor.evaluation.sampling import cache
+from genmonitor.evaluation.sampling.memory import free_memory, is_out_of_memory
+from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
 
 SampleFn = Callable[[Any, int], Tensor]
 ALONE = 2
@@ -71,52 +69,46 @@ class Sampler:
         prompts = None if self.prompts is None else list(self.prompts.values)
         return {"n_samples": self.n_samples, "seed": self.seed, "prompts": prompts}
 
-    def resolve(self, pl_module: pl.LightningModule) -> Callable[[list[int]], Tensor]:
+    def resolve(self, model: SampledModel) -> Callable[[list[int]], Tensor]:
         """Return the function from indices of the global set to images; raise ValueError where there is no way."""
         prompts = self.prompts
         if prompts is None:
-            sample = _find_method(self.sample_fn, pl_module, "sample", "n", "n")
+            sample = _find_method(self.sample_fn, model, "sample", "n", "n")
             return lambda indices: sample(len(indices))
         wanted = "prompts, a list of strings or labels as an int64 tensor [n],"
-        of_prompts = _find_method(self.sample_fn, pl_module, "sample_prompts", "prompts", wanted)
-        return lambda indices: of_prompts(prompts.of(indices, pl_module.device))
+        of_prompts = _find_method(self.sample_fn, model, "sample_prompts", "prompts", wanted)
+        return lambda indices: of_prompts(prompts.of(indices, model.device))
 
     def draw(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        indices: Iterable[int],
-        progress: Progress = no_progress,
-        repair: bool = False,
+        self, model: SampledModel, indices: Iterable[int], progress: Progress = no_progress, repair: bool = False
     ) -> Tensor:
         """Generate the samples of these indices of the global set, [len(indices), C, H, W].
 
         With `repair` NaN and infinities become numbers instead of an error.
         """
         indices = list(indices)
-        sample = self.resolve(pl_module)
+        sample = self.resolve(model)
         batches = [indices[i : i + self.batch_size] for i in range(0, len(indices), self.batch_size)]
         if not batches:
-            return torch.empty(0, *self._shape, device=pl_module.device)
-        with trainer.precision_plugin.forward_context():
+            return torch.empty(0, *self._shape, device=model.device)
+        with model.precision():
             images = torch.cat(
                 [draw_batch(sample, batch, self.seed, repair) for batch in progress(batches, "sampling")]
             )
-        images = images.to(pl_module.device)  # where the processes talk to each other
+        images = images.to(model.device)  # where the processes talk to each other
         self._shape = tuple(images.shape[1:])
         return images
 
-    def check_rows(self, trainer: pl.Trainer, pl_module: pl.LightningModule, probe: Tensor) -> tuple[str, ...]:
-        """Return what to say of a module whose samples depend on the batch that they are drawn in.
+    def check_rows(self, model: SampledModel, probe: Tensor) -> tuple[str, ...]:
+        """Return what to say of a generator whose samples depend on the batch that they are drawn in.
 
         Args:
-            trainer: whose precision is used.
-            pl_module: draws the samples.
+            model: draws the samples.
             probe: the first samples, drawn together.
         """
         if min(len(probe), self.batch_size) <= ALONE:
             return ()
-        alone = self.draw(trainer, pl_module, range(1, 1 + ALONE))
+        alone = self.draw(model, range(1, 1 + ALONE))
         difference = float((alone - probe[1 : 1 + ALONE]).abs().mean())
         if difference <= SAME_SAMPLE * float(probe.std()):
             return ()
@@ -126,29 +118,20 @@ class Sampler:
             "sample, and let no sample depend on another",
         )
 
-    def samples(
-        self,
-        trainer: pl.Trainer,
-        pl_module: pl.LightningModule,
-        comm: Collective,
-        progress: Progress = no_progress,
-        shared: bool = False,
-    ) -> Samples:
+    def samples(self, model: SampledModel, comm: Collective, progress: Progress = no_progress) -> Samples:
         """Return this process's samples.
 
         Args:
-            trainer: whose precision is used.
-            pl_module: draws them.
+            model: draws them.
             comm: the processes that they are spread over.
             progress: wraps the batches.
-            shared: whether another monitor may have drawn them in this evaluation, or may want them.
         """
         indices = list(comm.rank_indices(self.n_samples))
-        draw = partial(self.draw, trainer, pl_module, progress=progress)
-        if shared and indices:
-            request = (*self._request(), cache.weights_fingerprint(pl_module))
-            images = cache.draw_once(trainer, request, indices, draw)
-            self.drawn = cache.drawn_ranges(trainer, request)
+        draw = partial(self.draw, model, progress=progress)
+        if model.shared_by is not None and indices:
+            request = (*self._request(), cache.weights_fingerprint(model.module))
+            images = cache.draw_once(model.shared_by, request, indices, draw)
+            self.drawn = cache.drawn_ranges(model.shared_by, request)
             self._shape = tuple(images.shape[1:])
         else:
             images, self.drawn = draw(indices), [(0, len(indices))]
@@ -162,32 +145,36 @@ class Sampler:
 
 
 def _find_method(
-    sample_fn: Callable[[Any, Any], Tensor] | None, pl_module: Any, method: str, argument: str, wanted: str
+    sample_fn: Callable[[Any, Any], Tensor] | None, model: SampledModel, method: str, argument: str, wanted: str
 ) -> Callable[[Any], Tensor]:
     """Return what draws images from a number or from prompts; raise ValueError where there is nothing that can.
 
     Args:
         sample_fn: given by the user, or None.
-        pl_module: whose method is called without one.
+        model: whose function comes first, and whose module's method last.
         method: its name.
         argument: what either takes.
         wanted: says what that is.
     """
+    if model.sample_fn is not None:
+        remedy = f"Give a function that takes {wanted} and returns images [n, C, H, W]."
+        return _checked_call(model.sample_fn, f"`sample_fn({argument})`", remedy)
+    module = model.module
     remedy = (
         f"give `sample_fn=` a function of (pl_module, {argument}) that takes {wanted} and returns images [n, C, H, W]."
     )
     if sample_fn is not None:
         tried = f"`sample_fn(pl_module, {argument})`"
-        return _checked_call(partial(sample_fn, pl_module), tried, f"Instead, {remedy}")
+        return _checked_call(partial(sample_fn, module), tried, f"Instead, {remedy}")
     tried = f"`{method}({argument})`"
-    found: Callable[[Any], Tensor] | None = getattr(pl_module, method, None)
+    found: Callable[[Any], Tensor] | None = getattr(module, method, None)
     if not callable(found):
-        conditional = method == "sample" and callable(getattr(pl_module, "sample_prompts", None))
+        conditional = method == "sample" and callable(getattr(module, "sample_prompts", None))
         asked = "Give `prompts=` for its `sample_prompts`, add one" if conditional else "Add one"
         raise ValueError(
-            f"Expected a way to draw images, but {type(pl_module).__name__} has no method {tried}. {asked}, or {remedy}"
+            f"Expected a way to draw images, but {type(module).__name__} has no method {tried}. {asked}, or {remedy}"
         )
-    return _checked_call(found, f"`{type(pl_module).__name__}.{method}({argument})`", f"Change it, or {remedy}")
+    return _checked_call(found, f"`{type(module).__name__}.{method}({argument})`", f"Change it, or {remedy}")
 
 
 def _checked_call(function: Callable[[Any], Tensor], tried: str, remedy: str) -> Callable[[Any], Tensor]:
@@ -218,10 +205,10 @@ def draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int, 
     try:
         return _draw_batch(sample, batch, seed, repair)
     except RuntimeError as error:
-        if len(batch) == 1 or not is_oom_error(error):
+        if len(batch) == 1 or not is_out_of_memory(error):
             raise
     # not in the handler, whose traceback still holds what the failed attempt had allocated
-    garbage_collection_cuda()
+    free_memory()
     half = len(batch) // 2
     warnings.warn(
         f"There is no memory for {len(batch)} samples at once, so they are drawn by {half}. "

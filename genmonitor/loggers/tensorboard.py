@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from genmonitor.callbacks.loggers.backend import Backend
-from genmonitor.callbacks.loggers.markdown import markdown_table
 from genmonitor.evaluation.results import Alert, Table
+from genmonitor.loggers.backend import Backend
+from genmonitor.loggers.markdown import markdown_table
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.tables import without_pictures
 

@@ -12,8 +12,8 @@ from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import Callback, EMAWeightAveraging
 from torchmetrics import Metric
 
-from genmonitor.callbacks.sampling import cache
-from genmonitor.callbacks.sampling.sampler import Sampler
+from genmonitor.evaluation.sampling import cache
+from genmonitor.evaluation.sampling.sampler import Sampler
 
 BASELINE = "ignore:Plain.{1,4}(there is no validation data|only|the baseline)"
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings(BASELINE)]
@@ -118,8 +118,8 @@ def test_sample_fn_is_shared_as_one_object_hashable_or_not(tmp_path):
 
 def test_sampler_of_another_kind_gets_no_samples_of_others(tmp_path):
     class Negative(Sampler):
-        def resolve(self, pl_module):
-            sample = super().resolve(pl_module)
+        def resolve(self, model):
+            sample = super().resolve(model)
             return lambda indices: -sample(indices)
 
     monitor, other = several({}, {})

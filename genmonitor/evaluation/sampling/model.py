@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SampledModel: a generator as a sampler sees it, whoever trains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+WRAPPERS = ("DistributedDataParallel", "_FabricModule")
+"""Modules around the user's own, in which a forward pass may wait for the other processes."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampledModel:
+    """A generator as a sampler sees it.
+
+    Attributes:
+        module: whose method draws, or what a `sample_fn` of (module, n) is given.
+        device: where its samples are wanted.
+        sample_fn: draws in place of the module's method, from a number or from prompts alone.
+        precision: makes the context in which it computes.
+        shared_by: whose monitors draw the same samples once, such as their Trainer; None where nobody shares.
+    """
+
+    module: Any
+    device: torch.device
+    sample_fn: Callable[[Any], Tensor] | None = None
+    precision: Callable[[], AbstractContextManager[Any]] = nullcontext
+    shared_by: Any = None
+
+    @classmethod
+    def of(cls, sample: Any, module: nn.Module | Sequence[nn.Module] | None = None) -> SampledModel:
+        """Make it from what a training loop has.
+
+        Args:
+            sample: a Module that has a method for it, such a method, or a function from a number or from prompts.
+            module: the networks that a function draws with, one or several.
+
+        Raises:
+            TypeError: if `sample` cannot draw.
+            ValueError: if it is a function and `module` is missing.
+
+        Example:
+            >>> network = nn.Linear(2, 2)
+            >>> SampledModel.of(lambda n: network(torch.randn(n, 2)), network).device
+            device(type='cpu')
+        """
+        if isinstance(sample, nn.Module):
+            inside = _inside(sample)
+            return cls(inside, _device(inside))
+        if not callable(sample):
+            raise TypeError(
+                "Expected `sample` to be a function from n to n images, or a Module with a method `sample(n)`, but got "
+                f"{type(sample).__name__}."
+            )
+        networks = getattr(sample, "__self__", None) if module is None else module
+        if isinstance(networks, Sequence) and all(isinstance(part, nn.Module) for part in networks):
+            networks = nn.ModuleList(networks)
+        if not isinstance(networks, nn.Module):
+            raise ValueError(
+                f"Expected `module`, the network or networks that `sample` draws with, but got {networks!r}. Their "
+                "modes, BatchNorm statistics and gradients are put back after each evaluation: give all of them."
+            )
+        return cls(networks, _device(networks), sample)
+
+
+def _inside(module: nn.Module) -> nn.Module:
+    """Return the module that Fabric or DistributedDataParallel were given."""
+    while type(module).__name__ in WRAPPERS:
+        module = module.module  # type: ignore[assignment]
+    return module
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next((x.device for x in (*module.parameters(), *module.buffers())), torch.device("cpu"))

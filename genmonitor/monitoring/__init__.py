@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluations along a training run, whoever runs it: fitted once, each published, none of them its end."""
+
+from genmonitor.monitoring.base import Monitor
+
+
+__all__ = ["Monitor"]

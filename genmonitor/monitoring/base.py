@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Monitor: what the monitors of a Trainer and of a plain loop have in common."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from genmonitor._validation import NotFiniteError, check_callable
+from genmonitor.evaluation.collective import Collective, FailedElsewhereError
+from genmonitor.evaluation.data.images import ImageKey
+from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.evaluator import (
+    Evaluator,
+    SettingsChangedError,
+    check_same_settings,
+    commit_evaluation,
+    run_evaluation,
+)
+from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.results import Alert, History
+from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
+from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError
+
+PROBE = 16
+"""Samples that tell shape, value range and whether encoders and metrics take them."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When an evaluation is made.
+
+    Attributes:
+        epoch: with its part that is over, for curves.
+        step: the optimizer's, for loggers.
+        whole_epoch: for names of files.
+    """
+
+    epoch: float
+    step: int
+    whole_epoch: int
+
+
+class Monitor:
+    """Fits an evaluator, evaluates with it and publishes what it finds; somebody else says when, and of which model.
+
+    Args:
+        evaluator: what is evaluated; log keys and files begin with its prefix.
+        sampler: how samples are drawn, as many as the evaluator wants.
+        real_images: where real images come from.
+        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
+        on_alert: called on rank zero with the text of each alert.
+        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
+            stop the run.
+        warn: says what the user should know, on rank zero only.
+        inform: says what is nothing to be warned of, on rank zero only.
+
+    Attributes:
+        history: a record of values, with `epoch` and `step`, for each evaluation of the run.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator[Any],
+        sampler: Sampler,
+        *,
+        real_images: Any,
+        image_key: ImageKey,
+        on_alert: Callable[[str], Any] | None,
+        on_error: OnError,
+        warn: Callable[[str], Any],
+        inform: Callable[[str], Any],
+    ) -> None:
+        check_callable("on_alert", on_alert, "that takes a line of text")
+        check_sampler(sampler, evaluator)
+        self.evaluator, self.sampler = evaluator, sampler
+        self.failures = FailurePolicy(on_error)
+        raises = self.failures.raises
+        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warn, inform)
+        self.real_images, self.image_key = real_images, image_key
+        self.history: History = []
+        self._resumed = False
+
+    @property
+    def prefix(self) -> str:
+        """What log keys and files begin with."""
+        return self.evaluator.prefix
+
+    # what subclasses call; every process does
+
+    def _fit_evaluator(
+        self, real: ReferenceImages, model: SampledModel, comm: Collective, progress: Progress = no_progress
+    ) -> None:
+        """Fit the evaluator to real images and some samples, and say what it has to say."""
+        first = range(min(PROBE, self.sampler.n_samples))
+        try:
+            probe = self.sampler.draw(model, first, progress)
+        except NotFiniteError:
+            if not self._resumed:
+                raise
+            # a run that goes on was configured well: its evaluations will tell that the generator has broken
+            probe = self.sampler.draw(model, first, progress, repair=True)
+        self.evaluator.reuse(self.publisher.folder.path)
+        report = self.evaluator.fit(real, probe, comm, progress)
+        for message in report.messages:
+            self.publisher.inform(message)
+        if not report.comparable:
+            self.reset_history()
+        for note in (*report.notes, *self.sampler.check_rows(model, probe)):
+            self.publisher.note(note)
+        if self.evaluator.needs_first_samples:
+            self.evaluator.take_first_samples(self.sampler.samples(model, comm, progress), comm)
+
+    def _run_evaluation(
+        self,
+        model: SampledModel,
+        comm: Collective,
+        moment: Moment,
+        progress: Progress = no_progress,
+        **counts: float,
+    ) -> PublishedEvaluation | None:
+        """Evaluate a model and take note of it; None where that failed, which has then been said.
+
+        Args:
+            model: draws the samples.
+            comm: the processes that evaluate together.
+            moment: of this evaluation.
+            progress: wraps the batches.
+            counts: what else the record holds.
+        """
+        self.publisher.set_moment(moment.epoch, moment.step)
+        try:
+            samples, evaluation = run_evaluation(
+                self.evaluator, lambda: self.sampler.samples(model, comm, progress), comm, self.sampler.seed
+            )
+            record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
+            alerts = commit_evaluation(self.evaluator, evaluation, [*self.history, record], comm)
+        except Exception as error:  # on every process
+            if self.failures.raises:
+                raise
+            self._skip(error, moment, comm)
+            return None
+        self.failures.succeeded()
+        self.history.append(record)
+        return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)
+
+    def _publish(self, found: PublishedEvaluation, circumstances: Callable[[], dict[str, Any]]) -> None:
+        """Show and write an evaluation, with what its manifest says of the rest; rank zero alone calls it."""
+        record = self.history[-1]
+        values = {name: float(value) for name, value in record.items() if name not in ("epoch", "step")}
+        self.publisher.publish_values(values, self.evaluator.about, found.epoch, int(record["step"]))
+        self.publisher.publish(found, lambda: self.manifest() | circumstances())
+
+    def _skip(self, error: Exception, moment: Moment, comm: Collective) -> None:
+        """Say that an evaluation failed, and let the run go on without it."""
+        not_finite = comm.any_true(isinstance(error, NotFiniteError))
+        elsewhere = isinstance(error, FailedElsewhereError)
+        if not elsewhere:
+            where = f" on process {comm.rank}" if comm.world_size > 1 else ""
+            trace = "".join(traceback.format_exception(error))
+            # not by the publisher, which only process zero says
+            text = f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}"
+            warnings.warn(text, stacklevel=2)
+        if not_finite:
+            if self.failures.found_not_finite() and comm.rank == 0:
+                self.publisher.publish_alert(_not_finite_alert(self.prefix, moment.whole_epoch))
+        else:
+            switched_off = self.failures.failed()
+            why = "" if elsewhere else f": {type(error).__name__}: {error}"
+            self.publisher.record_note(f"The evaluation of epoch {moment.epoch:g} failed and was skipped{why}.")
+            if switched_off:
+                self.publisher.note(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
+        if comm.rank == 0:
+            self.publisher.write_report(len(self.history))
+
+    def manifest(self) -> dict[str, Any]:
+        """Return by what the last evaluation can be made again, but for the model and its data."""
+        sampler, image_key = self.sampler, self.image_key
+        return {
+            "monitor": type(self).__name__,
+            "prefix": self.prefix,
+            "evaluation": self.history[-1],
+            "settings": self.evaluator.settings(),
+            "seed": sampler.seed,
+            "n_samples": sampler.n_samples,
+            "sample_batch_size": sampler.batch_size,
+            "drawn": sampler.drawn,
+            "prompts": None if sampler.prompts is None else sampler.prompts.values,
+            "image_key": None if callable(image_key) else image_key,
+            "unserializable_args": self._unserializable_args(),
+            "folder": str(self.publisher.folder.path.resolve()),
+            **self.evaluator.manifest(),
+        }
+
+    def _unserializable_args(self) -> list[str]:
+        """Name the arguments given that no manifest can hold: `genmonitor replay` needs them from the user's code."""
+        given = {
+            "sample_fn": self.sampler.sample_fn,
+            "real_images": self.real_images,
+            "image_key": self.image_key if callable(self.image_key) else None,
+        }
+        return [name for name, value in given.items() if value is not None] + self.evaluator.unserializable_args()
+
+    # state
+
+    def reset_history(self) -> None:
+        """Forget the curves and what was said of their evaluations."""
+        self.history = []
+        self.publisher.forget_evaluations()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python and tensors only."""
+        return {
+            "history": [dict(record) for record in self.history],
+            "sampler": self.sampler.settings(),
+            "evaluator": self.evaluator.state_dict(),
+            **self.failures.state_dict(),
+            **self.publisher.state_dict(),
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        self._resumed = True
+        self.history = [dict(record) for record in state_dict["history"]]
+        self.failures.load_state_dict(state_dict)
+        self.publisher.load_state_dict(state_dict)
+        try:
+            check_same_settings(self.sampler.settings(), state_dict["sampler"])
+            self.evaluator.load_state_dict(state_dict["evaluator"])
+        except SettingsChangedError as error:
+            self.publisher.note(
+                f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
+                "anew: values before and after cannot be compared."
+            )
+            self.evaluator.forget()
+            self.reset_history()
+
+
+def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
+    """Refuse a sampler that draws other samples than the evaluator takes them for."""
+    if evaluator.n_samples != sampler.n_samples:
+        raise ValueError(
+            f"Expected a sampler of as many samples as the evaluator wants, {evaluator.n_samples}, but got one of "
+            f"{sampler.n_samples}. Give Sampler({evaluator.n_samples}, ...)."
+        )
+    wanted = None if evaluator.prompts is None else evaluator.prompts.values
+    given = None if sampler.prompts is None else sampler.prompts.values
+    if wanted is not None and wanted != given:
+        raise ValueError(
+            "Expected a sampler with the prompts of the evaluator, but its own are others. Give "
+            "Sampler(n, prompts=evaluator.prompts)."
+        )
+
+
+def _not_finite_alert(prefix: str, epoch: int) -> Alert:
+    text = f"the generator gives NaN or infinite values at epoch {epoch}: they have no score."
+    return Alert(f"{prefix}: NaN or infinite values", text)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a failed evaluation means for the run: as a rule nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from genmonitor._validation import check_one_of
+
+OnError = Literal["warn", "raise"]
+
+MAX_FAILURES = 3
+
+
+class FailurePolicy:
+    """Counts failures in a row, and says when to stop trying.
+
+    Args:
+        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
+            stop the run.
+    """
+
+    def __init__(self, on_error: OnError = "warn") -> None:
+        self.raises = check_one_of("on_error", on_error, ("warn", "raise")) == "raise"
+        self.count = 0
+        self.not_finite = False
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether so many evaluations failed in a row that no other is tried."""
+        return self.count >= MAX_FAILURES
+
+    def succeeded(self) -> None:
+        """Take note of a success."""
+        self.count, self.not_finite = 0, False
+
+    def failed(self) -> bool:
+        """Take note of a failure; return whether it is the one that switches the monitor off."""
+        self.count += 1
+        return self.count == MAX_FAILURES
+
+    def found_not_finite(self) -> bool:
+        """Take note of NaN or infinite samples; return whether the samples before had none.
+
+        That is a finding about the generator, which may recover: no reason to stop looking.
+        """
+        first, self.not_finite = not self.not_finite, True
+        return first
+
+    def try_again(self) -> None:
+        """Begin another fit, in which a monitor that was switched off tries again."""
+        if self.switched_off:
+            self.count = 0
+
+    def reset(self) -> None:
+        """Begin a new run."""
+        self.count, self.not_finite = 0, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python only."""
+        return {"failures": self.count, "not_finite": self.not_finite}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        self.count, self.not_finite = state["failures"], state["not_finite"]
