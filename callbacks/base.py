@@ -85,7 +85,8 @@ class GenerativeMonitor(Monitor, Callback):
             warn=rank_zero_warn,
             inform=rank_zero_info,
         )
-        self.weights = check_one_of("weights", weights, ("auto", "raw", "averaged"))
+        check_one_of("weights", weights, ("auto", "raw", "averaged"))
+        self.weights = weights
         self.schedule = schedule or Schedule()
         self.images_seen = 0
         self._proved = 0

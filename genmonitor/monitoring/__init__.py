@@ -3,5 +3,4 @@
 
 from genmonitor.monitoring.base import Monitor
 
-
 __all__ = ["Monitor"]

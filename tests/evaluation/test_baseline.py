@@ -73,7 +73,7 @@ def test_bands_of_a_group_hold_together():
 
 
 def test_bands_of_similarities_hold_although_they_are_skewed():
-    """1 - CMS as a chi-square of 4 degrees: with bands of the values themselves it would leave some band 3 x as often."""
+    """1 - CMS as a chi-square of 4 degrees, which would leave bands of the values themselves far more often."""
     generator, left, left_plain = torch.Generator().manual_seed(0), 0, 0
     for _ in range(1000):
         draws = 1 - 0.001 * torch.randn(4, 5, 21, generator=generator, dtype=torch.float64).square().sum(0)
