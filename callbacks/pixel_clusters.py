@@ -66,7 +66,8 @@ class PixelClusterMonitor(GenerativeMonitor):
             "average" or "smoothed" by how well halves of the training images agree.
         own_widths: give each region's CMS a kernel width of its own, 4 over its mean squared distance in training
             images, rather than one for all as the paper does: each curve then uses its whole scale and sees more than
-            a shifted mean. p-values and alerts use several widths per region anyway. For a `kernel` that is not given.
+            a shifted mean. The image's kernel is then their product, and its CMS small: 0.19 for real digits in five
+            clusters. p-values and alerts use several widths per region anyway. For a `kernel` that is not given.
         every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
         every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
