@@ -15,6 +15,7 @@ __all__ = [
     "CosineMeanSimilarity",
     "GaussianKernel",
     "LaplacianKernel",
+    "LoopMonitor",
     "MaximumMeanDiscrepancy",
     "PixelCKA",
     "PixelPartition",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         VendiScore,
         W1KPScore,
     )
+    from genmonitor.monitoring import LoopMonitor
     from genmonitor.partition import PixelPartition
 
     __version__: str
@@ -57,6 +59,7 @@ else:  # type checkers would take any name at all for one that `__getattr__` fin
         "GaussianKernel": "kernels",
         "LaplacianKernel": "kernels",
         "PixelPartition": "partition",
+        "LoopMonitor": "monitoring",
         "compare": "evaluation",
     }
 

@@ -24,6 +24,7 @@ PUBLIC = [
     "CosineMeanSimilarity",
     "GaussianKernel",
     "LaplacianKernel",
+    "LoopMonitor",
     "MaximumMeanDiscrepancy",
     "PixelCKA",
     "PixelPartition",

@@ -2,5 +2,6 @@
 """Evaluations along a training run, whoever runs it: fitted once, each published, none of them its end."""
 
 from genmonitor.monitoring.base import Monitor
+from genmonitor.monitoring.loop import LoopMonitor
 
-__all__ = ["Monitor"]
+__all__ = ["LoopMonitor", "Monitor"]

@@ -3,7 +3,7 @@ import pytest
 import torch
 from _helpers.evaluations import ScriptedCollective
 
-from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess
+from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess, current_processes
 
 
 def fail():
@@ -15,6 +15,10 @@ def test_single_process_hears_nobody_else():
     assert (comm.rank, comm.world_size) == (0, 1)
     assert (comm.all_true(True), comm.all_true(False), comm.any_true(False)) == (True, False, False)
     assert comm.broadcast("x") == "x"
+
+
+def test_without_torch_distributed_there_is_one_process():
+    assert isinstance(current_processes(), SingleProcess)
 
 
 @pytest.mark.parametrize(("own", "other", "expected"), [(0, 0, False), (0, 1, True), (1, 0, True)])

@@ -242,7 +242,8 @@ def test_functions_load_nothing_beyond_torch():
 
 
 def test_public_classes_load_nothing_beyond_torchmetrics():
-    classes = "import genmonitor\n[getattr(genmonitor, name) for name in genmonitor.__all__ if name != 'compare']"
+    alone = "name for name in genmonitor.__all__ if name not in ('compare', 'LoopMonitor')"
+    classes = f"import genmonitor\n[getattr(genmonitor, name) for name in [{alone}]]"
     assert loads(classes, after="import torch, torchmetrics") == {"genmonitor"}
 
 
@@ -258,6 +259,10 @@ def test_an_evaluation_and_the_command_line_need_no_lightning():
     doors = "evaluation, genmonitor.report, genmonitor.cli"
     commands = ", ".join(f"genmonitor.cli.{name}" for name in COMMANDS)
     assert not {"lightning", "pytorch_lightning"} & loads(f"import genmonitor.{doors}, {commands}")
+
+
+def test_a_monitor_of_plain_loops_needs_no_lightning():
+    assert not {"lightning", "pytorch_lightning"} & loads("from genmonitor import LoopMonitor")
 
 
 def test_what_is_loaded_would_be_noticed():

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from torch import nn
+
+from genmonitor.evaluation.sampling.model import SampledModel
+
+
+class Generator(nn.Module):
+    def __init__(self, device="cpu"):
+        super().__init__()
+        self.net = nn.Linear(2, 2, device=device)
+
+    def sample(self, n):
+        return n
+
+
+class DistributedDataParallel(nn.Module):
+    """Stands for torch's, which needs processes."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+
+def test_a_module_draws_by_its_method():
+    module = Generator(device="meta")
+    model = SampledModel.of(module)
+    assert (model.module, model.sample_fn, model.device) == (module, None, torch.device("meta"))
+
+
+def test_a_wrapped_module_draws_without_its_wrapper():
+    module = Generator()
+    assert SampledModel.of(DistributedDataParallel(module)).module is module
+
+
+def test_a_method_belongs_to_its_module():
+    module = Generator()
+    model = SampledModel.of(module.sample)
+    assert (model.module, model.sample_fn(3)) == (module, 3)
+
+
+def test_a_function_has_one_network_or_several():
+    first, second = nn.Linear(2, 2), nn.Linear(2, 2)
+    assert SampledModel.of(abs, first).module is first
+    assert list(SampledModel.of(abs, (first, second)).module) == [first, second]
+
+
+def test_networks_without_parameters_are_on_the_cpu():
+    assert SampledModel.of(abs, []).device == torch.device("cpu")
+
+
+@pytest.mark.parametrize("module", [None, 3, [nn.Linear(2, 2), 3]], ids=["none", "a number", "a number among them"])
+def test_a_function_needs_its_networks(module):
+    with pytest.raises(ValueError, match="`module`, the network or networks that `sample` draws with, but got"):
+        SampledModel.of(lambda n: n, module)
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match=r"`sample` to be a function from n to n images, .* but got int"):
+        SampledModel.of(3)
