@@ -3,7 +3,6 @@
 
 import json
 import re
-import subprocess
 import sys
 import time
 import urllib.request
@@ -12,6 +11,7 @@ import warnings
 import dcgan
 import pytest
 from _helpers.browser import browser
+from _helpers.tensorboard import tensorboard
 
 pytestmark = pytest.mark.slow
 
@@ -44,21 +44,8 @@ def opened(tmp_path_factory):
             patch.setattr("data._workers", lambda: {"num_workers": 0})
             patch.setattr(sys, "argv", ["dcgan.py", "--epochs", "3", "--out", str(folder / "run")])
             dcgan.main()
-        command = [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--host", "127.0.0.1", "--port", "0"]
-        with (folder / "said").open("w") as said, subprocess.Popen(command, stderr=said) as server:
-            try:
-                yield lambda tab: open_tab(chromium, address(folder / "said"), tab)
-            finally:
-                server.terminate()
-
-
-def address(said):
-    for _ in range(300):
-        found = re.search(r"http://\S+", said.read_text())
-        if found:
-            return found[0]
-        time.sleep(0.1)
-    raise TimeoutError(said.read_text())
+        with tensorboard(folder, folder / "said") as address:
+            yield lambda tab: open_tab(chromium, address, tab)
 
 
 def open_tab(chromium, url, tab):
@@ -128,3 +115,14 @@ def test_hyperparameters_stand_beside_the_best_value(opened):
     assert 0.1 < float(row.search(text)[1]) < 1
     assert "generator_features" in text
     assert "hp_metric" not in text
+
+
+def test_the_report_has_a_tab_of_its_own(opened):
+    chromium = opened("genmonitor")
+    shown(chromium, "iframe", lambda frames: len(frames) == 1)
+    chromium.switch_to.frame(chromium.find_element("css selector", "iframe"))
+    (run,) = shown(chromium, "select", lambda found: len(found) == 1 and found[0])
+    assert run == "run/version_0"
+    chromium.switch_to.frame(chromium.find_element("css selector", "iframe"))
+    shown(chromium, "body", lambda found: found and "error" in found[0] and "real images" in found[0])
+    chromium.switch_to.default_content()

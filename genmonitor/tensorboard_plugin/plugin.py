@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What TensorBoard loads: the routes of the tab. An exception here would keep TensorBoard from starting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tensorboard.backend import http_util
+from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
+from werkzeug import Request, Response
+
+from genmonitor.tensorboard_plugin.pages import find_pages
+
+# A page may come from anywhere: it runs its own scripts, in an origin of its own, and reaches nothing.
+_ALONE = (
+    "sandbox allow-scripts allow-downloads allow-popups; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data: blob:"
+)
+_STATIC = {"tab.js": "text/javascript", "tab.css": "text/css"}
+
+
+class ReportTab(TBPlugin):  # type: ignore[misc]
+    """The tab with the page of each run below TensorBoard's logdir.
+
+    Args:
+        context: what TensorBoard tells its plugins.
+    """
+
+    plugin_name = "genmonitor"
+
+    def __init__(self, context: TBContext) -> None:
+        self._logdir = Path(context.logdir).expanduser() if context.logdir else None
+
+    def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
+        """Return what answers each route."""
+        static = {f"/{name}": _serve_static(name, kind) for name, kind in _STATIC.items()}
+        return {**static, "/runs": self._serve_runs, "/page": self._serve_page}
+
+    def is_active(self) -> bool:
+        """Say whether there is any page; without one TensorBoard lists the tab among the inactive."""
+        return bool(self._pages())
+
+    def frontend_metadata(self) -> FrontendMetadata:
+        """Say which script draws the tab."""
+        return FrontendMetadata(es_module_path="/tab.js", tab_name="genmonitor")
+
+    def _pages(self) -> dict[str, Path]:
+        return {} if self._logdir is None else find_pages(self._logdir)
+
+    def _serve_runs(self, environ: Any, start_response: Any) -> Any:
+        """Answer with the runs, and when each one's page was written."""
+        runs = [{"name": name, "written": page.stat().st_mtime} for name, page in self._pages().items()]
+        found = {"logdir": str(self._logdir or ""), "runs": runs}
+        return http_util.Respond(Request(environ), found, "application/json")(environ, start_response)
+
+    def _serve_page(self, environ: Any, start_response: Any) -> Any:
+        """Answer with the page of a run, whose name is looked up among those that were found."""
+        page = self._pages().get(Request(environ).args.get("run", ""))
+        if page is None:
+            return Response("There is no such run.", 404)(environ, start_response)
+        headers = {"Content-Security-Policy": _ALONE, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
+        content = page.read_bytes() + b"<script>%s</script>" % _read("reload.js")
+        return Response(content, content_type="text/html; charset=utf-8", headers=headers)(environ, start_response)
+
+
+def _serve_static(name: str, kind: str) -> Callable[..., Any]:
+    def serve(environ: Any, start_response: Any) -> Any:
+        return http_util.Respond(Request(environ), _read(name), kind)(environ, start_response)
+
+    return serve
+
+
+def _read(name: str) -> bytes:
+    return files("genmonitor.tensorboard_plugin").joinpath(name).read_bytes()
