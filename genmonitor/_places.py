@@ -60,8 +60,23 @@ def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
     h, w = labels.shape
     rows = min(MAP_ROWS, h)
     columns = max(1, min(MAP_COLUMNS, round(2 * rows * w / h)))
-    cells = [[_most_frequent(labels[y, x]) for x in _cells(w, columns)] for y in _cells(h, rows)]
-    return ["".join(symbol_of(label, encoding) for label in row) for row in cells]
+    return ["".join(symbol_of(label, encoding) for label in row) for row in coarse_labels(labels, rows, columns)]
+
+
+def coarse_labels(labels: Tensor, rows: int, columns: int) -> list[list[int]]:
+    """Return a map of so many rows and columns: in each cell the label that most of its sites have.
+
+    Args:
+        labels: whole numbers [h, w].
+        rows: of the map; with more than h, some cells share a site.
+        columns: the same.
+
+    Example:
+        >>> coarse_labels(torch.tensor([[1, 1, 2, 0], [1, 2, 0, 0]]), 1, 2)
+        [[1, 0]]
+    """
+    h, w = labels.shape
+    return [[_most_frequent(labels[y, x]) for x in _cells(w, columns)] for y in _cells(h, rows)]
 
 
 def _place_of_one(mask: _Mask) -> str:

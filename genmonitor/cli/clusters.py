@@ -8,14 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import RenderableType
+from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
+from genmonitor.cli.progress import working
+from genmonitor.cli.terminal import beside_map, headed, rich_table
 from genmonitor.evaluation.data.image_budget import evenly_spread, image_budget
-from genmonitor.evaluation.progress import terminal_progress
 from genmonitor.evaluation.regions.clustering import find_clusters
+from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.pixel_clusters import region_lines
 from genmonitor.kernels import GaussianKernel
 from genmonitor.linalg.clustering import LINKAGES
@@ -53,31 +57,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Find the clusters, and write the partition and figures of it."""
-    images = read_images(args.images, args.size)
+    with working("reading images") as progress:
+        images = read_images(args.images, args.size, progress=progress)
     check_patches("images", images, args.patch_size)
     images = images[evenly_spread(len(images), args.n_images or image_budget(tuple(images.shape[1:]), args.patch_size))]
     if len(images) < MIN_IMAGES:
         raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
     kernel = GaussianKernel().resolved(images.flatten(1))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = find_clusters(images.to(device), kernel, args.n_clusters, args.patch_size, terminal_progress, args.linkage)
-    partition = found.partition
+    with working("finding the regions") as progress:
+        found = find_clusters(images.to(device), kernel, args.n_clusters, args.patch_size, progress, args.linkage)
+    partition, stability = found.partition, found.stability.by_name()
     folder, labels = RunFolder(args.out), partition.pixel_labels()
     figures = {
         "map": plots.cluster_map(labels),
         "over_average": plots.cluster_overlay(labels, images.mean(0)),
         "cka": plots.cka_matrix(found.cka, partition.labels),
     }
-    files = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
+    with working("drawing them"):
+        files = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
     partition.save(folder.path / "partition.npz")
     sizes = partition.sizes()
     return {
         "images": len(images),
         "gamma": kernel.gamma,
         "linkage": found.linkage,
-        "stability": found.stability.by_name(),
-        "sites": {name: sizes[label] for name, label in partition.regions().items()},
-        "where": {name: partition.location(label) for name, label in partition.regions().items()},
+        "stability": stability,
+        "regions": {
+            name: {
+                "label": label,
+                "sites": sizes[label],
+                "pixels": sizes[label] * args.patch_size**2,
+                "where": partition.location(label),
+                "stability": stability.get(name),
+            }
+            for name, label in partition.regions().items()
+        },
         "notes": [as_sentence(note) for note in found.notes()],
         "labels": partition.labels.tolist(),
         "files": [str(folder.path / "partition.npz"), *files],
@@ -87,15 +102,26 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def said(result: dict[str, Any]) -> str:
     """Say the result in words."""
     partition = PixelPartition(torch.tensor(result["labels"]))
-    agreement = result["stability"]["overall"]
-    return "\n".join(
-        [
-            f"{partition.num_clusters} clusters by {result['linkage']} linkage in {result['images']} images.",
-            f"Stability {agreement:.2f}: how far halves of the images agree, 1 if they are the same, 0 by chance.",
-            "",
-            *region_lines(partition, result["stability"]),
-            "",
-            *result["notes"],
-            *result["files"],
-        ]
-    )
+    lines = region_lines(partition, result["stability"])
+    return "\n".join([*_head(result), "", *lines, "", *result["notes"], *result["files"]])
+
+
+def shown(result: dict[str, Any]) -> RenderableType:
+    """Show the result in color."""
+    rows = [
+        [name, of["sites"], "" if of["stability"] is None else f"{of['stability']:.2f}", of["where"]]
+        for name, of in result["regions"].items()
+    ]
+    labels = {name: of["label"] for name, of in result["regions"].items()}
+    table = rich_table(Table(["region", "sites", "stability", "where"], rows), labels)
+    finding, about = _head(result)
+    rest = "\n".join(["", *result["notes"], *result["files"]])
+    return headed(finding, False, Text(f"{about}\n"), beside_map(result["labels"], table), Text(rest))
+
+
+def _head(result: dict[str, Any]) -> list[str]:
+    count, agreement = sum(name != "constant" for name in result["regions"]), result["stability"]["overall"]
+    return [
+        f"{count} clusters by {result['linkage']} linkage in {result['images']} images.",
+        f"Stability {agreement:.2f}: how far halves of the images agree, 1 if they are the same, 0 by chance.",
+    ]

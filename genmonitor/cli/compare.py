@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import RenderableType
+from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
-from genmonitor.evaluation import Comparison, compare, terminal_progress
+from genmonitor.cli.progress import working
+from genmonitor.cli.terminal import beside_map, headed, rich_table
+from genmonitor.evaluation import Comparison, compare
 from genmonitor.evaluation.regions.saved import load_partition
+from genmonitor.evaluation.text.comparison import closer_note, closer_table
+from genmonitor.evaluation.text.pixel_clusters import TABLE_NOTE, region_table
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
@@ -59,27 +65,49 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Compare, and write figures, a manifest and the report."""
     _check_folder(args.out)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    real, fake = read_images(args.real, args.size), read_images(args.fake, args.size).to(device)
-    comparison = compare(
-        real,
-        fake,
-        None if args.other is None else read_images(args.other, args.size),
-        partition=None if args.partition is None else _read_partition(args.partition),
-        n_clusters=args.n_clusters,
-        patch_size=args.patch_size,
-        n_samples=args.n_samples,
-        seed=args.seed,
-        paired=args.paired,
-        progress=terminal_progress,
-    )
+    with working("reading images") as progress:
+        sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
+    real, fake, *other = sets
+    with working("comparing") as progress:
+        comparison = compare(
+            real,
+            fake.to(device),
+            *other,
+            partition=None if args.partition is None else _read_partition(args.partition),
+            n_clusters=args.n_clusters,
+            patch_size=args.patch_size,
+            n_samples=args.n_samples,
+            seed=args.seed,
+            paired=args.paired,
+            progress=progress,
+        )
     comparison = replace(comparison, names=_names(args.fake, args.other))
-    page = _write(args, comparison)
-    return {**comparison.to_dict(), "text": str(comparison), "report": str(page)}
+    with working("writing the report"):
+        page = _write(args, comparison)
+    labels = comparison.partition.labels.tolist()
+    return {**comparison.to_dict(), "labels": labels, "text": str(comparison), "report": str(page)}
 
 
 def said(result: dict[str, Any]) -> str:
     """Say the result in words, the finding first."""
     return f"{result['text']}\nReport: {result['report']}"
+
+
+def shown(result: dict[str, Any]) -> RenderableType:
+    """Show the result in color, the finding first."""
+    regions = result["regions"]
+    labels = {name: of["label"] for name, of in regions.items()}
+    if "differences" in result:
+        sites = {name: of["sites"] for name, of in regions.items()}
+        values, names = (result["values"], result["other_values"]), result["names"]
+        found = closer_table(result["differences"], values, names, {"image": sum(sites.values()), **sites})
+        note, bad = closer_note(names), []
+    else:
+        found, note = region_table(regions), TABLE_NOTE
+        bad = [name for name, of in regions.items() if of["differs"]]
+    notes = "\n".join(["", note, *(f"Note: {as_sentence(x)}" for x in result["notes"]), f"Report: {result['report']}"])
+    table = beside_map(result["labels"], rich_table(found, labels, bad))
+    return headed(f"{result['finding']}.", bool(bad), Text(f"{result['split']}.\n"), table, Text(notes))
 
 
 def _check_folder(out: Path) -> None:

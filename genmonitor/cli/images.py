@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._validation import check_images
+from genmonitor.evaluation.progress import Progress, terminal_progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,7 +21,9 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 NAMES = ("images", "image", "pixel_values", "arr_0")
 
 
-def read_images(where: str, size: int | None = None, limit: int | None = None) -> Tensor:
+def read_images(
+    where: str, size: int | None = None, limit: int | None = None, progress: Progress = terminal_progress
+) -> Tensor:
     """Read a set of images.
 
     Args:
@@ -29,6 +32,7 @@ def read_images(where: str, size: int | None = None, limit: int | None = None) -
             "data.npz:train_images".
         size: images of a folder are cut to their central square and resized to this side.
         limit: at most so many, the first in the order of the names.
+        progress: shows how many files of a folder have been read.
 
     Returns:
         Images [N, C, H, W]; 8 bits per channel become float32 in [0, 1]. Pictures are as a viewer shows them: upright,
@@ -44,7 +48,7 @@ def read_images(where: str, size: int | None = None, limit: int | None = None) -
         name, _, key = where.rpartition(":")
         path = Path(name)
     if path.is_dir():
-        return _folder(path, size, limit)
+        return _folder(path, size, limit, progress)
     if not path.exists():
         raise FileNotFoundError(f"Expected a folder of images or a file .npy, .npz or .pt, but there is no {where}.")
     if size is not None:
@@ -108,15 +112,14 @@ def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _folder(path: Path, size: int | None, limit: int | None) -> Tensor:
+def _folder(path: Path, size: int | None, limit: int | None, progress: Progress) -> Tensor:
     from PIL import Image, ImageOps
-    from tqdm import tqdm
 
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)[:limit]
     if not files:
         raise FileNotFoundError(f"Expected image files ({', '.join(sorted(SUFFIXES))}) under {path}, but found none.")
     arrays = []
-    for file in tqdm(files, desc=f"reading {path.name}", leave=False, disable=None):
+    for file in progress(files, f"reading {path.name}"):
         picture = _picture(file)
         if size is not None:
             picture = ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)

@@ -10,6 +10,9 @@ import json
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from genmonitor.cli.progress import working
 
 VALUE_DIFFERS, INPUT_IS_WRONG, CRASHED = 1, 2, 3
 """Exit statuses; that of argparse for wrong arguments is 2 too."""
@@ -35,6 +38,16 @@ a fault of genmonitor's and shows where
 """
 
 
+class _Version(argparse.Action):
+    """Prints the version; argparse's own action would look it up for every command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        import genmonitor
+
+        print(f"genmonitor {genmonitor.__version__}")
+        parser.exit()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
@@ -54,17 +67,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     given = list(sys.argv[1:] if arguments is None else arguments)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         if name in given:  # the others' imports would take seconds
-            importlib.import_module(f"genmonitor.cli.{name}").add_arguments(command)
+            with working("loading torch"):
+                module = importlib.import_module(f"genmonitor.cli.{name}")
+            module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
     args = parser.parse_args(given)
     chosen = importlib.import_module(f"genmonitor.cli.{args.command}")
     try:
         result = chosen.run(args)
-        said = json.dumps(result, indent=1) if args.json else chosen.said(result)
+        said = json.dumps(result, indent=1) if args.json else _in_words(chosen, result)
     except (OSError, ValueError) as error:
         print(f"genmonitor {args.command}: {error}", file=sys.stderr)
         return INPUT_IS_WRONG
@@ -73,3 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CRASHED
     print(said)
     return 0 if result.get("same", True) else VALUE_DIFFERS
+
+
+def _in_words(command: Any, result: dict[str, Any]) -> str:
+    """Return a result in color for a terminal, where the command has that; plain for a file or a pipe."""
+    from rich.console import Console
+
+    console = Console()
+    colored = console.color_system is not None and not console.no_color
+    if not colored or not hasattr(command, "shown"):  # without colors the map would say nothing
+        return str(command.said(result))
+    with console.capture() as captured:
+        console.print(command.shown(result))
+    return captured.get().rstrip("\n")

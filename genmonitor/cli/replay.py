@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.cli.arguments import given, given_path
+from genmonitor.cli.progress import working
 from genmonitor.report.manifest import versions
 
 NEEDED: dict[str, type] = {
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     manifest = _read_manifest(args.manifest)
     from genmonitor.callbacks.replay import measured, replay
 
-    with warnings.catch_warnings(), _quiet():
+    with working("measuring again"), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")  # advice on training
         replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
     logged = measured(manifest["evaluation"])

@@ -118,8 +118,10 @@ class Comparison:
         compared = len(self.evaluator.fitted.real)
         found = {
             "finding": self.finding,
+            "split": self.split,
             "names": list(self.names),
             "values": dict(self.values),
+            "regions": region_text.region_findings([self.values], self.partition),
             "baseline": {name: list(band) for name, band in self.baseline.items()},
             "real_images": {"given": self.n_real, "compared": compared, "for_regions": self.n_real - compared},
             "n_samples": self.n_samples,

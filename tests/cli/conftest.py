@@ -28,3 +28,11 @@ def genmonitor(capsys):
         return status, said.out, said.err
 
     return run
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Let standard output count as a terminal of 200 columns with all colors."""
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLORTERM": "truecolor", "COLUMNS": "200"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)

@@ -97,3 +97,31 @@ def test_clusters_refuses_an_empty_path(genmonitor):
     status, _, complaint = genmonitor("clusters", "")
     assert status == 2
     assert "argument IMAGES: expected a path, but got an empty one" in complaint
+
+
+def test_clusters_as_json_says_how_large_and_where_each_region_is(files, genmonitor, tmp_path):
+    _, said, _ = genmonitor(
+        "clusters", files[0], "--n-clusters", 2, "--patch-size", 2, "--out", tmp_path / "out", "--json"
+    )
+    regions = json.loads(said)["regions"]
+    assert list(regions) == ["cluster_1", "cluster_2"]
+    assert [of["label"] for of in regions.values()] == [1, 2]
+    assert sum(of["sites"] for of in regions.values()) == 6
+    assert sum(of["pixels"] for of in regions.values()) == 24
+    assert all(-1 <= of["stability"] <= 1 and of["where"] for of in regions.values())
+
+
+def test_clusters_in_a_terminal_are_a_colored_map(files, genmonitor, terminal, tmp_path):
+    status, said, _ = genmonitor("clusters", files[0], "--n-clusters", 2, "--out", tmp_path / "out")
+    assert status == 0
+    plain = re.sub(r"\x1b\[[\d;]*m", "", said)
+    assert "2 clusters by average linkage in 300 images." in plain
+    assert re.search(r"▀{12} +■ cluster_1 +12 +1.00 +(left|right) half", plain)
+    assert "\x1b[38;2;0;114;178m■" in said
+
+
+def test_clusters_without_colors_are_a_map_of_characters(files, genmonitor, terminal, tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    _, said, _ = genmonitor("clusters", files[0], "--n-clusters", 2, "--out", tmp_path / "out")
+    assert "▀" not in said
+    assert "\x1b" not in said

@@ -265,3 +265,39 @@ def test_compare_reports_no_band_without_width(genmonitor, tmp_path):
     assert {"image", "product", "cluster_1", "cluster_2"} <= manifest["baseline"].keys()
     assert "constant" not in manifest["baseline"]
     assert all(low < high for low, _, high in manifest["baseline"].values())
+
+
+def test_compare_as_json_holds_the_regions_as_data(compare, tmp_path):
+    result = compare("--n-clusters", 2)
+    partition = PixelPartition.load(tmp_path / "out" / "genmonitor" / "cms_partition.npz")
+    assert result["labels"] == partition.labels.tolist()
+    dark = partition.labels[0, 5].item()
+    worst = next(iter(result["regions"]))
+    assert worst == f"cluster_{dark}"
+    of = result["regions"][worst]
+    assert (of["label"], of["sites"], of["pixels"], of["where"]) == (dark, 12, 12, "right half")
+    assert (of["p_value"], of["differs"]) == (0.005, True)
+    assert of["cms"] == result["values"][worst]
+    assert of["share"] == result["values"][f"share_{dark}"]
+    other = result["regions"][f"cluster_{3 - dark}"]
+    assert (other["differs"], other["p_value"] > 0.05) == (False, True)
+
+
+def plain(said):
+    return re.sub(r"\x1b\[[\d;]*m", "", said)
+
+
+def test_compare_in_a_terminal_begins_with_the_finding_in_red(files, genmonitor, terminal, tmp_path):
+    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+    assert re.match(r"\x1b\[1;31mcluster_\d \(right half\) differs from real images", said)
+    assert re.search(r"▀{12} +■ cluster_\d +12 .* right half +differs \(p = 0.005\)", plain(said))
+    assert f"Report: {tmp_path / 'out' / 'genmonitor' / 'report.html'}" in plain(said).replace("\n", "")
+
+
+def test_compare_of_two_sets_in_a_terminal_says_which_is_closer(files, genmonitor, terminal, tmp_path):
+    np.save(tmp_path / "good.npy", halves(120, 3).numpy())
+    options = ["--n-clusters", 2, "--out", tmp_path / "out"]
+    status, said, _ = genmonitor("compare", files[0], tmp_path / "good.npy", files[1], *options)
+    assert status == 0
+    assert "good.npy is closer to the real images than fake.npz in cluster_" in plain(said)
+    assert re.search(r"■ cluster_\d +12 +indistinguishable", plain(said))

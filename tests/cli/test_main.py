@@ -3,6 +3,7 @@ import io
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 
@@ -25,6 +26,18 @@ finally:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment).stdout
     assert all(f"\n    {name} " in out for name in COMMANDS)
     assert out.endswith("False False\n")
+
+
+def test_version_is_that_of_the_package(genmonitor):
+    assert genmonitor("--version") == (0, f"genmonitor {version('genmonitor')}\n", "")
+
+
+def test_version_is_said_without_loading_torch():
+    code = (
+        "import sys; from genmonitor.cli import main\ntry: main(['--version'])\nfinally: print('torch' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert out.endswith("\nFalse\n")
 
 
 def test_help_explains_each_exit_status(genmonitor):

@@ -6,15 +6,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from typing import Any
 
 from genmonitor._formatting import format_cms, format_ratio
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.regions.finder import RegionFit
-from genmonitor.evaluation.results import Alert, Record, when
+from genmonitor.evaluation.results import Alert, Record, Table, when
 from genmonitor.evaluation.verdicts import differs, format_p, p_values_of_change
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
+TABLE_NOTE = "error: how many times as far from 1 the CMS is as that of real images; share: part of the image's loss"
 ABOUT = {
     "image": "cosine mean similarity of whole images, in [0, 1], higher is better",
     "product": "product of all regions' values; equal to `image` where the regions are independent",
@@ -176,6 +178,54 @@ def verdicts(records: Sequence[Mapping[str, float]], partition: PixelPartition) 
     return out
 
 
+def region_findings(records: Sequence[Mapping[str, float]], partition: PixelPartition) -> dict[str, dict[str, Any]]:
+    """Return what the last evaluation says of each region as plain Python, those that differ most first.
+
+    Args:
+        records: one or more.
+        partition: the regions.
+
+    Returns:
+        By name: "label", "sites", "pixels", "where", "cms", "error_ratio", "share", "p_value" and "differs" (None where
+        nothing was tested), and "verdict" in words.
+    """
+    last, regions, sizes = records[-1], partition.regions(), partition.sizes()
+    said, per_site = verdicts(records, partition), partition.patch_size**2
+    found = {}
+    for name in sorted(regions, key=lambda name: (last.get(f"p_{name}", 1.0), -last[suffixed("error_ratio", name)])):
+        label, p = regions[name], last.get(f"p_{name}")
+        found[name] = {
+            "label": label,
+            "sites": sizes[label],
+            "pixels": sizes[label] * per_site,
+            "where": partition.location(label),
+            "cms": last[name],
+            "error_ratio": last[suffixed("error_ratio", name)],
+            "share": last[suffixed("share", name)],
+            "p_value": p,
+            "differs": None if p is None else differs(p),
+            "verdict": said[name],
+        }
+    return found
+
+
+def region_table(findings: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return `region_findings` as cells to be read."""
+    rows = [
+        [
+            name,
+            of["sites"],
+            format_cms(of["cms"]),
+            format_ratio(of["error_ratio"]),
+            f"{100 * of['share']:.0f} %",
+            of["where"],
+            of["verdict"],
+        ]
+        for name, of in findings.items()
+    ]
+    return Table(["region", "sites", "CMS", "error", "share", "where", "against real images"], rows)
+
+
 def table(records: Sequence[Mapping[str, float]], partition: PixelPartition, of: str = "") -> str:
     """Return the last evaluation region by region, those that differ most from real images first.
 
@@ -184,15 +234,10 @@ def table(records: Sequence[Mapping[str, float]], partition: PixelPartition, of:
         partition: the regions.
         of: what to add to the title, such as "500 images".
     """
-    last, regions, sizes = records[-1], partition.regions(), partition.sizes()
-    said = verdicts(records, partition)
-    head = f"{'region':<12}{'sites':>6}  {'CMS':<10}{'error':>7}{'share':>8}  {'where':<26}against real images"
-    rows = []
-    for region in sorted(regions, key=lambda name: (last.get(f"p_{name}", 1.0), -last[suffixed("error_ratio", name)])):
-        ratio, share = last[suffixed("error_ratio", region)], last[suffixed("share", region)]
-        row = f"{region:<12}{sizes[regions[region]]:>6}  {format_cms(last[region]):<10}{format_ratio(ratio):>7}"
-        rows.append(f"{row}{100 * share:>6.0f} %  {partition.location(regions[region]):<26}{said[region]}")
+    found, last = region_table(region_findings(records, partition)), records[-1]
+    lines = [
+        f"{region:<12}{sites:>6}  {cms:<10}{error:>7}{share:>8}  {where:<26}{verdict}"
+        for region, sites, cms, error, share, where, verdict in (found.columns, *found.rows)
+    ]
     when = f"epoch {last['epoch']:g}" if "epoch" in last else ""
-    title = ", ".join(filter(None, ["Regions", when, of]))
-    note = "error: how many times as far from 1 the CMS is as that of real images; share: part of the image's loss"
-    return "\n".join(["", title, head, *rows, note, ""])
+    return "\n".join(["", ", ".join(filter(None, ["Regions", when, of])), *lines, TABLE_NOTE, ""])

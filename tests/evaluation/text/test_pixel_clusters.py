@@ -9,6 +9,7 @@ from genmonitor.evaluation.text.pixel_clusters import (
     finding,
     message,
     most_different,
+    region_findings,
     regressed,
     suffixed,
     table,
@@ -164,3 +165,22 @@ def test_region_values_are_all_explained():
     known = [name.removesuffix("…") for name in ABOUT]
     others = ["mmd", "violations", "baseline_image", "vs_best_cluster_1"]
     assert all(any(name.startswith(prefix) for prefix in known) for name in [*BAD, *others])
+
+
+def test_findings_of_regions_are_plain_data():
+    found = region_findings([BAD], PixelPartition(PARTITION.labels, patch_size=4))
+    assert list(found) == ["cluster_2", "cluster_1", "constant"]
+    assert found["cluster_2"] == {
+        "label": 2,
+        "sites": 1,
+        "pixels": 16,
+        "where": "upper right",
+        "cms": 0.92,
+        "error_ratio": 12.4,
+        "share": 0.8,
+        "p_value": 0.005,
+        "differs": True,
+        "verdict": "differs (p = 0.005)",
+    }
+    untested = region_findings([{name: value for name, value in BAD.items() if name[:2] != "p_"}], PARTITION)
+    assert {(of["p_value"], of["differs"], of["verdict"]) for of in untested.values()} == {(None, None, "not tested")}

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a person who waits at a terminal sees: what is being done, for how long, and how far it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # it would load torch, which is what there is to wait for
+    from genmonitor.evaluation.progress import Progress
+
+
+@contextmanager
+def working(description: str) -> Iterator[Progress]:
+    """Say what is being done until the block ends; on standard error, and nothing at all where that is no terminal.
+
+    Args:
+        description: such as "reading images".
+
+    Yields:
+        What wraps an iterable in a bar below that line.
+    """
+    if not sys.stderr.isatty():
+        yield lambda iterable, description: iter(iterable)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Display
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Display(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as display:
+        display.add_task(description, total=None)
+
+        def bar(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+            task = display.add_task(description, total=len(iterable) if isinstance(iterable, Sized) else None)
+            for item in iterable:
+                yield item
+                display.advance(task)
+            display.remove_task(task)
+
+        yield bar
