@@ -28,6 +28,7 @@ from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.sharding import kept_sharded, tensor_parallel_size
 from genmonitor.loggers.publisher import print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError
@@ -111,7 +112,7 @@ class GenerativeMonitor(Monitor, Callback):
             self.publisher.note(note)
         fill_scheduler_keys(trainer, self.prefix)
         self._proved = 0
-        with self._proof(trainer, pl_module), preserve_training_state(pl_module):
+        with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self._fit(trainer, pl_module)
             if trainer.is_global_zero:
                 self.publisher.publish_fit(self.evaluator, self.history)
@@ -121,7 +122,7 @@ class GenerativeMonitor(Monitor, Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the images, and evaluate where the schedule goes by steps."""
-        self.images_seen += batch_size(batch) * trainer.world_size
+        self.images_seen += batch_size(batch) * trainer.world_size // tensor_parallel_size(pl_module)
         if self.schedule.step_due(batches_seen(trainer)[0]):
             self._evaluate(trainer, pl_module)
         self._release_samples(trainer)
@@ -171,6 +172,7 @@ class GenerativeMonitor(Monitor, Callback):
         model = sampled_model(trainer, pl_module, shared=len(monitors(trainer)) > 1)
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with (
+            kept_sharded(pl_module),
             self._proof(trainer, pl_module),
             chosen_weights(self.weights, trainer, pl_module, self) as used,
             preserve_training_state(pl_module),

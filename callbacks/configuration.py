@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genmonitor.callbacks.integration.weights import check_weights, check_whole_model
+from genmonitor.callbacks.integration.sharding import check_sharding
+from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.evaluation.encoders import check_not_shared
 from genmonitor.evaluation.sampling.model import SampledModel
 
@@ -32,7 +33,7 @@ def check_configuration(
     """
     monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
     check_weights(monitor.weights, trainer)
-    check_whole_model(trainer)
+    check_sharding(trainer, pl_module)
     for name, network in monitor.evaluator.networks().items():
         check_not_shared(name, network, pl_module)
     if [other.prefix for other in others].count(monitor.prefix) > 1:

@@ -27,21 +27,6 @@ def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
         )
 
 
-def check_whole_model(trainer: pl.Trainer) -> None:
-    """Refuse a strategy under which no process holds the whole model.
-
-    Drawing samples is then work that all processes must do in step, and each draws samples of its own here: one that
-    has fewer batches, or none, would leave the others waiting.
-    """
-    name = type(trainer.strategy).__name__
-    if name in ("FSDPStrategy", "ModelParallelStrategy") or getattr(trainer.strategy, "zero_stage_3", False):
-        raise ValueError(
-            "Expected a strategy that keeps the whole model on every process, but got "
-            f"{name}, which splits its parameters. Train with strategy='ddp' (or DeepSpeed up to stage 2), or leave "
-            "the monitor out and run it over the consolidated checkpoints."
-        )
-
-
 @contextmanager
 def chosen_weights(
     weights: Weights, trainer: pl.Trainer, pl_module: pl.LightningModule, monitor: Any

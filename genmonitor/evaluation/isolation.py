@@ -58,7 +58,9 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def _preserve_tensors(module: nn.Module) -> Iterator[None]:
     """Restore the values of buffers, and what belongs to parameters."""
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers() if not is_lazy(buffer)]
+    # by part: to compare one that is spread over processes would take all of them
+    local = [local_part(buffer) for buffer in module.buffers() if not is_lazy(buffer)]
+    buffers = [(buffer, buffer.clone()) for buffer in local]
     parameters = [(parameter, parameter.grad, parameter.requires_grad) for parameter in module.parameters()]
     try:
         yield
@@ -70,6 +72,12 @@ def _preserve_tensors(module: nn.Module) -> Iterator[None]:
         for parameter, grad, requires_grad in parameters:
             parameter.grad = grad
             parameter.requires_grad_(requires_grad)
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """Return what this process holds of a tensor: all, where it is not spread over several; the same memory."""
+    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return part
 
 
 @contextmanager

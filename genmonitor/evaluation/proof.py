@@ -6,12 +6,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+
+from genmonitor.evaluation.isolation import local_part
+from genmonitor.evaluation.sharding import gather, sharded_parts
 
 NAMED = 3
 """Things that moved which a note names."""
@@ -35,8 +39,9 @@ def prove_unchanged(
     before = training_digest(module, optimizers)
     yield
     after = training_digest(module, optimizers)
-    moved = [name for name in before | after if before.get(name) != after.get(name)]
-    if moved:
+    here = [name for name in before | after if before.get(name) != after.get(name)]
+    # of a sharded model, what moved may lie on another process alone
+    if moved := list(dict.fromkeys(chain(*gather(sharded_parts(module), here)))):
         named = ", ".join(moved[:NAMED]) + (f" and {len(moved) - NAMED} more" if len(moved) > NAMED else "")
         report(
             f"drawing samples changed the training: {named}. The run is no longer what it would be without the "
@@ -57,7 +62,8 @@ def training_digest(module: nn.Module, optimizers: Iterable[torch.optim.Optimize
 
 
 def _digest(tensor: Tensor) -> int:
-    """Return the sum of a tensor's bits read as whole numbers, so that NaN equals itself."""
+    """Return the sum of the bits of a tensor's part here, read as whole numbers, so that NaN equals itself."""
+    tensor = local_part(tensor)
     if is_lazy(tensor) or tensor.is_meta or not tensor.numel():
         return 0
     if tensor.layout is torch.sparse_coo:

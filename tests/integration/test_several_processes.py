@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, fit, plain
+from _helpers.modules import LIGHTNING_SAYS
 from _helpers.one_process_fails import EPOCHS, PARTS
-from _helpers.prompted import Prompted
-from _helpers.prompted import plain as prompted
 from _helpers.several_processes import outcomes
-from lightning.pytorch.strategies import SingleDeviceStrategy
 
 pytestmark = [
     *LIGHTNING_SAYS,
@@ -93,21 +90,3 @@ def test_processes_on_gpus_gather_no_tensor_of_the_cpu(tmp_path, expected):
     _, ranks = run(tmp_path, torch.cuda.device_count(), "gpu")
     for found in ranks:
         agree({"well": found["well"]}, {"well": expected["well"]}, 1e-4)
-
-
-class FSDPStrategy(SingleDeviceStrategy):
-    """Goes by the name of the one that splits the parameters, which itself needs GPUs."""
-
-
-@pytest.mark.parametrize("monitor", [plain, prompted])
-def test_strategy_that_splits_the_model_is_refused(tmp_path, monitor):
-    with pytest.raises(
-        ValueError, match=r"keeps the whole model on every process, but got FSDPStrategy.*strategy=.ddp."
-    ):
-        fit(tmp_path, monitor(), module=Prompted(), strategy=FSDPStrategy(torch.device("cpu")))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_lightnings_own_fsdp_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="but got FSDPStrategy"):
-        fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")

@@ -12,6 +12,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from genmonitor.evaluation.isolation import local_part
+
 
 @dataclass
 class _Drawn:
@@ -31,18 +33,20 @@ def draw_once(trainer: Any, request: Hashable, indices: list[int], draw: Callabl
     Args:
         trainer: whose monitors share.
         request: all that a sample depends on but its index.
-        indices: which samples; at least one.
-        draw: makes the samples of some indices [len(indices), C, H, W].
+        indices: which samples.
+        draw: makes the samples of some indices [len(indices), C, H, W]; called where none is missing too, since other
+            processes may need this one for theirs.
 
     Returns:
         Images [len(indices), C, H, W], nobody else's memory.
     """
     kept = _kept.setdefault(trainer, {}).setdefault(request, _Drawn())
     missing = [i for i in indices if i not in kept.images]
+    images = draw(missing)
     if missing:
-        kept.images.update(zip(missing, draw(missing), strict=True))
+        kept.images.update(zip(missing, images, strict=True))
         kept.ranges.append((missing[0], missing[-1] + 1))
-    return torch.stack([kept.images[i] for i in indices])
+    return torch.stack([kept.images[i] for i in indices]) if indices else images
 
 
 def drawn_ranges(trainer: Any, request: Hashable) -> list[tuple[int, int]]:
@@ -56,6 +60,6 @@ def clear(trainer: Any) -> None:
 
 
 def weights_fingerprint(module: nn.Module) -> tuple[float, ...]:
-    """Return the sum of each parameter and buffer: other weights, averaged ones for example, have other sums."""
-    tensors = [x for x in chain(module.parameters(), module.buffers()) if not x.is_complex()]
+    """Return the sum of this process's part of each parameter and buffer: other weights have other sums."""
+    tensors = [local_part(x) for x in chain(module.parameters(), module.buffers()) if not x.is_complex()]
     return tuple(float(x.detach().sum(dtype=torch.float64)) for x in tensors)

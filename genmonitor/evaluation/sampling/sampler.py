@@ -19,9 +19,11 @@ from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.rng import seed_everything
 from genmonitor.evaluation.sampling import cache
+from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.memory import free_memory, is_out_of_memory
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
+from genmonitor.evaluation.sharding import gather, sharded_parts
 
 SampleFn = Callable[[Any, int], Tensor]
 ALONE = 2
@@ -87,14 +89,18 @@ class Sampler:
         With `repair` NaN and infinities become numbers instead of an error.
         """
         indices = list(indices)
-        sample = self.resolve(model)
-        batches = [indices[i : i + self.batch_size] for i in range(0, len(indices), self.batch_size)]
+        sample, lockstep = self.resolve(model), Lockstep(model.module, model.device)
+        drawn = lockstep.share(indices)
+        batches = [drawn[i : i + self.batch_size] for i in range(0, len(drawn), self.batch_size)]
         if not batches:
             return torch.empty(0, *self._shape, device=model.device)
         with model.precision():
             images = torch.cat(
-                [draw_batch(sample, batch, self.seed, repair) for batch in progress(batches, "sampling")]
+                [draw_batch(sample, batch, self.seed, lockstep, repair) for batch in progress(batches, "sampling")]
             )
+        if drawn != indices:
+            rows = {index: row for row, index in reversed([*enumerate(drawn)])}
+            images = images[[rows[index] for index in indices]]
         images = images.to(model.device)  # where the processes talk to each other
         self._shape = tuple(images.shape[1:])
         return images
@@ -128,8 +134,9 @@ class Sampler:
         """
         indices = list(comm.rank_indices(self.n_samples))
         draw = partial(self.draw, model, progress=progress)
-        if model.shared_by is not None and indices:
-            request = (*self._request(), cache.weights_fingerprint(model.module))
+        if model.shared_by is not None:
+            fingerprints = gather(sharded_parts(model.module), cache.weights_fingerprint(model.module))
+            request = (*self._request(), *fingerprints)
             images = cache.draw_once(model.shared_by, request, indices, draw)
             self.drawn = cache.drawn_ranges(model.shared_by, request)
             self._shape = tuple(images.shape[1:])
@@ -200,12 +207,15 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, remedy: str) ->
     return call
 
 
-def draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int, repair: bool = False) -> Tensor:
+def draw_batch(
+    sample: Callable[[list[int]], Any], batch: list[int], seed: int, lockstep: Lockstep, repair: bool = False
+) -> Tensor:
     """Draw the samples of these indices, in halves where the memory does not suffice for all at once."""
     try:
-        return _draw_batch(sample, batch, seed, repair)
-    except RuntimeError as error:
-        if len(batch) == 1 or not is_out_of_memory(error):
+        with lockstep.batch():
+            return _draw_batch(sample, batch, seed, repair)
+    except Exception as error:
+        if len(batch) == 1 or not any(lockstep.gather(is_out_of_memory(error))):
             raise
     # not in the handler, whose traceback still holds what the failed attempt had allocated
     free_memory()
@@ -215,7 +225,7 @@ def draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int, 
         f"Give sample_batch_size={half} to save the attempts.",
         stacklevel=2,
     )
-    return torch.cat([draw_batch(sample, part, seed, repair) for part in (batch[:half], batch[half:])])
+    return torch.cat([draw_batch(sample, part, seed, lockstep, repair) for part in (batch[:half], batch[half:])])
 
 
 def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int, repair: bool) -> Tensor:

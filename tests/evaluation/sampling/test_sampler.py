@@ -7,7 +7,9 @@ import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits
 from lightning import LightningModule
+from torch import nn
 
+from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler, draw_batch
 
@@ -19,7 +21,7 @@ def sampled(module):
 
 
 def drawn(sample, batches, seed):
-    return torch.cat([draw_batch(sample, batch, seed) for batch in batches])
+    return torch.cat([draw_batch(sample, batch, seed, Lockstep(nn.Module(), torch.device("cpu"))) for batch in batches])
 
 
 def noisy(batch):

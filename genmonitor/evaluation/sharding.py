@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models whose parameters are spread over the processes, by `fully_shard` or tensor parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+
+SWEEP = "leave the monitor out and evaluate the consolidated checkpoints after the run: `genmonitor sweep`."
+"""The way out where a sharded model cannot be evaluated while it is trained."""
+sampling_in_step: ContextVar[bool] = ContextVar("sampling_in_step", default=False)
+"""Whether all processes are drawing samples together right now."""
+
+
+def sharded_parts(module: nn.Module) -> list[nn.Module]:
+    """Return the parts that talk to the other processes when they are called, the same on all; none of a whole model.
+
+    Those are what `fully_shard` split, and under tensor parallelism every layer that has a part of a parameter.
+    """
+    parts = _fully_sharded(module)
+    if tensor_parallel_size(module) > 1:
+        known = {id(part) for part in parts}
+        parts += [part for part in module.modules() if id(part) not in known and _has_distributed(part)]
+    return parts
+
+
+def tensor_parallel_size(module: nn.Module) -> int:
+    """Return how many processes in a row compute one and the same batch together."""
+    mesh: Any = getattr(module, "device_mesh", None)
+    return 1 if mesh is None or "tensor_parallel" not in mesh.mesh_dim_names else mesh["tensor_parallel"].size()
+
+
+def gather(parts: Sequence[nn.Module], value: Any) -> list[Any]:
+    """Return the values of all processes that hold these parts together; this one's where there are no such parts."""
+    if not parts:
+        return [value]
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+@contextmanager
+def kept_sharded(module: nn.Module) -> Iterator[None]:
+    """Have no gathered parameters in the module, and let its sharded parts run only where all processes sample.
+
+    Raises:
+        RuntimeError: where such a part is called by anything else, an encoder for example: other processes would not
+            call it, or not as often, and this one would wait for them forever.
+    """
+    parts = sharded_parts(module)
+
+    def refuse(part: nn.Module, _: Any) -> None:
+        if not sampling_in_step.get():
+            raise RuntimeError(
+                f"Expected the sharded parts of {type(module).__name__} to be used to draw samples alone, but "
+                f"{type(part).__name__} is called by something else in the evaluation. Give encoders and metrics a "
+                "network of their own, whole on every process."
+            )
+
+    reshard(parts)  # what the last forward of a validation gathered stays otherwise
+    hooks = [part.register_forward_pre_hook(refuse, prepend=True) for part in parts]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def reshard(parts: Sequence[Any]) -> None:
+    """Free gathered parameters."""
+    for part in parts:
+        if hasattr(part, "reshard"):
+            part.reshard()
+
+
+def reset_after_error(parts: Sequence[Any]) -> None:
+    """Let `fully_shard` forget a forward that an error ended."""
+    for part in parts:
+        try:
+            if hasattr(part, "reset_iter_state"):
+                part.reset_iter_state()
+        except (AttributeError, RuntimeError):  # of one that never ran, and of one inside another
+            pass
+
+
+def _fully_sharded(module: nn.Module) -> list[nn.Module]:
+    if not (dist.is_available() and dist.is_initialized()):
+        return []
+    from torch.distributed.fsdp import FSDPModule
+
+    return [part for part in module.modules() if isinstance(part, FSDPModule)]
+
+
+def _has_distributed(part: nn.Module) -> bool:
+    return any(hasattr(parameter, "to_local") for parameter in part.parameters(recurse=False))

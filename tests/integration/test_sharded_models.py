@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models whose parameters are spread over processes: the same numbers, nothing left behind, and none that waits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from _helpers.modules import LIGHTNING_SAYS, fit, plain
+from _helpers.prompted import Prompted
+from _helpers.prompted import plain as prompted
+from _helpers.sharded import FAILURES
+from lightning.pytorch.strategies import SingleDeviceStrategy
+
+pytestmark = LIGHTNING_SAYS
+
+SCRIPT = Path(__file__).parents[1] / "_helpers" / "sharded.py"
+SECONDS = 300  # a process that waits for another would wait for half an hour
+
+
+def run(folder, processes, what, *more):
+    """Return what was said, and what each process found."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPT), str(folder), str(processes), what, *more]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    ranks = [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(processes)]
+    return done.stdout + done.stderr, ranks
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What one process measures of the whole model."""
+    return run(tmp_path_factory.mktemp("one"), 1, "values")[1][0]
+
+
+def agree(found, expected, error=1e-6):
+    """Whether a process measured what one with the whole model does; fewer batches make an epoch's steps fewer."""
+    assert found["evaluations"].keys() == expected["evaluations"].keys()
+    for name, history in expected["evaluations"].items():
+        for record, reference in zip(found["evaluations"][name], history, strict=True):
+            assert record == pytest.approx(reference | {"step": record["step"]}, rel=error, abs=error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("processes", "by"), [(2, "fully_shard"), (3, "fully_shard"), (2, "tensor parallel"), (4, "both")]
+)
+def test_every_monitor_measures_what_one_process_does(tmp_path, expected, processes, by, record_property):
+    _, ranks = run(tmp_path, processes, "values", by)
+    for found in ranks:
+        agree(found, expected)
+        assert found["calls"] == ranks[0]["calls"]  # as many batches, of as many samples
+    record_property("sharded models: processes compared with one", processes)
+
+
+@pytest.mark.slow
+def test_training_is_left_alone_whatever_one_process_meets(tmp_path, record_property):
+    said, ranks = run(tmp_path, 2, "untouched")
+    epochs = {"validated": [0, 1, 2], "not validated": [0, 1, 2], "between steps": [0.167, 0.5, 1, 1.5, 2, 2.5, 3]}
+    epochs |= {f"fails {name}": [0, 2] for name in FAILURES}
+    for found in ranks:
+        assert {name: each["changed"] for name, each in found.items()} == {name: [] for name in epochs}
+        assert {name: each["epochs"] for name, each in found.items()} == epochs
+        assert not [note for each in found.values() for note in each["notes"] if "changed the training" in note]
+    assert said.count("RuntimeError: no samples today") == 3
+    assert said.count("but the processes part ways") == 2  # each of them says so
+    assert "generator gives NaN or infinite values at epoch 1" in str(ranks[0]["fails after the model"]["notes"])
+    record_property("sharded models: occasions that left no trace", len(epochs))
+
+
+@pytest.mark.slow
+def test_user_is_told_what_went_wrong_on_one_process(tmp_path):
+    said, (first, last) = run(tmp_path, 2, "told")
+    # batches of 16 become halves on both, where the last process has no memory for more than 10
+    assert first["memory"]["history"] == last["memory"]["history"]
+    assert last["memory"]["calls"] == [n for n in first["memory"]["calls"] if n <= 8] == [8, 8, 2, 8, 8, 7, 8]
+    assert "There is no memory for 16 samples at once, so they are drawn by 8" in said
+    for found in (first, last):
+        assert "drawing samples changed the training: parameter net.3.bias" in found["meddled"].lower()
+        assert "to be used to draw samples alone, but FSDPLinear is called" in found["encoder"]
+        assert "a network of their own" in found["encoder"]
+
+
+@pytest.mark.slow
+def test_resumed_run_gives_the_curves_of_one_in_one_go(tmp_path):
+    for found in run(tmp_path, 2, "resumed")[1]:
+        for kind in ("a file", "a folder"):
+            assert found[kind]["found"] == found[kind]["expected"]
+            assert [record["epoch"] for record in found[kind]["found"]] == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("by", ["fully_shard", "tensor parallel"])
+def test_sharded_on_gpus(tmp_path, expected, by):
+    for found in run(tmp_path, 2, "values", by, "gpu")[1]:
+        agree(found, expected, 1e-4)
+    if by == "fully_shard":
+        for found in run(tmp_path, 2, "untouched", by, "gpu")[1]:
+            assert [each["changed"] for each in found.values()] == [[]] * len(found)
+
+
+class FSDPStrategy(SingleDeviceStrategy):
+    """Goes by the name of the one that splits the parameters, which itself needs GPUs."""
+
+
+class DeepSpeedStrategy(SingleDeviceStrategy):
+    """The same, of DeepSpeed."""
+
+    zero_stage_3 = True
+
+
+@pytest.mark.parametrize("monitor", [plain, prompted])
+@pytest.mark.parametrize(
+    ("strategy", "name"), [(FSDPStrategy, "FSDPStrategy"), (DeepSpeedStrategy, "DeepSpeed stage 3")]
+)
+def test_strategy_that_cannot_go_on_after_an_error_is_refused(tmp_path, monitor, strategy, name):
+    with pytest.raises(ValueError, match=rf"or ModelParallelStrategy.*but got {name}.*`genmonitor sweep`"):
+        fit(tmp_path, monitor(), module=Prompted(), strategy=strategy(torch.device("cpu")))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_lightnings_own_fsdp_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="but got FSDPStrategy"):
+        fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")
