@@ -43,6 +43,7 @@ def make_unet(
         )
     kinds = ["", *(["Attn" if attention else ""] * (len(widths) - 1))]
     return UNet2DModel(
+        sample_size=tuple(sides),  # which the pipelines of diffusers read
         in_channels=channels,
         out_channels=channels,
         down_block_types=tuple(f"{kind}DownBlock2D" for kind in kinds),

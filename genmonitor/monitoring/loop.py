@@ -72,10 +72,10 @@ class LoopMonitor(Monitor):
         >>> module = nn.Linear(3, 16)
         >>> def sample(n):
         ...     return module(torch.randn(n, 3)).sigmoid().view(n, 1, 4, 4)
-        >>> with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
+        >>> with tempfile.TemporaryDirectory() as folder:
         ...     monitor = LoopMonitor(evaluator, folder=folder, real_images=torch.rand(300, 1, 4, 4))
         ...     evaluation = monitor.evaluate(sample, module, step=0, epoch=0)
-        largest contributor ...
+        LoopMonitor: 2 clusters...
         >>> evaluation.values["image"] < 1
         True
     """
