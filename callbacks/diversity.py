@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityMonitor: how varied a conditional generator is, and how much of that its prompts explain."""
+"""DiversityMonitor: how varied a generator is, and how much of that its prompts explain where it has any."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.encoders import Encoder
-from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, Sampler
+from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import Kernel
 from genmonitor.monitoring.failures import OnError
 
 
 class DiversityMonitor(GenerativeMonitor):
-    """Logs, each epoch, how varied the images are and how much of that their prompts explain.
+    """Logs, each epoch, how varied the images are and, of a conditional generator, how much its prompts explain.
 
-    The keys: `diversity/vendi` and `diversity/rke`, how many modes the images have, rare ones counting less in RKE;
-    `diversity/scendi`, the variety that the model adds by itself, and `diversity/scendi_prompt`, that of what the
-    prompts explain, both at least 1; `diversity/prompt_share` in [0, 1], the part of the variety that the prompts
-    explain. With a calibration `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged over the
-    prompts: high is similar, low is varied. With real images also `diversity/precision`, `/recall`, `/density`,
-    `/coverage` (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real
-    images get. And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
+    The keys: `diversity/vendi` and `diversity/rke`, how many modes the images have, rare ones counting less in RKE.
+    With prompts `diversity/scendi`, the variety that the model adds by itself, and `diversity/scendi_prompt`, that of
+    what the prompts explain, both at least 1; `diversity/prompt_share` in [0, 1], the part of the variety that the
+    prompts explain. With a calibration `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged
+    over the prompts: high is similar, low is varied. With real images also `diversity/precision`, `/recall`,
+    `/density`, `/coverage` (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so
+    many real images get. And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
 
@@ -40,11 +40,13 @@ class DiversityMonitor(GenerativeMonitor):
     generator that does not change raises at most one such alert in 1000 evaluations, for all prompts together, even if
     each evaluation has samples of its own. A prompt whose samples have all become one is found at the second
     evaluation, from some 16 samples of each prompt on. Prompts with fewer than 8 samples are left out; where all have
-    fewer, the alert is about all samples together. A model that begins with noise loses spread as it learns: a best
-    beyond the spread of all real images counts as theirs; without real images, such a start may raise an alert.
+    fewer, or there are no prompts, the alert is about all samples together. A model that begins with noise loses spread
+    as it learns: a best beyond the spread of all real images counts as theirs; without real images, such a start may
+    raise an alert.
 
     Args:
         prompts: strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.
+            None for a generator without prompts: the modes drawn are then those of kernel PCA.
         n_samples: images generated at each evaluation; None for 1000, or for one per prompt where there are more.
         output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
@@ -60,6 +62,7 @@ class DiversityMonitor(GenerativeMonitor):
         every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
         sample_fn: `sample_fn(pl_module, prompts)` returns an image for each prompt [n, C, H, W]; prompts are a list of
             strings, or labels as int64 [n] on the module's device. None calls `pl_module.sample_prompts(prompts)`.
+            Without prompts `sample_fn(pl_module, n)`, or the method `sample(n)`.
         sample_batch_size: images per call of it, and samples per call of an encoder.
         real_images: a Dataset, DataLoader or tensor; None for those of the Trainer where they are
             images of the generated ones' shape: validation data if there are any, else training data.
@@ -85,7 +88,7 @@ class DiversityMonitor(GenerativeMonitor):
 
     def __init__(
         self,
-        prompts: Sequence[str] | Sequence[int] | Tensor,
+        prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
         n_samples: int | None = None,
         *,
         output_encoder: Encoder | None = None,
@@ -97,7 +100,7 @@ class DiversityMonitor(GenerativeMonitor):
         calibration: W1KPCalibration | None = None,
         every_n_epochs: int = 1,
         every_n_train_steps: int | None = None,
-        sample_fn: PromptedSampleFn | None = None,
+        sample_fn: SampleFn | PromptedSampleFn | None = None,
         sample_batch_size: int = 100,
         real_images: Any = None,
         image_key: ImageKey = None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityEvaluator: how varied a conditional generator is, and how much of that its prompts explain."""
+"""DiversityEvaluator: how varied a generator is, and how much of that its prompts explain where it has any."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ from genmonitor.kernels import CosineKernel, Kernel
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
 NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
+ONE_PROMPT = Prompts([0])
+"""Of a generator without prompts: it explains the mean of the samples alone, so their modes are those of PCA."""
+OF_OUTPUTS = ("vendi", "rke")
+"""Scores that have nothing to do with prompts."""
 MODES, ENDS = 5, 5
 """Modes that are drawn, and samples at either end of each."""
 
@@ -59,12 +63,12 @@ class FittedDiversity:
 
 
 class DiversityEvaluator(Evaluator[DiversityEvaluation]):
-    """Evaluates how varied generated images are and how much of that their prompts explain.
+    """Evaluates how varied generated images are and, of a conditional generator, how much of that its prompts explain.
 
     Its arguments are those of `genmonitor.callbacks.DiversityMonitor`, which says what the values are.
 
     Args:
-        prompts: strings, or class labels as integers.
+        prompts: strings, or class labels as integers; None for a generator without them.
         n_samples: generated images per evaluation; None for 1000, or for one per prompt where there are more.
         output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
@@ -86,7 +90,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def __init__(
         self,
-        prompts: Sequence[str] | Sequence[int] | Tensor | Prompts,
+        prompts: Sequence[str] | Sequence[int] | Tensor | Prompts | None = None,
         n_samples: int | None = None,
         *,
         output_encoder: Encoder | None = None,
@@ -100,13 +104,16 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         batch_size: int = 100,
         prefix: str = "diversity",
     ) -> None:
-        self.prompts: Prompts = Prompts.from_any(prompts)
+        self.prompts = None if prompts is None else Prompts.from_any(prompts)
+        if self.prompts is None:
+            _check_no_prompts(prompt_encoder=prompt_encoder, prompt_kernel=prompt_kernel, calibration=calibration)
+        by_prompt = self.prompts or ONE_PROMPT
         if n_samples is None:
-            n_samples = max(1000, len(self.prompts) * (1 if calibration is None else 2))
+            n_samples = max(1000, len(by_prompt) * (1 if calibration is None else 2))
         super().__init__(n_samples, prefix)
         kernels = kernel or CosineKernel(), prompt_kernel or CosineKernel()
         self._features = PromptedFeatures(
-            self.prompts, n_samples, output_encoder, prompt_encoder, *kernels, num_features, batch_size, seed
+            by_prompt, n_samples, output_encoder, prompt_encoder, *kernels, num_features, batch_size, seed
         )
         self.rcond, self.seed = rcond, seed
         if not self._new_metric().streams:
@@ -115,7 +122,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
                 "Give for example num_features=500, or use the cosine kernel."
             )
         self.calibration = calibration
-        self._prompt_diversity = None if calibration is None else PromptDiversity(calibration, self.prompts, n_samples)
+        self._prompt_diversity = None if calibration is None else PromptDiversity(calibration, by_prompt, n_samples)
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
@@ -179,7 +186,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     def _compute(self, comm: Collective) -> DiversityEvaluation:
         with comm.all_ranks_or_none():
             computed = self.fitted.metric.compute()
-        values = {name: float(value) for name, value in computed.items() if value.ndim == 0}
+        names = OF_OUTPUTS if self.prompts is None else [name for name, value in computed.items() if value.ndim == 0]
+        values = {name: float(computed[name]) for name in names}
         if self.fitted.fidelity is not None:
             with comm.all_ranks_or_none():
                 values |= self.fitted.fidelity.compute()
@@ -214,7 +222,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def charts(self) -> dict[str, list[str]]:
         """Return which values share a chart, by its title."""
-        return text.charts(self.n_samples, self.calibration is not None)
+        return text.charts(self.n_samples, self.prompts is not None, self.calibration is not None)
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
         """Draw the curves, the spectrum, and the samples at both ends of the model's own modes."""
@@ -291,3 +299,12 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         modes = metric.modes(min(MODES, size))
         scores = metric.mode_scores(self._outputs, self._features.of_prompts(self._samples.indices), modes)
         return ScoredSamples(scores, self._samples.images, self._samples.indices)
+
+
+def _check_no_prompts(**of_prompts: Any) -> None:
+    """Refuse what only prompts give a meaning."""
+    if given := [name for name, value in of_prompts.items() if value is not None]:
+        raise ValueError(
+            f"Expected `prompts` with `{given[0]}`, but got None. Give the prompts that the generator is conditioned "
+            f"on, or leave `{given[0]}` out."
+        )

@@ -55,7 +55,7 @@ def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[s
 
     Args:
         epochs: one per evaluation.
-        curves: `vendi`, `rke`, `scendi`, `scendi_prompt`, `prompt_share` and perhaps `precision`, `recall`, `density`,
+        curves: `vendi`, `rke` and perhaps `scendi`, `scendi_prompt`, `prompt_share`, `precision`, `recall`, `density`,
             `coverage`, each with one value per evaluation.
         real: `vendi` and `rke` of real images; may be empty.
         n: samples per evaluation.
@@ -63,21 +63,25 @@ def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[s
     count = latest(curves["vendi"])
     note = f"{n} samples at each evaluation. Vendi grows with their number: compare equal n."
     figure = new_figure(1000, 580, f"Diversity, epoch {epochs[-1]:g}: {count:.3g} modes (Vendi)", note)
-    left, right = add_axes(figure, 56, 180, 430, 310), add_axes(figure, 546, 180, 430, 310)
-    for name, (color, line, label) in COUNTS.items():
+    left = add_axes(figure, 56, 180, 430, 310)
+    counts = {name: look for name, look in COUNTS.items() if name in curves}
+    for name, (color, line, label) in counts.items():
         beside = f" (real images {real[name]:.3g})" if name in real else ""
         add_curve(left, epochs, curves[name], color, f"{label}: {latest(curves[name]):.3g}{beside}", style=line)
         if name in real:
             left.axhline(real[name], color=FAINT, linewidth=1, linestyle="--" if line == "-" else ":")
-    for name, (color, line, label) in SHARES.items():
-        if name in curves:
-            add_curve(right, epochs, curves[name], color, f"{label}: {latest(curves[name]):.2f}", style=line)
-    values = [value for name in COUNTS for value in (*curves[name], real.get(name, 1.0)) if np.isfinite(value)]
+    values = [value for name in counts for value in (*curves[name], real.get(name, 1.0)) if np.isfinite(value)]
     _modes_axis(left, max(values))
-    right.set_ylim(0, max(1.0, 1.05 * np.nanmax(curves.get("density", [0.0]))))
-    right.set_title("shares of all variety, and likeness to real images" if "precision" in curves else "share", **_HEAD)
     left.set_title("number of modes (dashed: real images)" if real else "number of modes", **_HEAD)
-    for ax in (left, right):
+    if shown := [name for name in SHARES if name in curves]:
+        right = add_axes(figure, 546, 180, 430, 310)
+        for name in shown:
+            color, line, label = SHARES[name]
+            add_curve(right, epochs, curves[name], color, f"{label}: {latest(curves[name]):.2f}", style=line)
+        right.set_ylim(0, max(1.0, 1.05 * np.nanmax(curves.get("density", [0.0]))))
+        heads = {"prompt_share": "shares of all variety", "recall": "likeness to real images"}
+        right.set_title(", and ".join(head for name, head in heads.items() if name in curves), **_HEAD)
+    for ax in figure.axes:
         epoch_axis(ax, epochs)
         ax.set_ylabel("")
         ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
@@ -109,17 +113,36 @@ def spectrum(outputs: Array, prompt_driven: Array, model_driven: Array, n: int) 
         model_driven: those of the rest.
         n: samples that they are of.
     """
-    parts = [(INK, "all images", "Vendi", outputs), (PROMPTS, "explained by the prompts", "Scendi", prompt_driven)]
-    parts.append((MODEL, "the model's own", "Scendi", model_driven))
-    spectra: list[tuple[Any, ...]] = [
-        (*look, np.sort(np.maximum(to_array(values), 0))[::-1]) for *look, values in parts
-    ]
-    share, total = 100 * spectra[1][-1].sum(), spectra[0][-1]
+    parts = {
+        ("all images", "Vendi", INK): outputs,
+        ("explained by the prompts", "Scendi", PROMPTS): prompt_driven,
+        ("the model's own", "Scendi", MODEL): model_driven,
+    }
+    share = 100 * to_array(prompt_driven).sum()
     title = f"Prompts explain {share:.0f} % of the variety, the model adds {100 - share:.0f} % by itself"
+    return _spectra(parts, title, n)
+
+
+def pca_spectrum(centered: Array, n: int) -> Figure:
+    """How the variety is spread over modes, of a generator without prompts.
+
+    Args:
+        centered: eigenvalues of the covariance of centered features, in any order.
+        n: samples that they are of.
+    """
+    shares = to_array(centered) / max(float(to_array(centered).sum()), 1e-12)
+    title = f"The largest of {n} images' modes has {100 * shares.max():.0f} % of the variety"
+    return _spectra({("around the mean", "Vendi", MODEL): shares}, title, n)
+
+
+def _spectra(parts: Mapping[tuple[str, str, str], Array], title: str, n: int) -> Figure:
+    """Draw eigenvalues by name, score and color; the first part says how many are shown."""
+    spectra = {look: np.sort(np.maximum(to_array(values), 0))[::-1] for look, values in parts.items()}
+    total = next(iter(spectra.values()))
     figure = new_figure(900, 480, title, f"Eigenvalues of the covariance of {n} samples")
     ax = add_axes(figure, 92, 56, 786, 350)
     last = int(np.clip(np.searchsorted(total.cumsum(), 0.998) + 1, 8, SHOWN))
-    for color, name, score, values in spectra:
+    for (name, score, color), values in spectra.items():
         shown = 100 * values[:last]
         shown = shown[shown > 1e-3]
         label = f"{name}, {100 * values.sum():.0f} %: {score} {np.exp(_entropy(values)):.3g}"
@@ -146,7 +169,7 @@ def _entropy(values: NDArray[Any]) -> float:
 def mode_samples(
     shares: Sequence[float],
     images: Array,
-    prompts: Sequence[Sequence[str]],
+    prompts: Sequence[Sequence[str]] | None,
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Figure:
     """The samples at both ends of each mode that the model adds by itself: what varies along it is what differs.
@@ -154,7 +177,7 @@ def mode_samples(
     Args:
         shares: each mode's share of the model's own variety.
         images: (modes, 2k, c, H, W), k samples from one end and k from the other.
-        prompts: 2k texts for each mode; shown as they are, cut where they are long.
+        prompts: 2k texts for each mode; shown as they are, cut where they are long. None for samples without prompts.
         value_range: what to show as black and as white.
     """
     images = to_array(images)
@@ -163,8 +186,9 @@ def mode_samples(
     height, width, gap, text, middle, side = *tiles.shape[1:3], 8, 17, 34, 96
     xs = [side + c * (width + gap) + (middle if c >= columns // 2 else 0) for c in range(columns)]
     total = (xs[-1] + width + 18, rows * (height + gap + text) + 92)
-    note = "Prompts removed. Each row: the samples at the two ends of one mode."
-    figure = new_figure(max(total[0], 520), total[1], "What the model varies by itself", note)
+    removed, by_itself = ("", "") if prompts is None else ("Prompts removed. ", " by itself")
+    note = f"{removed}Each row: the samples at the two ends of one mode."
+    figure = new_figure(max(total[0], 520), total[1], f"What the model varies{by_itself}", note)
     for c, head in ((0, "one end"), (columns // 2, "the other end")):
         figure.text(xs[c] / total[0], 1 - 84 / total[1], head, fontsize=11, color=INK)
     for row in range(rows):
@@ -175,6 +199,8 @@ def mode_samples(
             ax = add_axes(figure, xs[c], total[1] - top - height, width, height)
             ax.imshow(tiles[row * columns + c], interpolation="nearest")
             ax.set(xticks=[], yticks=[])
+            if prompts is None:
+                continue
             place: dict[str, Any] = {"fontsize": 9, "ha": "center", "va": "top", "color": INK, "parse_math": False}
             middle_of = ((xs[c] + width / 2) / total[0], 1 - (top + height + 3) / total[1])
             figure.text(*middle_of, s=printable(prompts[row][c], int(width / 5.6)), **place)

@@ -50,6 +50,15 @@ def test_scores_are_those_of_samples_and_their_prompts(tmp_path):
     assert set(record) == SCORES | AGAINST_REAL | CLOCK
 
 
+def test_generator_without_prompts_is_measured_by_its_samples_alone(tmp_path):
+    monitor = plain(None)
+    watch(tmp_path, monitor, Linear())
+    values = monitor.history[-1]
+    assert values["vendi"] > 1
+    assert values["recall"] >= 0
+    assert not any("scendi" in name or "prompt" in name for name in values)
+
+
 def test_fidelity_is_that_of_the_prdc_package(tmp_path):
     from prdc import compute_prdc
 

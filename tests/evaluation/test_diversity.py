@@ -237,3 +237,69 @@ def test_diversity_refuses(settings, message):
 def test_diversity_fit_refuses(settings, real, message):
     with pytest.raises(ValueError, match=message):
         fitted(real, **settings)
+
+
+# generators without prompts
+
+
+@pytest.fixture(scope="module")
+def unprompted():
+    """A fitted evaluator without prompts, its history of one evaluation, and that."""
+    evaluator, history = fitted(prompts=None), []
+    return evaluator, history, evaluate(evaluator, FAKE, history)
+
+
+def test_diversity_without_prompts_is_the_scores_of_the_outputs(unprompted):
+    values = unprompted[2].values
+    outputs = FAKE.flatten(1)
+    assert values["vendi"] == pytest.approx(float(vendi_score(outputs)))
+    assert values["rke"] == pytest.approx(float(rke_score(outputs)))
+    assert {"precision", "recall", "real_vendi"} < values.keys()
+    assert not any("prompt" in name or "scendi" in name for name in values)
+
+
+def test_diversity_modes_without_prompts_are_those_of_pca(unprompted):
+    evaluation = unprompted[2]
+    x = nn.functional.normalize(FAKE.flatten(1).double())
+    _, spread, directions = torch.linalg.svd(x - x.mean(0), full_matrices=False)
+    assert evaluation.spectra[2][:3].tolist() == pytest.approx((spread[:3] ** 2 / len(x)).tolist(), rel=1e-4)
+    projected = (x - x.mean(0)) @ directions[0]
+    extremes = {int(projected.argmax()), int(projected.argmin())}
+    assert {int(evaluation.ends.indices[0][0]), int(evaluation.ends.indices[0][-1])} == extremes
+
+
+def test_diversity_without_prompts_speaks_of_none(unprompted):
+    evaluator, history, evaluation = unprompted
+    assert "prompt" not in evaluator.message(evaluation, history) + evaluator.summary(history)
+    assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
+    drawn = evaluator.figures(evaluation, history, samples_of(FAKE))
+    assert drawn.keys() == {"curves", "spectrum", "modes"}
+    texts = [text.get_text() for figure in drawn.values() for text in (*figure.texts, *figure.axes[0].texts)]
+    assert not any("rompt" in text for text in texts)
+
+
+def test_diversity_without_prompts_or_real_images_draws_the_modes_alone():
+    evaluator = fitted(real=NO_REAL, prompts=None)
+    history = []
+    evaluation = evaluate(evaluator, FAKE, history)
+    assert len(evaluator.figures(evaluation, history, samples_of(FAKE))["curves"].axes) == 1
+
+
+def test_collapse_without_prompts_is_told_of():
+    evaluator, history, alerts = fitted(prompts=None), [], []
+    one = FAKE[:1].expand(24, -1, -1, -1)
+    for i, images in enumerate([of_classes(LABELS, 2), of_classes(LABELS, 3), one, one + 1e-3 * of_classes(LABELS, 4)]):
+        evaluation = evaluate(evaluator, images)
+        history.append({"epoch": i, "step": i, **evaluation.values})
+        alerts.append(evaluator.commit(evaluation, history))
+    assert [len(found) for found in alerts] == [0, 0, 0, 1]
+    assert alerts[-1][0].text.startswith("all samples lost their variety: at epoch 3")
+
+
+@pytest.mark.parametrize(
+    "of_prompts",
+    [{"prompt_encoder": nn.Identity()}, {"prompt_kernel": GaussianKernel(1.0)}, {"calibration": CALIBRATION}],
+)
+def test_diversity_refuses_what_needs_prompts(of_prompts):
+    with pytest.raises(ValueError, match=f"Expected `prompts` with `{next(iter(of_prompts))}`, but got None"):
+        DiversityEvaluator(**of_prompts)

@@ -36,14 +36,14 @@ class DiversityEvaluation(Evaluation):
 
 
 def evaluation_figures(
-    evaluation: DiversityEvaluation, history: History, prompts: Prompts, n: int, value_range: tuple[float, float]
+    evaluation: DiversityEvaluation, history: History, prompts: Prompts | None, n: int, value_range: tuple[float, float]
 ) -> dict[str, Figure]:
     """Draw the curves, the spectrum, the samples at both ends of the model's own modes, and the least varied prompts.
 
     Args:
         evaluation: the last one.
         history: the records so far.
-        prompts: sample i has prompt i modulo their number.
+        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
         n: samples per evaluation.
         value_range: what to show as black and as white.
     """
@@ -52,10 +52,11 @@ def evaluation_figures(
     real = {name.removeprefix("real_"): last[name] for name in OF_REAL if name in last}
     total, explained, own = evaluation.spectra
     shares = (own / own.sum().clamp_min(1e-12)).tolist()
-    captions = [[prompts.text(i) for i in row] for row in evaluation.ends.indices.tolist()]
+    ends = evaluation.ends.indices.tolist()
+    captions = None if prompts is None else [[prompts.text(i) for i in row] for row in ends]
     out = {
         "curves": plots.diversity_curves([record["epoch"] for record in history], curves, real, n),
-        "spectrum": plots.spectrum(total, explained, own, n),
+        "spectrum": plots.spectrum(total, explained, own, n) if prompts else plots.pca_spectrum(own, n),
         "modes": plots.mode_samples(shares, evaluation.ends.images, captions, value_range),
     }
     if evaluation.least_varied:

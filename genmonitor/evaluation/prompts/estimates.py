@@ -15,15 +15,15 @@ from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
 
-ALL = "all prompts"
-"""What the samples are called where those of single prompts are too few."""
+ALL = "all samples"
+"""What the samples are called where those of single prompts are too few, or there are no prompts."""
 
 
 class PromptGroups:
     """Which samples are judged together: those of each prompt that has enough, or all where none has.
 
     Args:
-        prompts: sample i has prompt i modulo their number.
+        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
         sizes: how many samples there are, on each side of a comparison.
 
     Attributes:
@@ -35,9 +35,10 @@ class PromptGroups:
         {'5': 9, '7': 8}
     """
 
-    def __init__(self, prompts: Prompts, *sizes: int) -> None:
-        counts = [Counter(prompts.names(n)) for n in sizes]
-        enough = [min(count[prompt] for count in counts) >= MIN_SAMPLES for prompt in prompts.distinct]
+    def __init__(self, prompts: Prompts | None, *sizes: int) -> None:
+        counts = [] if prompts is None else [Counter(prompts.names(n)) for n in sizes]
+        distinct = [] if prompts is None else prompts.distinct
+        enough = [min(count[prompt] for count in counts) >= MIN_SAMPLES for prompt in distinct]
         self._prompts, self._enough = prompts, enough
         self._any = min(sizes) >= MIN_SAMPLES
         self.by_prompt, self.left_out = any(enough), enough.count(False)
@@ -48,7 +49,7 @@ class PromptGroups:
         Args:
             rows: of all samples of a side.
         """
-        if not self.by_prompt:
+        if self._prompts is None or not self.by_prompt:
             return {ALL: rows} if self._any else {}
         numbers = self._prompts.numbers(torch.arange(len(rows), device=rows.device))
         judged = [(i, prompt) for i, prompt in enumerate(self._prompts.distinct) if self._enough[i]]

@@ -57,28 +57,39 @@ ABOUT = {
 }
 
 
-def charts(n: int, calibrated: bool) -> dict[str, list[str]]:
+def charts(n: int, prompted: bool, calibrated: bool) -> dict[str, list[str]]:
     """Return which values belong in one chart, by a title that says of how many samples they are.
 
     Args:
         n: samples.
+        prompted: whether there are prompts.
         calibrated: whether W1KP is measured.
     """
-    of_prompts = {"Likeness of the images of one prompt (W1KP)": ["w1kp"]} if calibrated else {}
-    return of_prompts | {
-        f"Modes of {n} images (Vendi grows with n)": ["vendi", "real_vendi", "rke", "real_rke"],
+    alike = {"Likeness of the images of one prompt (W1KP)": ["w1kp"]} if calibrated else {}
+    modes = {f"Modes of {n} images (Vendi grows with n)": ["vendi", "real_vendi", "rke", "real_rke"]}
+    by_source = {
         f"Variety of {n} images by its source": ["scendi", "scendi_prompt"],
         "Share of the variety that prompts explain": ["prompt_share"],
-        "Likeness to real images": ["precision", "recall", "density", "coverage"],
-        "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
     }
+    return (
+        alike
+        | modes
+        | (by_source if prompted else {})
+        | {
+            "Likeness to real images": ["precision", "recall", "density", "coverage"],
+            "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
+        }
+    )
 
 
 def message(record: Record, n: int) -> str:
     """Return one line about an evaluation."""
     real = f" (real images: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
+    modes = f"{record['vendi']:.3g} modes in {n} images{real}"
+    if "scendi" not in record:
+        return f"{modes}{when(record)}"
     return (
-        f"{record['vendi']:.3g} modes in {n} images{real}; the prompts explain {100 * record['prompt_share']:.0f} % of "
+        f"{modes}; the prompts explain {100 * record['prompt_share']:.0f} % of "
         f"the variety; the model's own: Scendi {record['scendi']:.3g}{when(record)}"
     )
 

@@ -161,7 +161,7 @@ def test_prompts_with_few_samples_are_judged_together():
     evaluator, history = diversity(prompts=range(12)), []
     one = [drawn(9)[:1].expand(60, -1, -1, -1) + 0.001 * drawn(i) for i in (2, 3)]
     (alert,) = alerts_of(evaluator, [drawn(0), drawn(1), *one], history)[-1]
-    assert alert.text.startswith("all prompts lost their variety: at epoch 3 and the evaluation before, the samples")
+    assert alert.text.startswith("all samples lost their variety: at epoch 3 and the evaluation before, the samples")
     assert "12 of 12 prompts have fewer than 8 samples" in evaluator.summary(history)
 
 

@@ -33,9 +33,9 @@ def test_alert_about_lost_variety_begins_with_the_finding():
 
 
 def test_alert_about_all_prompts_is_in_the_plural():
-    (alert,) = lost_variety("diversity", [Change("all prompts", 0.1, 1.0, 9.0, 1e-9)], RECORD, by_prompt=False)
+    (alert,) = lost_variety("diversity", [Change("all samples", 0.1, 1.0, 9.0, 1e-9)], RECORD, by_prompt=False)
     assert alert.text == (
-        "all prompts lost their variety: at epoch 16 and the evaluation before, the samples are 0.1 times as spread as "
+        "all samples lost their variety: at epoch 16 and the evaluation before, the samples are 0.1 times as spread as "
         "at epoch 9, their best (p < 0.0001)."
     )
 
