@@ -51,6 +51,7 @@ ROWS = {
     "several processes": Row(
         ("**/test_several_processes.py", "**/test_split_by_sampler.py", "**/test_sync.py", "**/test_collective.py")
     ),
+    "models spread over processes": Row(("**/test_sharded_models.py", "**/test_sharding.py", "**/test_lockstep.py")),
     "killed and resumed": Row(("**/test_crashes.py", "**/test_resume.py")),
     "training untouched": Row(
         ("**/test_untouched_matrix.py", "**/test_training_untouched.py", "**/test_isolation.py", "**/test_rng.py")

@@ -47,6 +47,11 @@ class GenerativeMonitor(Monitor, Callback):
     `prompts`, `seed` and `batch_size`, while the module holds the same weights; one with fewer samples takes the first
     of the others'.
 
+    A model may be spread over the processes by Lightning's ModelParallelStrategy, with `fully_shard` (FSDP2, torch 2.13
+    or newer), tensor parallelism or both. All processes then draw as many batches, in step, and gather the parameters
+    of one part at a time; a sampler must take as many steps for any samples. FSDPStrategy and DeepSpeed stage 3 are
+    refused: `genmonitor sweep` evaluates their consolidated checkpoints after the run.
+
     Args:
         evaluator: what is evaluated; log keys and files begin with its prefix.
         sampler: how samples are drawn, as many as the evaluator wants.

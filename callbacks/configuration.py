@@ -28,8 +28,9 @@ def check_configuration(
         pl_module: is evaluated.
 
     Raises:
-        ValueError: if there is no way to draw samples, the weights to evaluate are not there, the model is split over
-            processes, an encoder shares parameters with it, or two monitors log under the same names.
+        ValueError: if there is no way to draw samples, the weights to evaluate are not there, the strategy splits the
+            model in a way that is not supported, an encoder shares parameters with it, or two monitors log under the
+            same names.
     """
     monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
     check_weights(monitor.weights, trainer)

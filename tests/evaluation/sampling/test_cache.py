@@ -180,7 +180,18 @@ def test_cleared_samples_are_drawn_again():
     cache.clear(runner)
     cache.draw_once(runner, "request", [0, 1], draw)
     cache.draw_once(runner, "another", [0, 1], draw)
-    assert calls == [[0, 1]] * 3
+    assert calls == [[0, 1], [], [0, 1], [0, 1]]
+
+
+def test_process_without_samples_draws_with_the_others():
+    calls = []
+
+    def draw(missing):
+        calls.append(missing)
+        return torch.zeros(0, 1, 2, 2)
+
+    assert cache.draw_once(Runner(), "request", [], draw).shape == (0, 1, 2, 2)
+    assert calls == [[]]
 
 
 def test_samples_go_with_their_trainer():

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+import torch
+from torch import nn
+
+from genmonitor.evaluation.sharding import gather, kept_sharded, sharded_parts, tensor_parallel_size
+
+
+def test_whole_model_has_no_sharded_parts():
+    net = nn.Sequential(nn.Linear(2, 2))
+    assert sharded_parts(net) == []
+    assert tensor_parallel_size(net) == 1
+    assert gather([], 7) == [7]
+    with kept_sharded(net):
+        assert net(torch.ones(1, 2)).shape == (1, 2)
+
+
+def test_parts_are_what_was_split(ranks_in_step):
+    for found in ranks_in_step:
+        assert found["parts"] == ["FSDPSequential", "FSDPLinear", "FSDPLinear"]
+        assert found["gathered"] == [0, 1]
+
+
+def test_nothing_else_calls_a_sharded_part_and_nothing_stays_gathered(ranks_in_step):
+    for rank, found in enumerate(ranks_in_step):
+        said, sizes = found["called by something else"]
+        assert "Sequential to be used to draw samples alone, but FSDPSequential is called by something else" in said
+        assert sizes == [[6, 3, 5, 1], [4, 2, 0, 0]][rank]
+
+
+def test_what_moved_on_another_process_is_told_on_all(ranks_in_step):
+    for found in ranks_in_step:
+        (said,) = found["one moved"]
+        assert "changed the training: parameter 0.bias." in said
