@@ -9,6 +9,7 @@ from genmonitor.callbacks.disagreement import DisagreementMonitor
 from genmonitor.callbacks.diversity import DiversityMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.schedule import Schedule
+from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.clip import clip_encoders
 from genmonitor.evaluation.sampling.sampler import Sampler
 
@@ -19,5 +20,6 @@ __all__ = [
     "PixelClusterMonitor",
     "Sampler",
     "Schedule",
+    "ValidationSamples",
     "clip_encoders",
 ]

@@ -20,6 +20,7 @@ from genmonitor.callbacks.integration.progress import trainer_progress
 from genmonitor.callbacks.integration.provenance import circumstances, run_folder
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.schedule import Schedule, epoch_of
+from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.isolation import preserve_training_state
@@ -54,7 +55,8 @@ class GenerativeMonitor(Monitor, Callback):
 
     Args:
         evaluator: what is evaluated; log keys and files begin with its prefix.
-        sampler: how samples are drawn, as many as the evaluator wants.
+        sampler: how samples are drawn, as many as the evaluator wants; `ValidationSamples` takes those that
+            `validation_step` draws.
         schedule: when to evaluate; None for every epoch, at the end of validation if there is any.
         real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
             start, validation data to compare with.
@@ -131,6 +133,24 @@ class GenerativeMonitor(Monitor, Callback):
         if self.schedule.step_due(batches_seen(trainer)[0]):
             self._evaluate(trainer, pl_module)
         self._release_samples(trainer)
+
+    def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Forget the samples of the validation run before, where such are taken."""
+        if isinstance(self.sampler, ValidationSamples):
+            self.sampler.start()
+
+    def on_validation_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Take the samples that validation drew, where they are wanted."""
+        if isinstance(self.sampler, ValidationSamples):
+            self.sampler.take(pl_module, outputs, TrainerCollective(trainer))
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate at the end of a validation run."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from genmonitor.callbacks.integration.sharding import check_sharding
 from genmonitor.callbacks.integration.weights import check_weights
+from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
 from genmonitor.evaluation.encoders import check_not_shared
 from genmonitor.evaluation.sampling.model import SampledModel
 
@@ -32,7 +33,10 @@ def check_configuration(
             model in a way that is not supported, an encoder shares parameters with it, or two monitors log under the
             same names.
     """
-    monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
+    if isinstance(monitor.sampler, ValidationSamples):
+        check_reuse(monitor, trainer)
+    else:
+        monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
     check_weights(monitor.weights, trainer)
     check_sharding(trainer, pl_module)
     for name, network in monitor.evaluator.networks().items():

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
+from genmonitor._validation import check_one_of
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.integration.weights import Weights
 from genmonitor.callbacks.schedule import Schedule
+from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
@@ -77,6 +79,11 @@ class PixelClusterMonitor(GenerativeMonitor):
             `prompts` the arguments are `(pl_module, prompts)` and the method is `sample_prompts(prompts)`: a list of
             strings, or labels as int64 [n] on the module's device.
         sample_batch_size: images per call of it.
+        reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
+            the evaluation. That saves the sampling and costs comparability: these have no seeds of their own, so curves
+            move with their noise too, changes are found less surely, and no checkpoint can give the values again.
+        reuse_key: of those images [n, C, H, W] in the dictionary that `validation_step` returns, or the name of the
+            module's attribute in which it leaves them.
         real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
             start, validation data to compare with.
         image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
@@ -117,6 +124,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
         sample_fn: SampleFn | PromptedSampleFn | None = None,
         sample_batch_size: int = 100,
+        reuse: Literal["validation"] | None = None,
+        reuse_key: str = "samples",
         real_images: Any = None,
         image_key: ImageKey = None,
         seed: int = 0,
@@ -126,6 +135,11 @@ class PixelClusterMonitor(GenerativeMonitor):
         prefix: str = "cms",
     ) -> None:
         sampler = Sampler(n_samples, prompts, sample_fn, sample_batch_size, seed)
+        if reuse is not None:
+            check_one_of("reuse", reuse, ("validation",))
+            if sample_fn is not None or prompts is not None:
+                raise ValueError("Expected `reuse`, or `sample_fn` and `prompts` to draw samples by, but got both.")
+            sampler = ValidationSamples(n_samples, reuse_key)
         evaluator = RegionEvaluator(
             n_clusters,
             partition,

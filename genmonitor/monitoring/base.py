@@ -105,6 +105,8 @@ class Monitor:
                 raise
             # a run that goes on was configured well: its evaluations will tell that the generator has broken
             probe = self.sampler.draw(model, first, progress, repair=True)
+        if not len(probe):  # nobody drew any yet: real ones stand for them
+            probe = real.compared().read(first).to(model.device)
         self.evaluator.reuse(self.publisher.folder.path)
         report = self.evaluator.fit(real, probe, comm, progress)
         for message in report.messages:
@@ -201,6 +203,7 @@ class Monitor:
         """Name the arguments given that no manifest can hold: `genmonitor replay` needs them from the user's code."""
         given = {
             "sample_fn": self.sampler.sample_fn,
+            "reuse": self.sampler.settings().get("reuse"),
             "real_images": self.real_images,
             "image_key": self.image_key if callable(self.image_key) else None,
         }
