@@ -66,6 +66,8 @@ class GenerativeMonitor(Monitor, Callback):
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run. A wrong configuration always raises, before the first training step.
+        verbose: print what was found at the start, a line per evaluation, and at the end a table and where the report
+            is. Warnings and alerts are given in any case.
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
@@ -82,6 +84,7 @@ class GenerativeMonitor(Monitor, Callback):
         weights: Weights = "auto",
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
+        verbose: bool = True,
     ) -> None:
         super().__init__(
             evaluator,
@@ -92,6 +95,7 @@ class GenerativeMonitor(Monitor, Callback):
             on_error=on_error,
             warn=rank_zero_warn,
             inform=rank_zero_info,
+            verbose=verbose,
         )
         check_one_of("weights", weights, ("auto", "raw", "averaged"))
         self.weights = weights
@@ -176,11 +180,11 @@ class GenerativeMonitor(Monitor, Callback):
                 f"{type(self).__name__}: training ended before the first evaluation. Evaluate more often, or train "
                 "longer."
             )
-        if trainer.is_global_zero and self.history:
+        if trainer.is_global_zero and self.history and self.verbose:
             self.publisher.attempt(lambda: print(self.evaluator.summary(self.history)))
         together = monitors(trainer)
         if trainer.is_global_zero and together[-1] is self:
-            print_reports([monitor.publisher for monitor in together])
+            print_reports([monitor.publisher for monitor in together if monitor.verbose])
 
     # one evaluation
 

@@ -78,6 +78,8 @@ class DisagreementMonitor(GenerativeMonitor):
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run. A wrong configuration always raises, before the first training step.
+        verbose: print a line per evaluation, and at the end a table and where the report is. Warnings and alerts are
+            given in any case.
         prefix: what log keys and files begin with; two monitors of a Trainer need different ones.
 
     References:
@@ -113,6 +115,7 @@ class DisagreementMonitor(GenerativeMonitor):
         weights: Weights = "auto",
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
+        verbose: bool = True,
         prefix: str = "disagreement",
     ) -> None:
         evaluator = DisagreementEvaluator(
@@ -140,6 +143,7 @@ class DisagreementMonitor(GenerativeMonitor):
             weights=weights,
             on_alert=on_alert,
             on_error=on_error,
+            verbose=verbose,
         )
 
     @property

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
@@ -71,3 +72,15 @@ def as_sentence(text: str) -> str:
     first = text.split(maxsplit=1)[0]
     start = text if "_" in first else f"{text[0].upper()}{text[1:]}"
     return start if start.endswith(".") else f"{start}."
+
+
+def short(value: Any) -> str:
+    """Write a value so that it fits a line: a number with six digits, of a tensor with several its shape.
+
+    Example:
+        >>> import torch
+        >>> short(0.123456789), short(torch.tensor(3)), short(torch.zeros(2, 3))
+        ('0.123457', '3', '[2, 3]')
+    """
+    shape = list(getattr(value, "shape", ()))
+    return str(shape) if math.prod(shape) != 1 else f"{float(value):.6g}"

@@ -242,7 +242,14 @@ class PixelPartition:
 
     def __repr__(self) -> str:
         h, w = self.labels.shape
-        return f"PixelPartition({h}×{w} sites, patch_size={self.patch_size}, sizes={self.sizes()})"
+        constant, *sizes = self.sizes()
+        return f"PixelPartition({h}×{w} sites, patch_size={self.patch_size}, clusters={sizes}, constant={constant})"
+
+    def _repr_html_(self) -> str:
+        """Return the map and a table of the regions for a notebook."""
+        from genmonitor.plotting.notebook import partition_html
+
+        return partition_html(self)
 
 
 def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tensor:

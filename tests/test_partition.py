@@ -219,4 +219,4 @@ def test_equality_hash_and_pickle_go_by_labels_and_patch_size():
     assert hash(one) == hash(same)
     assert one != PixelPartition.grid((4, 4), 2, 2, patch_size=2)
     assert one != PixelPartition.grid((4, 4), 1, 4)
-    assert repr(one) == "PixelPartition(4×4 sites, patch_size=1, sizes=[0, 4, 4, 4, 4])"
+    assert repr(one) == "PixelPartition(4×4 sites, patch_size=1, clusters=[4, 4, 4, 4], constant=0)"

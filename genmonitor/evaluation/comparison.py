@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,15 +25,17 @@ from genmonitor.evaluation.regions.figures import image_labels
 from genmonitor.evaluation.results import Samples, Table
 from genmonitor.evaluation.text import comparison as text
 from genmonitor.evaluation.text import pixel_clusters as region_text
+from genmonitor.evaluation.text.notebook import on_map, regions_html
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.comparison import data_uri, side_by_side
+from genmonitor.plotting.comparison import side_by_side
+from genmonitor.plotting.notebook import figure_html, heading_html, text_html
 
 PROBE = 16
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """What `compare` found. `str()` says it in words and as a table; a notebook shows the figure too.
 
@@ -155,11 +156,19 @@ class Comparison:
         found = [name for name in tests if text.closer_set(tests[name]) is not None]
         return max(found, key=lambda name: text.sureness(tests[name]), default=None)
 
+    def __repr__(self) -> str:
+        return f"Comparison({self.finding})"
+
     def _repr_html_(self) -> str:
-        """Return the words, the table and the figure for a notebook."""
-        finding, _, rest = str(self).partition("\n")
-        picture = f'<img alt="real and generated images" src="{data_uri(self.figure())}">'
-        return f"<p><b>{html.escape(finding)}</b></p><pre>{html.escape(rest)}</pre>{picture}"
+        """Return the finding, the regions on their map and the figure for a notebook."""
+        if self.table is None:
+            said = regions_html([self.values], self.partition)
+        else:
+            body = on_map(self.table, self.partition) + text_html(text.closer_note(self.names))
+            said = heading_html(f"{self.finding}.") + body
+        notes = [f"Note: {as_sentence(note)}" for note in self.notes]
+        picture = figure_html(self.figure(), "real and generated images")
+        return said + text_html("\n".join([f"{self.split}.", *notes])) + picture
 
 
 def compare(

@@ -20,6 +20,7 @@ from genmonitor.evaluation.isolation import remember_attributes
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, Table
 from genmonitor.evaluation.rng import preserve_rng, seed_everything
+from genmonitor.plotting.notebook import text_html
 
 _T = TypeVar("_T")
 EvaluationT = TypeVar("EvaluationT", bound=Evaluation)
@@ -159,6 +160,10 @@ class Evaluator(ABC, Generic[EvaluationT]):
     def summary(self, history: History) -> str:
         """Return what the run found, as a table for the terminal."""
         return ""
+
+    def summary_html(self, history: History) -> str:
+        """Return the same for a notebook."""
+        return text_html(self.summary(history))
 
     # what makes it reproducible
 

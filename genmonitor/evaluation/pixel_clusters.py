@@ -32,6 +32,7 @@ from genmonitor.evaluation.regions.fitted import FittedRegions
 from genmonitor.evaluation.regions.saved import load_partition, save_regions, saved_regions
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, curve
 from genmonitor.evaluation.text import pixel_clusters as text
+from genmonitor.evaluation.text.notebook import regions_html
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
@@ -40,7 +41,7 @@ from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RegionEvaluation(Evaluation):
     """Values, and what a later evaluation is compared by.
 
@@ -239,6 +240,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def summary(self, history: History) -> str:
         """Return a table of the regions, those that differ most at the last evaluation first."""
         return text.table(history, self.fitted.regions.partition)
+
+    def summary_html(self, history: History) -> str:
+        """Return the same on the map of the regions."""
+        return regions_html(history, self.fitted.regions.partition)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""

@@ -10,6 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
+from genmonitor._formatting import as_sentence, short
+from genmonitor.plotting.notebook import text_html, values_html
+
 Record = dict[str, float]
 """The values of one evaluation, with `epoch` and `step`."""
 History = list[Record]
@@ -29,7 +32,7 @@ class Samples:
     indices: Tensor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """What one evaluation found; an evaluator may add to it what its figures show.
 
@@ -40,6 +43,14 @@ class Evaluation:
 
     values: dict[str, float]
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={short(value)}" for name, value in self.values.items())
+        return f"{type(self).__name__}({values})"
+
+    def _repr_html_(self) -> str:
+        """Return the values and notes for a notebook."""
+        return values_html(self.values) + "".join(text_html(f"Note: {as_sentence(note)}") for note in self.notes)
 
 
 @dataclass(frozen=True)

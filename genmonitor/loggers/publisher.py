@@ -54,6 +54,7 @@ class Publisher:
 
     Attributes:
         page: where this fit wrote the report, None before.
+        latest: PNG files of the figures of the last evaluation, by name.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Publisher:
         self._described: set[str] = set()
         self._warned: set[str] = set()
         self.page: Path | None = None
+        self.latest: dict[str, bytes] = {}
 
     def start(self, run: Path, loggers: Iterable[Any], writes: bool = True) -> None:
         """Begin a fit; every process calls it.
@@ -193,6 +195,8 @@ class Publisher:
     ) -> None:
         for name, figure in figures.items():
             rendered, when = RenderedFigure.of(figure), epoch if name in kept else None
+            if epoch is not None:
+                self.latest[name] = rendered.png
             self._loggers.log_figures({f"{self._prefix}/{name}": rendered}, step, when)
             if self._writes:
                 self.folder.write_figures(self._prefix, {name: rendered}, step, when)

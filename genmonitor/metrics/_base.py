@@ -13,6 +13,8 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
+from genmonitor._formatting import short
+
 _T = TypeVar("_T")
 
 
@@ -34,6 +36,25 @@ class GenerativeMetric(Metric):
             The figure and its axis.
         """
         return self._plot(val, ax)
+
+    def extra_repr(self) -> str:
+        """Return the values of the last `compute`, nothing before it."""
+        return ", ".join(f"{name}={short(value)}" for name, value in self._last_values().items())
+
+    def _repr_html_(self) -> str:
+        """Return the values of the last `compute` for a notebook, on the map of the regions where there is one."""
+        from genmonitor.plotting.notebook import beside_html, heading_html, map_html, values_html
+
+        values, partition = self._last_values(), getattr(self, "partition", None)
+        if not values:
+            return heading_html(type(self).__name__, "before `compute`")
+        table = values_html(values, None if partition is None else partition.regions())
+        body = table if partition is None else beside_html(map_html(partition.labels), table)
+        return heading_html(type(self).__name__) + body
+
+    def _last_values(self) -> dict[str, Any]:
+        found = self._computed
+        return {} if found is None else dict(found) if isinstance(found, dict) else {"value": found}
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
         """Follow a module to its device but not to its dtype: in bfloat16 a gamma is another gamma, a sum is lost."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from genmonitor._validation import NotFiniteError, check_callable
+from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.collective import Collective, FailedElsewhereError
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -26,6 +26,7 @@ from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError
+from genmonitor.monitoring.notebook import monitor_html, show
 
 PROBE = 16
 """Samples that tell shape, value range and whether encoders and metrics take them."""
@@ -59,9 +60,11 @@ class Monitor:
             stop the run.
         warn: says what the user should know, on rank zero only.
         inform: says what is nothing to be warned of, on rank zero only.
+        verbose: whether to say that.
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
+        verbose: whether to print what is no warning and no alert.
     """
 
     def __init__(
@@ -75,13 +78,15 @@ class Monitor:
         on_error: OnError,
         warn: Callable[[str], Any],
         inform: Callable[[str], Any],
+        verbose: bool = True,
     ) -> None:
         check_callable("on_alert", on_alert, "that takes a line of text")
         check_sampler(sampler, evaluator)
         self.evaluator, self.sampler = evaluator, sampler
         self.failures = FailurePolicy(on_error)
-        raises = self.failures.raises
-        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warn, inform)
+        self.verbose = check_bool("verbose", verbose)
+        raises, said = self.failures.raises, inform if verbose else _say_nothing
+        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warn, said)
         self.real_images, self.image_key = real_images, image_key
         self.history: History = []
         self._resumed = False
@@ -90,6 +95,20 @@ class Monitor:
     def prefix(self) -> str:
         """What log keys and files begin with."""
         return self.evaluator.prefix
+
+    # a notebook
+
+    def show(self) -> None:
+        """Show the last evaluation: table and figures in a notebook, elsewhere the table and where the report is."""
+        show(self)
+
+    def _repr_html_(self) -> str:
+        """Return the last evaluation for a notebook."""
+        return monitor_html(self)
+
+    def __repr__(self) -> str:
+        settings = f"prefix={self.prefix!r}, n_samples={self.evaluator.n_samples}"
+        return f"{type(self).__name__}({settings}, evaluations={len(self.history)})"
 
     # what subclasses call; every process does
 
@@ -258,6 +277,10 @@ def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
             "Expected a sampler with the prompts of the evaluator, but its own are others. Give "
             "Sampler(n, prompts=evaluator.prompts)."
         )
+
+
+def _say_nothing(text: str) -> None:
+    """Say nothing, for a monitor that is not `verbose`."""
 
 
 def _not_finite_alert(prefix: str, epoch: int) -> Alert:

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping
 
 from matplotlib.figure import Figure
@@ -58,14 +56,3 @@ def side_by_side(
             outline_region(ax, labels, region, drawn[name].shape[1], corners[:COLUMNS])
         left += width + _BETWEEN
     return figure
-
-
-def data_uri(figure: Figure) -> str:
-    """Return a figure as a PNG file within a URI, for a page that holds everything itself.
-
-    >>> data_uri(side_by_side({"real": [[[[0, 1]]]]}, [[1, 2]]))[:22]
-    'data:image/png;base64,'
-    """
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png")
-    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"

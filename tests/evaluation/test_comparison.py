@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import html
 import json
 
 import pytest
@@ -131,6 +132,15 @@ def test_a_notebook_shows_words_and_picture(one):
     assert shown.startswith("<p><b>cluster_2 (right half) differs from real images")
     assert '<img alt="real and generated images" src="data:image/png;base64,' in shown
     assert "indistinguishable (p = " in shown
+    assert 'alt="map of the regions"' in shown
+    assert repr(one) == f"Comparison({one.finding})"
+
+
+def test_a_notebook_shows_which_of_two_sets_is_closer(two):
+    shown = two._repr_html_()
+    assert shown.startswith(f"<p><b>{html.escape(two.finding)}.</b></p>")
+    assert "fake against real" in shown
+    assert "difference: squared maximum mean discrepancy" in shown
 
 
 def test_too_few_images_give_no_verdict():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
 
+from genmonitor.evaluation.pixel_clusters import RegionEvaluation
 from genmonitor.evaluation.results import Evaluation, FitReport, curve, when
 
 
@@ -17,3 +18,10 @@ def test_when_says_nothing_without_an_epoch():
 def test_reports_are_silent_and_comparable_by_default():
     assert FitReport().comparable
     assert FitReport().notes == Evaluation({}).notes == ()
+
+
+def test_an_evaluation_is_told_by_its_values():
+    found = RegionEvaluation({"image": 0.123456789, "violations": 2.0}, None, notes=("few images",))
+    assert repr(found) == "RegionEvaluation(image=0.123457, violations=2)"
+    shown = found._repr_html_()
+    assert all(text in shown for text in ("image", "0.123457", "Note: Few images."))

@@ -146,6 +146,7 @@ BASE = {
     "weights": ("raw", "raw"),
     "on_error": ("raise", "raise"),
     "on_alert": ("builtins.print", print),
+    "verbose": (False, False),
     "prefix": ("other", "other"),
 }
 PROMPTED = {

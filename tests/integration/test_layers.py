@@ -38,6 +38,10 @@ EXCEPTIONS = {
         "genmonitor.metrics.cka",
         "genmonitor.plotting.pixel_clusters",
     ): "torchmetrics' interface has metrics plot themselves",
+    ("genmonitor.metrics.cms", "genmonitor.plotting.cms"): "the same",
+    ("genmonitor.metrics.cka", "genmonitor.plotting.notebook"): "IPython's interface has objects show themselves",
+    ("genmonitor.metrics._base", "genmonitor.plotting.notebook"): "the same",
+    ("genmonitor.partition", "genmonitor.plotting.notebook"): "the same",
 }
 """Arrows that may point up, inside functions only, each with its reason."""
 

@@ -275,3 +275,15 @@ def test_metrics_that_keep_the_real_side_form_their_own_group():
     metrics.compute()
     metrics.reset()
     assert {name: len(metric.real_samples) for name, metric in metrics.items()} == {"forgets": 0, "keeps": 1}
+
+
+@every
+def test_a_notebook_sees_the_last_values(name):
+    metric = CITIZENS[name].fed()
+    shown = type(metric).__name__
+    assert repr(metric) == f"{shown}()"
+    assert metric._repr_html_() == f"<p><b>{shown}</b> before `compute`</p>"
+    value = metric.compute()
+    names = value if isinstance(value, dict) else ["value"]
+    assert all(f"{part}=" in repr(metric) for part in names)
+    assert "<table>" in metric._repr_html_() or "<img" in metric._repr_html_()

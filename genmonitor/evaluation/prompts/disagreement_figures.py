@@ -30,7 +30,7 @@ LISTED = 10
 """Prompts in the table."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DisagreementEvaluation(Evaluation):
     """What one evaluation found.
 

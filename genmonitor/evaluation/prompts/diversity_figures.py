@@ -18,7 +18,7 @@ from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
 from genmonitor.plotting import diversity as plots
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DiversityEvaluation(Evaluation):
     """What one evaluation found.
 

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a notebook shows of an object: tables and pictures as HTML that holds everything itself."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from genmonitor._formatting import short
+from genmonitor.partition import PixelPartition
+from genmonitor.plotting.style import Array, cluster_color, colorize, to_array
+
+MAP_SIDE = 160
+"""Side of a map of regions in pixels of the page."""
+_CELL = "text-align:left;padding:1px 12px 1px 0;white-space:nowrap"
+
+
+def text_html(text: str) -> str:
+    """Return text as it is, line by line.
+
+    >>> text_html("a < b")
+    '<pre>a &lt; b</pre>'
+    """
+    return f"<pre>{html.escape(text)}</pre>"
+
+
+def heading_html(text: str, note: str = "") -> str:
+    """Return a line in bold, with a note in plain type behind it.
+
+    >>> heading_html("1 < 2", "always")
+    '<p><b>1 &lt; 2</b> always</p>'
+    """
+    return f"<p><b>{html.escape(text)}</b>{f' {html.escape(note)}' if note else ''}</p>"
+
+
+def table_html(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    labels: Mapping[str, int] | None = None,
+    bad: Collection[str] = (),
+) -> str:
+    """Return a table; a region's row begins with a mark of its color.
+
+    Args:
+        columns: their names.
+        rows: text and numbers, the first of each naming what the row is of.
+        labels: of the regions among the rows.
+        bad: rows to set in bold.
+    """
+    head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in columns)
+    lines = []
+    for name, *cells in rows:
+        mark = ""
+        if labels and name in labels:
+            mark = f'<span style="color:{cluster_color(labels[name])}">&#9632;</span> '
+        weight = ";font-weight:bold" if name in bad else ""
+        first = f"{mark}{html.escape(str(name))}"
+        told = [first, *(html.escape(str(cell)) for cell in cells)]
+        lines.append("<tr>" + "".join(f'<td style="{_CELL}{weight}">{cell}</td>' for cell in told) + "</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def values_html(values: Mapping[str, Any], labels: Mapping[str, int] | None = None) -> str:
+    """Return values by name as a table, numbers with six digits.
+
+    Args:
+        values: numbers, or tensors, of which those of several numbers are told by their shape.
+        labels: of the regions among the names.
+    """
+    return table_html(["name", "value"], [[name, short(value)] for name, value in values.items()], labels)
+
+
+def figure_html(figure: Figure, description: str) -> str:
+    """Return a figure as a picture.
+
+    >>> figure_html(Figure((1, 1)), "nothing")[:49]
+    '<img alt="nothing" src="data:image/png;base64,iVB'
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")
+    return png_html(buffer.getvalue(), description)
+
+
+def png_html(png: bytes, description: str) -> str:
+    """Return a PNG file as a picture, as wide as the page at most."""
+    source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return f'<img alt="{html.escape(description)}" src="{source}" style="max-width:100%">'
+
+
+def map_html(labels: Array) -> str:
+    """Return a map of the regions as a picture, each in the color that it has in every figure.
+
+    Args:
+        labels: whole numbers [h, w], 0 for what never varies.
+    """
+    drawn = to_array(labels)
+    height, width = drawn.shape
+    scale = MAP_SIDE / max(height, width)
+    buffer = io.BytesIO()
+    Image.fromarray((255 * colorize(drawn)).round().astype(np.uint8)).save(buffer, format="png")
+    size = f"width:{round(width * scale)}px;height:{round(height * scale)}px;image-rendering:pixelated"
+    return png_html(buffer.getvalue(), "map of the regions").replace("max-width:100%", size)
+
+
+def beside_html(left: str, right: str) -> str:
+    """Put two things side by side, where the page is wide enough."""
+    place = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start;overflow-x:auto"
+    return f'<div style="{place}"><div>{left}</div><div>{right}</div></div>'
+
+
+def partition_html(partition: PixelPartition) -> str:
+    """Return the map of a partition beside how large and where each region is."""
+    sizes, regions = partition.sizes(), partition.regions()
+    sites = "pixels" if partition.patch_size == 1 else f"sites of {partition.patch_size}×{partition.patch_size} pixels"
+    rows = [[name, sizes[label], partition.location(label)] for name, label in regions.items()]
+    return beside_html(map_html(partition.labels), table_html(["region", sites, "where"], rows, regions))
