@@ -158,6 +158,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             seed=seed,
             batch_size=sample_batch_size,
             prefix=prefix,
+            prompts=sampler.prompts,
         )
         super().__init__(
             evaluator,

@@ -97,7 +97,10 @@ def make_monitors(digits: Images, n_samples: int, every_n_epochs: int) -> list[A
         calibration=real_likeness(digits),
         every_n_epochs=every_n_epochs,
     )
-    return [PixelClusterMonitor(n_clusters=5, n_samples=n_samples, every_n_epochs=every_n_epochs), diversity]
+    regions = PixelClusterMonitor(
+        n_clusters=5, n_samples=n_samples, every_n_epochs=every_n_epochs, prompts=range(CLASSES)
+    )
+    return [regions, diversity]
 
 
 def arguments() -> argparse.Namespace:

@@ -138,6 +138,8 @@ def _write(args: argparse.Namespace, comparison: Comparison) -> Path:
     folder, prefix = RunFolder(args.out / FOLDER), evaluator.prefix
     folder.start(prefix)
     folder.write_figures(prefix, {**evaluator.fit_figures(), "samples": comparison.figure()}, step=0)
+    for name, shown in comparison.shown_images().items():
+        folder.write_images(prefix, name, shown, step=0)
     if comparison.table is not None:
         folder.write_table(prefix, "which_is_closer", comparison.table, step=0)
     evaluator.write_artifacts(folder.path)

@@ -20,13 +20,14 @@ COMMANDS = {
     "compare": "compare generated with real images: which regions differ, or which of two sets is closer",
     "clusters": "find out which pixels of a set of images belong together",
     "replay": "measure a logged value again from its manifest and a checkpoint",
-    "report": "make the report.html of a run again",
+    "report": "make the report.html of a run again, or compare two runs on one page",
 }
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor compare photos/ new_model/ old_model/ --size 64
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
+  genmonitor report runs/dcgan-digits/version_0 runs/dcgan-digits/version_1
   genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_evaluation_00012.json \\
       --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
 

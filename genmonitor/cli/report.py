@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor report`: the page of a run, made again."""
+"""`genmonitor report`: the page of a run made again, or two runs on one page."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from genmonitor.cli.arguments import given_path
-from genmonitor.report import find_folder, write_report
+from genmonitor.report import find_folder, write_comparison, write_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,10 +16,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", metavar="RUN", type=given_path, help="the folder of a run, such as runs/dcgan-digits/version_0"
     )
+    parser.add_argument("other", metavar="OTHER", type=given_path, nargs="?", help="another run, to compare with it")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=given_path,
+        help="the page of two runs (default: compared_runs.html here); that of one run lies in its folder",
+    )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Write the page."""
+    if args.other is not None:
+        page = args.out or Path("compared_runs.html")
+        return {"report": str(write_comparison(find_folder(args.run), find_folder(args.other), page))}
+    if args.out is not None:
+        raise ValueError(
+            f"Expected `--out` with two runs only, but got {args.out} with {args.run} alone. Leave it out."
+        )
     return {"report": str(write_report(find_folder(args.run)))}
 
 

@@ -21,8 +21,8 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import run_evaluation
 from genmonitor.evaluation.pixel_clusters import RegionEvaluation, RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions.figures import image_labels
-from genmonitor.evaluation.results import Samples, Table
+from genmonitor.evaluation.regions.figures import SHOWN, image_labels
+from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.text import comparison as text
 from genmonitor.evaluation.text import pixel_clusters as region_text
 from genmonitor.evaluation.text.notebook import on_map, regions_html
@@ -142,6 +142,13 @@ class Comparison:
         sets = {"real": fitted.real} | dict(zip(self.names, self.shown, strict=True))
         return side_by_side(sets, labels, label, fitted.regions.value_range, self._headline(region), self.split)
 
+    def shown_images(self) -> dict[str, ShownImages]:
+        """Return real images and some of each generated set, each of these with the real image nearest to it."""
+        sets = {"real": self.evaluator.shown_real()}
+        for name, images in zip(("images", "other_images"), self.shown, strict=False):
+            sets[name] = self.evaluator.shown_samples(Samples(images, torch.arange(len(images))))
+        return sets
+
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region outlined."""
         if self.differences is None or region is None:
@@ -236,7 +243,7 @@ def compare(
         tuple(checked),
         evaluator,
         tuple(evaluations),
-        tuple(drawn.images[:PROBE].cpu() for drawn in samples),
+        tuple(drawn.images[:SHOWN].cpu() for drawn in samples),
         _differences(evaluations, paired),
         len(real),
         n,

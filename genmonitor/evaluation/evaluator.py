@@ -18,7 +18,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.isolation import remember_attributes
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, Table
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, ShownImages, Table
 from genmonitor.evaluation.rng import preserve_rng, seed_everything
 from genmonitor.plotting.notebook import text_html
 
@@ -144,6 +144,14 @@ class Evaluator(ABC, Generic[EvaluationT]):
     def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure]:
         """Draw an evaluation and the curves up to it."""
         return {}
+
+    def shown_real(self) -> ShownImages | None:
+        """Return some of the real images that generated ones are compared with, None for a page without them."""
+        return None
+
+    def shown_samples(self, samples: Samples) -> ShownImages | None:
+        """Return some generated images by themselves, as `figures` shows them in a figure."""
+        return None
 
     def tables(self, evaluation: EvaluationT) -> Mapping[str, Table]:
         """Return the tables of an evaluation."""

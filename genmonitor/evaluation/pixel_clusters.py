@@ -19,6 +19,7 @@ from genmonitor._io import write_json
 from genmonitor._validation.arguments import check_patches
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
 from genmonitor.evaluation.data.value_range import check_value_range
 from genmonitor.evaluation.encoders import SiteEncoder
@@ -30,7 +31,7 @@ from genmonitor.evaluation.regions.best import BestSoFar
 from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
 from genmonitor.evaluation.regions.fitted import FittedRegions
 from genmonitor.evaluation.regions.saved import load_partition, save_regions, saved_regions
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, curve
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, ShownImages, curve
 from genmonitor.evaluation.text import pixel_clusters as text
 from genmonitor.evaluation.text.notebook import regions_html
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector, p_values_of_change
@@ -73,6 +74,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         seed: of the choice of real images and of the draws of the baseline.
         batch_size: images per call of `site_encoder`.
         prefix: what its log keys and files begin with.
+        prompts: sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
 
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
@@ -98,8 +100,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         seed: int = 0,
         batch_size: int = 100,
         prefix: str = "cms",
+        prompts: Prompts | None = None,
     ) -> None:
         super().__init__(n_samples, prefix)
+        self.prompts = prompts
         self.to_sites = SiteEncoder(site_encoder, batch_size)
         if isinstance(partition, (str, Path)):
             partition = load_partition(partition)
@@ -226,6 +230,14 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
         """Draw the curves, and samples with the region outlined that differs most."""
         return region_figures.evaluation_figures(self.fitted.regions, history, samples.images, list(self._extra.names))
+
+    def shown_real(self) -> ShownImages:
+        """Return real images that generated ones are compared with."""
+        return region_figures.shown_real(self.fitted)
+
+    def shown_samples(self, samples: Samples) -> ShownImages:
+        """Return generated images, and for each the most similar real one."""
+        return region_figures.shown_samples(self.fitted, samples, self.prompts)
 
     def line_series(self, history: History) -> dict[str, LineSeries]:
         """Return the curves of all regions in one chart."""

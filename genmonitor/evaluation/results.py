@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
@@ -82,6 +83,23 @@ class Table:
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class ShownImages:
+    """Some images for people to look at, each one by itself.
+
+    Attributes:
+        tiles: RGB in [0, 1], [n, H, W, 3].
+        captions: of each, such as its prompt; empty where there is nothing to say.
+        nearest: the real image most similar to each, as `tiles`; None where none was looked for.
+        distances: how far that is, as a multiple of what is usual between real images.
+    """
+
+    tiles: NDArray[Any]
+    captions: Sequence[str] = ()
+    nearest: NDArray[Any] | None = None
+    distances: Sequence[float] = ()
 
 
 @dataclass(frozen=True)

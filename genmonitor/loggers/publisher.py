@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from genmonitor._formatting import as_sentence
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.results import Alert, Evaluation, History, LineSeries, Samples, Table
+from genmonitor.evaluation.results import Alert, Evaluation, History, LineSeries, Samples, ShownImages, Table
 from genmonitor.loggers.facade import Loggers
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
@@ -128,6 +128,7 @@ class Publisher:
         if self._writes:
             self.attempt(lambda: self.folder.start(prefix, keep=len(history)))
         self.attempt(lambda: self._publish_figures(evaluator.fit_figures(), step, None))
+        self.attempt(lambda: self._write_images("real", evaluator.shown_real(), step, None))
         self.attempt(lambda: self._write_artifacts(evaluator))
         self.attempt(lambda: self._loggers.log_layout(prefix, evaluator.charts()))
         self.attempt(lambda: self._loggers.log_about(prefix, evaluator.about))
@@ -161,6 +162,7 @@ class Publisher:
         self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
         self.attempt(lambda: self._publish_line_series(evaluator.line_series(history), step))
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))
+        self.attempt(lambda: self._write_images("images", evaluator.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
 
     def publish_alert(self, alert: Alert) -> None:
@@ -200,6 +202,10 @@ class Publisher:
             self._loggers.log_figures({f"{self._prefix}/{name}": rendered}, step, when)
             if self._writes:
                 self.folder.write_figures(self._prefix, {name: rendered}, step, when)
+
+    def _write_images(self, name: str, shown: ShownImages | None, step: int, epoch: int | None) -> None:
+        if self._writes and shown is not None:
+            self.folder.write_images(self._prefix, name, shown, step, epoch)
 
     def _publish_tables(self, tables: Mapping[str, Table], step: int, epoch: int) -> None:
         for name, table in tables.items():

@@ -150,8 +150,8 @@ def add_region_legend(figure: Figure, labels: NDArray[Any], left: float, top: fl
     figure.legend(handles=handles, **place, frameon=False, fontsize=11, labelcolor=INK)
 
 
-def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:
-    """Images as RGB (n, H', W', 3) in [0, 1], enlarged or averaged by a whole factor to about 100 pixels."""
+def thumbnails(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:
+    """Images as RGB (n, H', W', 3) in [0, 1], averaged by a whole factor where a side has more than 128 pixels."""
     low, high = value_range
     images = np.clip((images.astype(np.float32) - low) / (high - low), 0, 1)
     if images.shape[1] != 3:
@@ -160,8 +160,14 @@ def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[
     step = -(-max(height, width) // 128)
     height, width = height // step, width // step
     blocks = images[..., : height * step, : width * step].reshape(n, 3, height, step, width, step)
-    grow = -(-96 // max(height, width))
-    return np.moveaxis(blocks.mean((3, 5)).repeat(grow, axis=2).repeat(grow, axis=3), 1, 3)
+    return np.moveaxis(blocks.mean((3, 5)), 1, 3)
+
+
+def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[Any]:
+    """Images as RGB (n, H', W', 3) in [0, 1], enlarged or averaged by a whole factor to about 100 pixels."""
+    small = thumbnails(images, value_range)
+    grow = -(-96 // max(small.shape[1:3]))
+    return small.repeat(grow, axis=1).repeat(grow, axis=2)
 
 
 def printable(text: str, length: int) -> str:

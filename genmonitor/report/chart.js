@@ -1,44 +1,4 @@
-// One chart: its scales, its curves or areas, its baselines, and the values under the pointer.
-const FINEST = 1e-6; // float32 sums cannot tell a CMS above 1 - 1e-6 from 1
-
-// scales
-
-function linearScale(values) {
-  let low = Math.min(...values), high = Math.max(...values);
-  const fromZero = low >= 0 && low < 0.5 * high; // what is far from zero would be flat beside it
-  if (fromZero) low = 0;
-  if (high - low < 1e-12 * Math.max(1, Math.abs(high))) { high += low ? 0.5 : 1; low -= low ? 0.5 : 0; }
-  const margin = 0.06 * (high - low);
-  const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough);
-  const ticks = [];
-  for (let tick = Math.ceil(low / step) * step; tick <= high + 1e-9 * step; tick += step) ticks.push(Number(tick.toPrecision(12)));
-  return { low: low === 0 ? 0 : low - margin, high: high + margin, place: (v) => v, ticks };
-}
-
-// the distance to 1 on a log scale: 0.9, 0.99 and 0.999 are equal steps
-function cosineScale(values) {
-  const place = (v) => -Math.log10(Math.max(1 - v, FINEST));
-  const places = values.map(place);
-  const low = Math.min(...places) - 0.1, high = Math.max(...places, low + 0.9) + 0.1;
-  const all = [];
-  for (let power = 0; power <= 6; power++) for (const step of [1, 0.5, 0.2]) all.push(1 - step * 10 ** -power);
-  let ticks = all.filter((v) => place(v) > low && place(v) < high);
-  if (ticks.length > 8) ticks = ticks.filter((v, i) => all.indexOf(v) % 3 === 0);
-  return { low, high, place, ticks: ticks.map((v) => Number(v.toFixed(7))) };
-}
-
-const cosineTick = (tick) => (1 - tick < 1.5 * FINEST ? "1" : String(tick));
-
-function wholeTicks(first, last, count) {
-  const rough = Math.max((last - first) / count, 1), power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough);
-  const ticks = [];
-  for (let tick = Math.ceil(first / step) * step; tick <= last; tick += step) ticks.push(tick);
-  return ticks;
-}
-
-// a chart
+// One chart: its curves or areas, its baselines, the values under the pointer, and the evaluation that the page shows.
 
 function linePath(points) {
   let path = "", open = false; // a gap where a value is missing
@@ -60,19 +20,32 @@ function stacked(series) {
   }));
 }
 
+// dark or light text, whichever stands out more from a color #rrggbb
+function readableOn(color) {
+  const parts = [1, 3, 5].map((i) => parseInt(color.slice(i, i + 2), 16) / 255);
+  const [r, g, b] = parts.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
+}
+
 class Chart {
-  constructor(place, spec, regions) {
-    Object.assign(this, { place, spec, regions, at: null });
-    html("h3", "", spec.title, place);
-    this.canvas = svg("svg", { role: "img", "aria-label": spec.title }, place);
+  constructor(place, spec, regions, showStep) {
+    Object.assign(this, { place, spec, regions, showStep, at: null, now: spec.x.length - 1 });
+    const head = html("div", "head", "", place);
+    html("h3", "", spec.title, head);
+    this.download(head);
+    this.canvas = svg("svg", { role: "img" }, place);
     this.tip = html("div", "tip", "", place);
+    this.tip.setAttribute("role", "status");
     this.tip.hidden = true;
     if (spec.note) html("div", "faint", spec.note, place);
     if (spec.series.length > 1 && spec.series.every((curve) => curve.region === null)) this.legend();
     place.tabIndex = 0;
+    place.setAttribute("role", "group");
+    place.setAttribute("aria-label", `Chart: ${spec.title}${spec.by ? "; arrow keys go through the evaluations" : ""}`);
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
     this.canvas.addEventListener("pointerdown", (event) => this.point(event));
     this.canvas.addEventListener("pointerleave", () => this.leave());
+    this.canvas.addEventListener("click", () => { if (this.at !== null) this.choose(this.at); });
     place.addEventListener("blur", () => this.leave());
     place.addEventListener("keydown", (event) => this.step(event));
     new ResizeObserver(() => this.draw()).observe(place);
@@ -80,26 +53,43 @@ class Chart {
 
   legend() {
     const legend = html("div", "legend", "", this.place);
-    for (const curve of this.spec.series) {
+    for (const curve of this.spec.series.filter((c) => !c.run)) { // the second run's are the same, dotted
       const entry = html("span", "", "", legend);
       html("span", "swatch", "", entry).style.setProperty("--c", curve.color);
-      entry.append(curve.dashed ? `${curve.label} (dashed)` : curve.label);
+      entry.append(curve.line ? `${curve.said} (${curve.line})` : curve.said);
     }
+  }
+
+  // the values of the chart as a file
+  download(head) {
+    const { spec } = this, name = spec.title.replace(/[^A-Za-z0-9]+/g, "_").toLowerCase();
+    const button = html("button", "csv", "CSV", head);
+    button.type = "button";
+    button.setAttribute("aria-label", `Download ${spec.title} as CSV`);
+    button.addEventListener("click", () => {
+      const cell = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+      const rows = spec.x.map((x, i) => [...(spec.by ? [x] : []), ...spec.series.map((c) => c.values[i] ?? "")]);
+      const lines = [[...(spec.by ? [spec.by] : []), ...spec.series.map((c) => cell(c.label))], ...rows];
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(new Blob([`${lines.map((row) => row.join(",")).join("\n")}\n`], { type: "text/csv" }));
+      link.download = `${name}.csv`;
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
   }
 
   draw() {
     const { spec, canvas } = this;
     const width = Math.max(this.place.clientWidth, 200);
     const alone = !spec.by; // images that were compared, without epochs: the bars are all there is
-    const bars = spec.series.filter((c) => c.region !== null && (c.band || alone));
-    const height = bars.length ? Math.min(340, 0.5 * width + 120) : 190;
+    const bars = spec.bars ? spec.series.filter((c) => c.region !== null && (c.band || alone)) : [];
+    const height = bars.length ? Math.min(340, 0.5 * width + 120) : width > 480 ? 250 : 190;
     const slot = bars.length ? Math.min(alone ? 90 : 24, ((alone ? 0.75 : 0.3) * width) / bars.length) : 0;
     const left = 58, right = alone ? left : width - 12 - slot * bars.length - (slot ? 8 : 0), top = 8, bottom = height - 22;
     const end = alone ? left + 16 + slot * bars.length : right;
     const series = spec.kind === "stack" ? stacked(spec.series) : spec.series;
     const values = series.flatMap((c) => [...(c.top ?? c.values), ...(c.band ?? [])]).filter((v) => v !== null);
-    const scale = spec.kind === "stack" ? { low: 0, high: Math.max(...values, 0.01), place: (v) => v, ticks: [0, 0.25, 0.5, 0.75, 1] }
-      : spec.scale === "cms" ? cosineScale(values.length ? values : [0.9]) : linearScale(values.length ? values : [0]);
+    const scale = scaleOf(spec, spec.rule ? [...values, spec.rule] : values);
     const first = spec.x[0], last = spec.x.at(-1);
     this.x = (v) => (last > first ? left + 4 + ((v - first) / (last - first)) * (right - left - 8) : (left + right) / 2);
     this.y = (v) => bottom - ((scale.place(v) - scale.low) / (scale.high - scale.low)) * (bottom - top);
@@ -109,15 +99,17 @@ class Chart {
       const y = this.y(tick);
       if (y < top - 1 || y > bottom + 1) continue;
       svg("line", { x1: left, x2: end, y1: y, y2: y, class: "rule" }, canvas);
-      svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, canvas).textContent =
-        spec.kind === "stack" ? `${100 * tick} %` : spec.scale === "cms" ? cosineTick(tick) : shown(tick);
+      svg("text", { x: left - 5, y: y + 4, "text-anchor": "end" }, canvas).textContent = tickText(spec, tick);
     }
+    if (spec.rule) svg("line", { x1: left, x2: end, y1: this.y(spec.rule), y2: this.y(spec.rule), class: "level" }, canvas);
     if (!alone) this.epochs(left, right, top, bottom, height);
     this.bands(series, left, end);
     if (!alone) this.curves(series);
     bars.forEach((curve, i) => this.bar(curve, right + 8 + (i + 0.5) * slot, slot));
     this.box = { left, right, top, bottom, width };
-    this.mark = svg("g", {}, canvas);
+    this.shown = svg("g", {}, canvas);
+    this.pointed = svg("g", {}, canvas);
+    this.drawNow();
     this.regions.again();
     if (this.at !== null) this.cursor(this.at);
   }
@@ -147,7 +139,7 @@ class Chart {
       const [low, , high] = curve.band, y = this.y(high);
       const box = { x: left, width: right - left, y, height: Math.max(this.y(low) - y, 1.5), class: "bar band" };
       const node = this.tag(svg("rect", box, this.canvas), curve);
-      if (curve.region === null) node.style.display = "inline";
+      if (curve.region === null) node.classList.add("alone");
     }
   }
 
@@ -159,8 +151,8 @@ class Chart {
         this.tag(svg("path", { d: `${linePath(outline)}z`, class: "area" }, this.canvas), curve);
         continue;
       }
-      const kind = curve.dashed ? "curve dashed" : "curve";
-      this.tag(svg("path", { d: linePath(at(curve.values)), class: kind }, this.canvas), curve);
+      const points = at(curve.values).filter(([, y]) => !this.spec.joined || y !== null);
+      this.tag(svg("path", { d: linePath(points), class: `curve ${curve.line}`.trim() }, this.canvas), curve);
       if (this.spec.x.length > 60) continue;
       for (const [x, y] of at(curve.values)) {
         if (y !== null) this.tag(svg("circle", { cx: x, cy: y, r: 2.5, class: "dot" }, this.canvas), curve);
@@ -179,7 +171,8 @@ class Chart {
     }
     if (latest === undefined) return;
     svg("circle", { cx: x, cy: this.y(latest), r: Math.min(8, slot / 2), class: "disc" }, group);
-    svg("text", { x, y: this.y(latest) + 3.5 }, group).textContent = curve.region || "";
+    const ink = readableOn(curve.color);
+    svg("text", { x, y: this.y(latest) + 4, style: `fill:${ink}` }, group).textContent = curve.region || "";
   }
 
   point(event) {
@@ -194,15 +187,40 @@ class Chart {
     if (!by) return;
     event.preventDefault();
     const last = this.spec.x.length - 1;
-    this.cursor(Math.min(last, Math.max(0, (this.at ?? last - by) + by)));
+    const at = Math.min(last, Math.max(0, (this.at ?? this.now - by) + by));
+    this.choose(at);
+    this.cursor(at);
+  }
+
+  // what the slider of the page shows too
+  choose(at) {
+    if (this.spec.steps[at] !== null) this.showStep(this.spec.steps[at]);
+  }
+
+  // the last evaluation at a step or before it
+  mark(step) {
+    this.now = Math.max(0, this.spec.steps.findLastIndex((at) => (at ?? 0) <= step));
+    this.drawNow();
+  }
+
+  drawNow() {
+    const { spec, box, now } = this;
+    if (!box) return;
+    this.shown.replaceChildren();
+    const said = spec.series.filter((c) => c.values[now] !== null).map((c) => `${c.label} ${valueText(spec, c.values[now])}`);
+    const when = spec.by ? `, ${spec.by} ${spec.x[now]}` : "";
+    this.canvas.setAttribute("aria-label", `${spec.title}${when}: ${said.join(", ")}`);
+    if (!spec.by || spec.x.length < 2) return;
+    const x = this.x(spec.x[now]);
+    svg("line", { x1: x, x2: x, y1: box.top, y2: box.bottom, class: "now" }, this.shown);
   }
 
   // the values of one evaluation; at a height, also the region whose curve is nearest to it
   cursor(at, height) {
     this.at = at;
     const { spec, box } = this, x = this.x(spec.x[at]);
-    this.mark.replaceChildren();
-    if (spec.by) svg("line", { x1: x, x2: x, y1: box.top, y2: box.bottom, class: "cursor" }, this.mark);
+    this.pointed.replaceChildren();
+    if (spec.by) svg("line", { x1: x, x2: x, y1: box.top, y2: box.bottom, class: "cursor" }, this.pointed);
     const known = spec.series.filter((c) => c.values[at] !== null);
     const lit = height === undefined ? null : this.nearest(at, height);
     this.regions.show(lit);
@@ -213,9 +231,7 @@ class Chart {
       const name = html("span", "", "", row);
       html("span", "swatch", "", name).style.setProperty("--c", curve.color);
       name.append(curve.label);
-      const value = curve.values[at];
-      const write = spec.kind === "stack" ? (v) => `${(100 * v).toFixed(1)} %` : spec.scale === "cms" ? shownCms : shown;
-      html("span", "", write(value), row);
+      html("span", "", valueText(spec, curve.values[at]), row);
     }
     for (const alert of spec.alerts.filter((a) => a.x === spec.x[at])) html("div", "said", alert.text, this.tip);
     this.tip.hidden = false;
@@ -239,7 +255,7 @@ class Chart {
   leave() {
     this.at = null;
     this.tip.hidden = true;
-    this.mark?.replaceChildren();
+    this.pointed?.replaceChildren();
     this.regions.show(null);
   }
 }

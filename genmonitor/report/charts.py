@@ -11,7 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.text.disagreement import spoken
 from genmonitor.evaluation.text.pixel_clusters import suffixed, verdicts
+from genmonitor.evaluation.verdicts import LEVEL
 from genmonitor.plotting.style import cluster_color, cluster_name, inmost
 from genmonitor.report.run import MonitorRun
 from genmonitor.report.sanitize import Note, as_record
@@ -49,17 +51,29 @@ def _values(records: Sequence[Record]) -> list[str]:
 def _chart(run: MonitorRun, title: str, names: list[str], alerts: Sequence[Note]) -> dict[str, Any]:
     by, x = _axis(run.records)
     marks = [(getattr(alert, by, None), alert.text) for alert in alerts]
-    cosines = all(name in _BOUNDED or name.startswith("cluster_") for name in names)
     return {
         "title": title,
         "note": run.about.get(names[0], "") if len(names) == 1 else "",
         "kind": "stack" if all(name.startswith("share_") for name in names) else "lines",
-        "scale": "cms" if cosines else "linear",
+        "scale": _scale(names),
+        "rule": LEVEL if all(name.startswith("p_") for name in names) else None,
+        "bars": True,
         "by": "" if run.compared else by,
         "x": x,
+        "steps": [record.get("step") for record in run.records],
+        "joined": False,
         "alerts": [{"x": x, "text": text} for x, text in marks if x is not None],
         "series": [_series(run, name, number) for number, name in enumerate(names, start=1)],
     }
+
+
+def _scale(names: Sequence[str]) -> str:
+    """Return the axis of some values: what falls by orders of magnitude is flat on a linear one."""
+    if all(name in _BOUNDED or name.startswith("cluster_") for name in names):
+        return "cms"
+    if all(name.startswith("vs_best_") for name in names):
+        return "signed"
+    return "log" if all(name.startswith(("p_", "error_ratio_")) for name in names) else "linear"
 
 
 def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
@@ -77,13 +91,49 @@ def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
 def _series(run: MonitorRun, name: str, number: int) -> dict[str, Any]:
     return {
         "name": name,
-        "label": name.replace("_", " "),
+        "label": spoken(name),
+        "said": spoken(name),
         "region": region_of(name),
         "color": _color(name, number),
-        "dashed": name == "product",
-        "values": [record.get(name) for record in run.records],
+        "line": "dashed" if name == "product" else "",
+        "run": 0,
+        "values": [_rounded(record.get(name)) for record in run.records],
         "band": run.baseline.get(name),
     }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.7g}")
+
+
+def overlaid(first: list[dict[str, Any]], second: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the charts that two runs have in common, with the curves of both.
+
+    Args:
+        first: charts of a run, drawn full.
+        second: of another, drawn dotted.
+        names: of the runs.
+    """
+    others = {chart["title"]: chart for chart in second}
+    return [
+        _overlaid(chart, others[chart["title"]], names)
+        for chart in first
+        if chart["title"] in others and others[chart["title"]]["by"] == chart["by"]
+    ]
+
+
+def _overlaid(chart: dict[str, Any], other: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    x = sorted({*chart["x"], *other["x"]})
+    steps = {here: step for of in (other, chart) for here, step in zip(of["x"], of["steps"], strict=True)}
+    series = []
+    for number, (of, name) in enumerate(zip((chart, other), names, strict=True)):
+        for curve in of["series"]:
+            at = dict(zip(of["x"], curve["values"], strict=True))
+            line = {"line": "dotted", "band": None} if number else {}
+            values = [at.get(here) for here in x]
+            series.append(curve | line | {"label": f"{curve['label']}, {name}", "values": values, "run": number})
+    drawn = {"kind": "lines", "bars": False, "joined": True, "alerts": []}
+    return chart | drawn | {"x": x, "steps": [steps[here] for here in x], "series": series}
 
 
 def region_of(name: str) -> int | None:
@@ -114,6 +164,7 @@ def map_of(run: MonitorRun) -> dict[str, Any] | None:
         {
             "region": label,
             "color": cluster_color(label),
+            "name": f"{cluster_name(label)} ({run.partition.location(label)})" if label else cluster_name(label),
             "path": _path(labels == label),
             "at": inmost((labels == label).numpy()),
         }

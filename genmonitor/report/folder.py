@@ -13,6 +13,7 @@ from genmonitor._io import atomic_write, write_json
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.files import (
     BY_EPOCH,
+    HISTORY,
     MANIFEST,
     REPORT,
     file_stem,
@@ -25,12 +26,13 @@ from genmonitor.report.files import (
 from genmonitor.report.manifest import versions
 from genmonitor.report.page import write_report
 from genmonitor.report.sanitize import as_record
+from genmonitor.report.strips import describe_strip, encode_strip
 from genmonitor.report.tables import without_pictures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from genmonitor.evaluation.results import Table
+    from genmonitor.evaluation.results import ShownImages, Table
 
 _ARTIFACTS = (".npz", ".json", ".pt")
 
@@ -65,7 +67,7 @@ class RunFolder:
             remove = _later_than(mine, keep)
         else:
             others = [path for path in files if owner(path, prefixes) != prefix]
-            remove = {*mine, *(_named_by(mine) - _named_by(others)), self.path / REPORT}
+            remove = {*mine, *(_named_by(mine) - _named_by(others)), self.path / REPORT, self.path / HISTORY}
         for path in remove:
             path.unlink(missing_ok=True)
 
@@ -90,6 +92,15 @@ class RunFolder:
             written[name] = self._file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.png")
             atomic_write(written[name], rendered.png)
         return written
+
+    def write_images(
+        self, prefix: str, name: str, shown: ShownImages, step: int, epoch: int | None = None
+    ) -> tuple[Path, Path]:
+        """Write images that the page shows one by one: a WebP file, and a JSON file about it; named as figures are."""
+        stem = file_stem(f"{prefix}/{name}", step, epoch)
+        images = self._file(f"{stem}.webp")
+        atomic_write(images, encode_strip(shown))
+        return images, self._write_json(f"{stem}.json", describe_strip(shown))
 
     def write_table(self, prefix: str, name: str, table: Table, step: int, epoch: int | None = None) -> Path:
         """Write the text and numbers of a table as a JSON list with a dictionary per row, named as figures are."""

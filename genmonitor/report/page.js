@@ -1,4 +1,5 @@
-// Draws the charts and maps from the data beside it. Text of the user's goes in as textContent, never as HTML.
+// Draws the page from the data beside it, and lets one slider say of which evaluation. Text of the user's goes in as
+// textContent, never as HTML.
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
 function svg(name, attributes, parent) {
@@ -40,11 +41,14 @@ function regionsOf(section) {
       node.classList.toggle("off", region !== null && node.dataset.region !== String(region) && node.tagName !== "TR");
     }
   };
-  const regions = {
-    show: (region) => light(region === null ? pinned : region),
-    pin: (region) => { pinned = pinned === region ? null : region; light(pinned); },
-    again: () => light(pinned),
+  const pin = (region) => {
+    pinned = pinned === region ? null : region;
+    for (const button of section.querySelectorAll(".regions button")) {
+      button.setAttribute("aria-pressed", String(button.closest("tr").dataset.region === String(pinned)));
+    }
+    light(pinned);
   };
+  const regions = { show: (region) => light(region === null ? pinned : region), again: () => light(pinned) };
   const regionAt = (event) => {
     const node = event.target.closest(".map [data-region], .regions [data-region]");
     return node && section.contains(node) ? Number(node.dataset.region) : null;
@@ -55,17 +59,17 @@ function regionsOf(section) {
   section.addEventListener("pointerleave", () => regions.show(null));
   section.addEventListener("focusin", (event) => { if (regionAt(event) !== null) regions.show(regionAt(event)); });
   section.addEventListener("focusout", () => regions.show(null));
-  section.addEventListener("click", (event) => { if (regionAt(event) !== null) regions.pin(regionAt(event)); });
+  section.addEventListener("click", (event) => { if (regionAt(event) !== null) pin(regionAt(event)); });
   return regions;
 }
 
 function drawMap(place, map) {
   const picture = svg("svg", { viewBox: `0 0 ${map.width} ${map.height}`, role: "img" }, place);
   picture.setAttribute("aria-label", "map of the regions");
-  for (const { region, color, path } of map.regions) {
+  for (const { region, color, path, name } of map.regions) {
     const node = svg("path", { d: path, style: `--c:${color}`, "data-region": region }, picture);
     node.setAttribute("shape-rendering", "crispEdges");
-    svg("title", {}, node).textContent = region ? `cluster ${region}` : "constant";
+    svg("title", {}, node).textContent = name;
   }
   const size = Math.max(map.width, map.height) / 14;
   for (const { region, at } of map.regions) {
@@ -75,23 +79,65 @@ function drawMap(place, map) {
   }
 }
 
-function slide(figure, pictures) {
-  const input = figure.querySelector("input"), output = figure.querySelector("output");
-  const show = () => {
-    const { epoch, step, source } = pictures[input.value];
-    figure.querySelector("img").src = source;
-    output.textContent = `epoch ${epoch}, step ${step}`;
-  };
-  input.hidden = pictures.length < 2;
-  input.addEventListener("input", show);
-  show();
-}
+// the evaluation shown: one for the whole page
 
 const drawn = JSON.parse(document.getElementById("drawn").textContent);
+const followers = []; // functions of a step
+
+function showMoment(number) {
+  const input = document.getElementById("moment"), { epoch, step } = drawn.moments[number];
+  input.value = number;
+  const said = `${epoch === null ? "" : `epoch ${shown(epoch)}, `}step ${step}`;
+  input.setAttribute("aria-valuetext", said);
+  document.querySelector(".moment output").textContent = said;
+  for (const follow of followers) follow(step);
+}
+
+const showStep = (step) => {
+  const number = drawn.moments.findIndex((moment) => moment.step >= step);
+  if (drawn.moments.length > 1) showMoment(number < 0 ? drawn.moments.length - 1 : number);
+};
+
+const latestAt = (list, step) => list.findLast((one) => (one.step ?? 0) <= step) ?? list[0];
+
+function slide(figure, pictures) {
+  followers.push((step) => {
+    const { epoch, step: at, source, width } = latestAt(pictures, step), image = figure.querySelector("img");
+    image.src = source;
+    image.style.minWidth = `${Math.floor(0.8 * width)}px`;
+    figure.querySelector("output").textContent = `epoch ${epoch}, step ${at}`;
+  });
+}
+
 for (const section of document.querySelectorAll("[data-section]")) {
-  const { charts, map, sliders } = drawn[section.dataset.section];
+  const { charts, map, sliders, images, sets, messages } = drawn.sections[section.dataset.section];
   const regions = regionsOf(section);
   if (map) drawMap(section.querySelector(".map"), map);
-  for (const place of section.querySelectorAll(".chart")) new Chart(place, charts[place.dataset.chart], regions);
+  for (const place of section.querySelectorAll(".chart")) {
+    const chart = new Chart(place, charts[place.dataset.chart], regions, showStep);
+    followers.push((step) => chart.mark(step));
+  }
+  if (Object.keys(images).length) {
+    const gallery = new Gallery(section.querySelector(".images"), images, map, sets);
+    followers.push((step) => gallery.show(step));
+  }
   section.querySelectorAll(".slider").forEach((figure, i) => slide(figure, sliders[i].pictures));
+  const said = section.querySelector(".said");
+  if (said) followers.push((step) => {
+    const number = messages.indexOf(latestAt(messages, step));
+    said.hidden = number === messages.length - 1; // the finding above is of the last
+    said.lastElementChild.textContent = messages[number].text;
+    said.firstElementChild.textContent = "Then:";
+  });
 }
+
+if (drawn.moments.length > 1) {
+  const input = document.getElementById("moment");
+  input.addEventListener("input", () => showMoment(Number(input.value)));
+  for (const button of document.querySelectorAll(".moment [data-by]")) button.addEventListener("click", () => {
+    showMoment(Math.min(drawn.moments.length - 1, Math.max(0, Number(input.value) + Number(button.dataset.by))));
+  });
+  for (const button of document.querySelectorAll(".go")) button.addEventListener("click", () => showStep(Number(button.dataset.step)));
+  document.querySelector(".moment").addEventListener("submit", (event) => event.preventDefault());
+  showMoment(drawn.moments.length - 1);
+} else for (const follow of followers) follow(Infinity);

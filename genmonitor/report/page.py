@@ -3,33 +3,26 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from genmonitor._formatting import format_cms, format_ratio
 from genmonitor._io import atomic_write
-from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
-from genmonitor.report.files import REPORT, own_files
-from genmonitor.report.run import MonitorRun, Picture, Run, read_run
+from genmonitor.report.files import HISTORY, REPORT, own_files
+from genmonitor.report.history import history_csv
+from genmonitor.report.pictures import MAX_BYTES, Pictures, embedded
+from genmonitor.report.run import Run, read_run
+from genmonitor.report.sections import section, summary
 from genmonitor.report.tables import NamedTable
 
-MAX_PICTURES = 24
-"""Evaluations whose samples a slider shows: the first, the last, and others evenly between."""
-MAX_BYTES = 6_000_000
-"""Of all pictures of a page; where they are more, fewer evaluations are shown."""
 MAX_ALERTS = 5
 """That are shown at once, the latest first; the others are folded away."""
-WHICH_IS_CLOSER = "which is closer"
-"""What a comparison of two generated sets calls its table, behind its prefix."""
-_DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
 
 
 def write_report(folder: Path) -> Path:
-    """Write `report.html` about what is in a folder, complete or not at all.
+    """Write `report.html` about what is in a folder, and `history.csv` with its values; complete or not at all.
 
     Args:
         folder: the one with the manifests, `<run>/genmonitor`.
@@ -40,9 +33,55 @@ def write_report(folder: Path) -> Path:
     Raises:
         OSError: if a file cannot be read or the page not written; the page from before is still there.
     """
-    page = folder / REPORT
-    atomic_write(page, _render(folder, read_run(folder)).encode())
+    run = read_run(folder)
+    atomic_write(folder / REPORT, _render({run_name(folder): (folder, run)}).encode())
+    atomic_write(folder / HISTORY, history_csv(run.monitors).encode())
+    return folder / REPORT
+
+
+def write_comparison(first: Path, second: Path, page: Path) -> Path:
+    """Write a page that shows two runs over each other; complete or not at all.
+
+    Args:
+        first: a folder with manifests.
+        second: another.
+        page: the file to write.
+
+    Returns:
+        The page's path.
+
+    Raises:
+        ValueError: if the runs have no monitor in common.
+        OSError: if a file cannot be read or the page not written.
+    """
+    runs = {first: read_run(first), second: read_run(second)}
+    prefixes = [{monitor.prefix for monitor in run.monitors} for run in runs.values()]
+    if len(runs) < 2 or not prefixes[0] & prefixes[1]:
+        raise ValueError(
+            f"Expected two runs with a monitor of the same prefix, but got {first} with {sorted(prefixes[0])} and "
+            f"{second} with {sorted(prefixes[-1])}. Give two runs that were watched by the same kind of monitor."
+        )
+    names = _tell_apart(first, second)
+    atomic_write(page, _render(dict(zip(names, runs.items(), strict=True))).encode())
     return page
+
+
+def run_name(folder: Path, parts: int = 2) -> str:
+    """Name the run of a folder by the last parts of its path.
+
+    Example:
+        >>> run_name(Path("/runs/dcgan/version_0/genmonitor"))
+        'dcgan/version_0'
+    """
+    path = folder.resolve().parts
+    return "/".join((path[:-1] if path[-1] == "genmonitor" else path)[-parts:])
+
+
+def _tell_apart(first: Path, second: Path) -> tuple[str, str]:
+    """Name two runs as briefly as tells them apart."""
+    longest = max(len(first.resolve().parts), len(second.resolve().parts))
+    pairs = ((run_name(first, parts), run_name(second, parts)) for parts in range(1, longest + 1))
+    return next(pair for pair in pairs if pair[0] != pair[1])
 
 
 @cache
@@ -51,84 +90,53 @@ def _environment() -> Any:
 
     loader = PackageLoader("genmonitor", "report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.policies["json.dumps_kwargs"] = {}  # sorted by default: the order of runs would be lost
     environment.filters |= {"shown": _shown, "cms": _shown_cms, "percent": _shown_percent, "times": _shown_ratio}
     return environment
 
 
-def _render(folder: Path, run: Run) -> str:
-    budget = MAX_BYTES // max(1, sum(len(monitor.pictures) for monitor in run.monitors))
-    sections = [_section(monitor, budget, run.tables) for monitor in run.monitors]
-    shown = [section["closer"] for section in sections]
-    parts = folder.resolve().parts
-    parts = parts[:-1] if parts[-1] == "genmonitor" else parts
-    return (
+def _render(runs: Mapping[str, tuple[Path, Run]]) -> str:
+    monitors = {name: {x.prefix: x for x in run.monitors} for name, (_, run) in runs.items()}
+    first, *others = monitors.values()
+    shared = [prefix for prefix in first if all(prefix in other for other in others)]
+    pictures = Pictures([of[prefix] for of in monitors.values() for prefix in shared])
+    folder, run = next(iter(runs.values()))
+    sections = [
+        section({name: of[prefix] for name, of in monitors.items()}, pictures, [] if others else run.tables)
+        for prefix in shared
+    ]
+    shown = [x["closer"] for x in sections]
+    tables = [] if others else [_with_pictures(table, folder) for table in run.tables if table not in shown]
+    return str(
         _environment()
         .get_template("page.html")
         .render(
-            title="/".join(parts[-2:]),
-            folder=str(folder.resolve()),
-            unreadable=run.unreadable,
-            sections=sections,
-            drawn=[{name: section[name] for name in ("charts", "map", "sliders")} for section in sections],
+            title=" and ".join(runs),
+            runs={name: str(folder.resolve()) for name, (folder, _) in runs.items()},
+            unreadable=[file for _, run in runs.values() for file in run.unreadable],
+            findings=[
+                summary(name if others else "", of[prefix]) for name, of in monitors.items() for prefix in shared
+            ],
+            alerts=_alerts(sections),
             max_alerts=MAX_ALERTS,
-            tables=[_with_pictures(table, folder) for table in run.tables if table not in shown],
+            sections=sections,
+            moments=_moments(sections),
+            drawn=[x["drawn"] for x in sections],
+            tables=tables,
         )
     )
 
 
-def _section(run: MonitorRun, budget: int, tables: Sequence[NamedTable]) -> dict[str, Any]:
-    rows = region_rows(run)
-    figures, sliders = _pictures(run, budget)
-    given = ("monitor", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
-    return {
-        "prefix": run.prefix,
-        "given": {name: _shown(run.manifest.get(name)) for name in given},
-        "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
-        "notes": [note.text for note in run.notes if note.epoch is None],
-        "alerts": [note.text for note in reversed(run.notes) if note.epoch is not None],
-        "count": len(run.records),
-        "compared": run.compared,
-        "closer": next((x for x in tables if run.compared and x.name == f"{run.prefix} {WHICH_IS_CLOSER}"), None),
-        "whole": value_rows(run) if run.compared else [],
-        "rows": rows,
-        "stable": any(row["stability"] is not None for row in rows),
-        "charts": charts_of(run),
-        "map": map_of(run),
-        "figures": figures,
-        "sliders": sliders,
-        "about": run.about,
-        "manifest": json.dumps(run.manifest, indent=1, ensure_ascii=False),
-    }
+def _alerts(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the alerts of all monitors, the latest first."""
+    alerts = [alert for x in sections for alert in reversed(x["alerts"])]
+    return sorted(alerts, key=lambda alert: -(alert["step"] or 0))
 
 
-def _pictures(run: MonitorRun, budget: int) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
-    """Return the latest figures, and sliders over those that each evaluation has; samples come first."""
-    figures, sliders = [], []
-    for kind, pictures in sorted(run.pictures.items(), key=lambda found: found[0] != "samples"):
-        name = kind.replace("_", " ")
-        if kind in _DRAWN_BY_THE_PAGE and run.partition is not None:
-            continue
-        if pictures[-1].epoch is None:
-            figures.append({"name": name, "source": embedded(pictures[-1].path)})
-        else:
-            sliders.append({"name": name, "pictures": _chosen(pictures, budget), "of": len(pictures)})
-    return figures, sliders
-
-
-def _chosen(pictures: list[Picture], budget: int) -> list[dict[str, Any]]:
-    """Embed pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
-    size = max(picture.path.stat().st_size for picture in pictures)
-    count = max(2, min(MAX_PICTURES, len(pictures), budget // max(size, 1)))
-    last = len(pictures) - 1
-    indices = sorted({round(i * last / (count - 1)) for i in range(count)})
-    return [
-        {"epoch": pictures[i].epoch, "step": pictures[i].step, "source": embedded(pictures[i].path)} for i in indices
-    ]
-
-
-def embedded(path: Path) -> str:
-    """Return a PNG file as a data URI."""
-    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+def _moments(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return when any monitor evaluated: what the slider of the page goes through."""
+    found = {moment["step"]: moment for x in sections for moment in x["drawn"]["moments"] if moment["step"] is not None}
+    return [found[step] for step in sorted(found)]
 
 
 def _with_pictures(table: NamedTable, folder: Path) -> dict[str, Any]:

@@ -16,8 +16,18 @@ from typing import Any
 
 from genmonitor.evaluation.results import Record
 from genmonitor.partition import PixelPartition
-from genmonitor.report.files import BY_EPOCH, MANIFEST, find_prefixes, own_files, owner
-from genmonitor.report.sanitize import Band, Note, as_bands, as_charts, as_notes, as_record, as_texts
+from genmonitor.report.files import BY_EPOCH, HISTORY, MANIFEST, find_prefixes, own_files, owner
+from genmonitor.report.sanitize import (
+    Band,
+    Note,
+    as_bands,
+    as_charts,
+    as_list,
+    as_notes,
+    as_number,
+    as_record,
+    as_texts,
+)
 from genmonitor.report.tables import NamedTable, read_tables
 
 
@@ -31,28 +41,49 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Strip(Picture):
+    """Images below each other in a WebP file.
+
+    Attributes:
+        height: of an image.
+        nearest: whether at the right of each is the real image nearest to it.
+        captions: of the images, empty where they have none.
+        distances: of each to the nearest real image, as a multiple of what is usual.
+    """
+
+    height: int = 1
+    nearest: bool = False
+    captions: tuple[str, ...] = ()
+    distances: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class MonitorRun:
     """What one monitor left.
 
     Attributes:
         prefix: what its files begin with.
         records: the finite values of each evaluation, the oldest first; at least one.
+        messages: what was found at each.
         manifest: the last.
         baseline: low, median and high of what real images get, by the name of the value.
         charts: title to names of values.
         about: name to meaning.
         pictures: by name, the oldest first.
+        strips: images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
         partition: None for a monitor without regions.
         notes: the oldest first.
     """
 
     prefix: str
     records: list[Record]
+    messages: list[str]
     manifest: dict[str, Any]
     baseline: dict[str, Band]
     charts: dict[str, list[str]]
     about: dict[str, str]
     pictures: dict[str, list[Picture]]
+    strips: dict[str, list[Strip]]
     partition: PixelPartition | None
     notes: list[Note]
 
@@ -113,7 +144,7 @@ class _Reader:
             for prefix, found in numbered.items()
             if found
         ]
-        tables = read_tables(path for name, path in self.files.items() if name not in not_tables)
+        tables = read_tables(path for name, path in self.files.items() if name not in {*not_tables, HISTORY})
         return Run(monitors, tables, self.unreadable)
 
     def _monitor(self, prefix: str, manifests: Sequence[dict[str, Any]]) -> MonitorRun:
@@ -128,11 +159,13 @@ class _Reader:
         return MonitorRun(
             prefix,
             records,
+            [str(manifest.get("message") or "") for manifest in manifests[: len(records)]],
             last,
             as_bands(last.get("baseline")),
             as_charts(said.get("charts")),
             as_texts(said.get("about")),
             self._pictures(prefix),
+            self._strips(prefix),
             self._partition(last.get("partition")),
             as_notes(self._json(f"{prefix}_notes.json", [])),
         )
@@ -161,12 +194,39 @@ class _Reader:
 
     def _pictures(self, prefix: str) -> dict[str, list[Picture]]:
         pictures: dict[str, list[Picture]] = {}
-        for path in self.files.values():
-            if path.suffix == ".png" and owner(path, self.prefixes) == prefix:
-                name = path.stem.removeprefix(f"{prefix}_")
-                match = BY_EPOCH.fullmatch(name)
-                picture = Picture(path, int(match[2]), int(match[3])) if match else Picture(path)
-                pictures.setdefault(match[1] if match else name, []).append(picture)
+        for path in self._of(prefix, ".png"):
+            kind, epoch, step = _kind(path, prefix)
+            pictures.setdefault(kind, []).append(Picture(path, epoch, step))
         for found in pictures.values():
-            found.sort(key=lambda picture: -1 if picture.step is None else picture.step)
+            found.sort(key=_by_step)
         return pictures
+
+    def _strips(self, prefix: str) -> dict[str, list[Strip]]:
+        strips: dict[str, list[Strip]] = {}
+        for path in self._of(prefix, ".webp"):
+            about = self._json(path.with_suffix(".json").name, {})
+            height = as_number(about.get("height"))
+            if height is None or height < 1:
+                continue
+            kind, epoch, step = _kind(path, prefix)
+            distances = tuple(as_number(x) or 0.0 for x in as_list(about.get("distances")))
+            captions = tuple(str(x) for x in as_list(about.get("captions")))
+            strip = Strip(path, epoch, step, int(height), about.get("nearest") is True, captions, distances)
+            strips.setdefault(kind, []).append(strip)
+        for found in strips.values():
+            found.sort(key=_by_step)
+        return strips
+
+    def _of(self, prefix: str, suffix: str) -> list[Path]:
+        return [x for x in self.files.values() if x.suffix == suffix and owner(x, self.prefixes) == prefix]
+
+
+def _kind(path: Path, prefix: str) -> tuple[str, int | None, int | None]:
+    """Return what a file shows, and the epoch and step of its evaluation where it has them."""
+    name = path.stem.removeprefix(f"{prefix}_")
+    match = BY_EPOCH.fullmatch(name)
+    return (match[1], int(match[2]), int(match[3])) if match else (name, None, None)
+
+
+def _by_step(picture: Picture) -> int:
+    return -1 if picture.step is None else picture.step

@@ -47,7 +47,7 @@ def as_bands(baseline: Any) -> dict[str, Band]:
     """Keep the bands of low, median and high."""
     bands = {}
     for name, band in _as_dict(baseline).items():
-        values = _as_list(band)
+        values = as_list(band)
         numbers = [number for value in values if (number := as_number(value)) is not None]
         if len(values) == len(numbers) == 3:
             bands[name] = (numbers[0], numbers[1], numbers[2])
@@ -56,7 +56,7 @@ def as_bands(baseline: Any) -> dict[str, Band]:
 
 def as_charts(charts: Any) -> dict[str, list[str]]:
     """Keep titles with lists of names."""
-    return {title: [str(name) for name in _as_list(names)] for title, names in _as_dict(charts).items()}
+    return {title: [str(name) for name in as_list(names)] for title, names in _as_dict(charts).items()}
 
 
 def as_texts(texts: Any) -> dict[str, str]:
@@ -74,5 +74,6 @@ def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _as_list(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, and an empty one for anything else."""
     return value if isinstance(value, list) else []

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +64,15 @@ def requested(opened):
 def complaints(opened):
     """Return what the console says of errors and warnings since the last call."""
     return [entry["message"] for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def inaccessible(opened):
+    """Return what axe-core finds wrong with the page by WCAG 2, levels A and AA: rule, and the first element."""
+    import axe_core_python
+
+    opened.execute_script((Path(axe_core_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    found = opened.execute_async_script(
+        "const done = arguments[0]; axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'best-practice']})"
+        ".then((result) => done(result.violations.map((x) => [x.id, x.nodes[0].html.slice(0, 200)])))"
+    )
+    return [tuple(each) for each in found]

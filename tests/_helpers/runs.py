@@ -4,11 +4,12 @@
 import json
 import math
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.results import ShownImages, Table
 from genmonitor.report import RunFolder
 
 LABELS = torch.tensor([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 0, 0]])
@@ -63,6 +64,15 @@ def write_evaluation(folder, number, prefix="cms", **manifest):
 def write_picture(path, shade=0.5):
     """Write a small PNG file of one shade."""
     Figure(figsize=(0.4, 0.3), dpi=100, facecolor=str(shade)).savefig(path)
+
+
+def write_strip(folder, name, shades, number=None, nearest=False, captions=(), prefix="cms"):
+    """Write images of 3x4 pixels to show one by one, each of one shade; evaluation None is of the whole run."""
+    tiles = np.array(shades, dtype=float)[:, None, None, None] * np.ones((1, *LABELS.shape, 3))
+    distances = list(np.arange(len(shades)) / 2) if nearest else []
+    shown = ShownImages(tiles, captions, 1 - tiles if nearest else None, distances)
+    when = (0, None) if number is None else (10 * number - 1, number - 1)
+    return RunFolder(folder).write_images(prefix, name, shown, *when)
 
 
 def write_notes(folder, notes, prefix="cms"):

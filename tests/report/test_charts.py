@@ -40,7 +40,7 @@ def test_charts_asked_for_come_before_single_values(monitor):
 
 def test_series_have_values_region_and_baseline(monitor):
     one, two, constant = charts_of(monitor)[0]["series"]
-    assert two["values"] == [record(n)["cluster_2"] for n in (1, 2, 3)]
+    assert two["values"] == pytest.approx([record(n)["cluster_2"] for n in (1, 2, 3)], abs=1e-7)
     assert [s["region"] for s in (one, two, constant)] == [1, 2, 0]
     assert [s["band"] for s in (one, two, constant)] == [(0.95, 0.97, 0.99), (0.96, 0.97, 0.98), None]
 
@@ -138,3 +138,23 @@ def test_a_family_of_values_has_one_meaning(tmp_path):
     RunFolder(folder).write_about("cms", {}, {"p_…": "p-value of a family", "mmd": "lower is better"})
     about = {row["name"]: row["about"] for row in value_rows(read(folder))}
     assert (about["p_image"], about["mmd"], about["product"]) == ("p-value of a family", "lower is better", "")
+
+
+def test_values_of_several_orders_of_magnitude_have_axes_of_their_own(tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    of_regions = {"error": ["error_ratio_image", "error_ratio_1"], "p": ["p_image", "p_cluster_1"]}
+    of_regions["change"] = ["vs_best_image", "vs_best_cluster_1"]
+    values = {name: 0.5 for names in of_regions.values() for name in names}
+    write_evaluation(folder, 1, evaluation=record(1, **values))
+    RunFolder(folder).write_about("cms", of_regions, {})
+    charts = {chart["title"]: chart for chart in charts_of(read(folder))}
+    assert [charts[title]["scale"] for title in of_regions] == ["log", "log", "signed"]
+    assert [charts[title]["rule"] for title in of_regions] == [None, 0.05, None]
+
+
+def test_modes_of_either_side_are_named_in_words(tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    write_evaluation(folder, 1, evaluation=record(1, top_1=0.2, bottom_3=-0.1))
+    RunFolder(folder).write_about("cms", {"modes": ["top_1", "bottom_3"]}, {})
+    said = [curve["label"] for curve in charts_of(read(folder))[0]["series"]]
+    assert said == ["largest mode of the model alone", "3rd largest mode of the reference alone"]

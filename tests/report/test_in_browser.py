@@ -4,8 +4,18 @@
 import io
 
 import pytest
-from _helpers.browser import browser, complaints, requested
-from _helpers.runs import BASELINE, COMPARED, add_diversity, make_run, record, write_evaluation, write_notes
+from _helpers.browser import browser, complaints, inaccessible, requested
+from _helpers.runs import (
+    BASELINE,
+    COMPARED,
+    add_diversity,
+    make_run,
+    record,
+    write_evaluation,
+    write_notes,
+    write_strip,
+)
+from matplotlib.figure import Figure
 from PIL import Image
 
 from genmonitor._formatting import format_cms
@@ -18,6 +28,10 @@ def page(tmp_path_factory):
     run = tmp_path_factory.mktemp("run")
     folder = make_run(run, evaluations=200)
     write_notes(folder, [(199, "cluster 2 fell")])
+    write_strip(folder, "real", [0.1, 0.2])
+    for number in (1, 100, 200):
+        captions = ["a cat", "<b>a dog</b>"]
+        write_strip(folder, "images", [number / 200, 0.0], number, nearest=True, captions=captions)
     add_diversity(folder, ["<script>document.title = 'run'</script>", "<img src=x onerror=\"document.title='run'\">"])
     return write_report(folder).as_uri()
 
@@ -108,17 +122,179 @@ def test_table_row_lights_up_its_region_until_clicked(opened):
     assert lit(opened, ".map") == set()
 
 
-def test_slider_shows_the_samples_of_another_epoch(opened):
+def brightness(opened, canvas):
+    """Return the red of a canvas at the middle of its left half."""
+    script = "const c = arguments[0]; return c.getContext('2d').getImageData(c.width >> 2, c.height >> 1, 1, 1).data[0]"
+    return opened.execute_script(script, canvas)
+
+
+def until(opened, condition):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(opened, 20).until(condition)
+
+
+def test_one_slider_moves_everything_on_the_page(opened, page):
     from selenium.webdriver.common.keys import Keys
 
-    slider = find(opened, ".slider")[0]
-    picture, said = slider.find_element("css selector", "img"), slider.find_element("css selector", "output")
-    last = picture.get_attribute("src")
+    opened.get(page)
+    (slider,) = find(opened, 'input[type="range"]')
+    said = find(opened, ".moment output")[0]
     assert said.text == "epoch 199, step 1999"
-    slider.find_element("css selector", "input").send_keys(Keys.HOME)
-    assert said.text == "epoch 0, step 9"
-    assert picture.get_attribute("src") != last
-    assert opened.execute_script("return arguments[0].naturalWidth", picture) == 40
+    now = [chart.find_element("css selector", ".now").rect["x"] for chart in find(opened, ".chart")[:3]]
+    until(opened, lambda page: [brightness(page, x) for x in find(page, ".side:last-child canvas")] == [255, 0])
+    slider.send_keys(Keys.HOME)
+    assert said.text == slider.get_attribute("aria-valuetext") == "epoch 0, step 9"
+    earlier = [chart.find_element("css selector", ".now").rect["x"] for chart in find(opened, ".chart")[:3]]
+    assert all(before > after for before, after in zip(now, earlier, strict=True))
+    until(opened, lambda page: [brightness(page, x) for x in find(page, ".side:last-child canvas")] == [1, 0])
+    assert find(opened, ".side:last-child h4")[0].text == "Generated images, epoch 0"
+    assert find(opened, ".said")[0].text == "Then: largest contributor at epoch 0: cluster_2"
+    find(opened, '.moment [data-by="1"]')[0].click()
+    assert said.text == "epoch 1, step 19"
+    find(opened, "#findings .go")[0].click()
+    assert said.text == "epoch 198, step 1989"
+    assert find(opened, ".side:last-child h4")[0].text == "Generated images, epoch 99"  # the latest there is
+
+
+def test_click_on_a_chart_moves_the_slider(opened, page):
+    opened.get(page)
+    point_at(opened, find(opened, ".chart svg")[1], right=0.5)
+    find(opened, ".chart svg")[1].click()
+    assert 60 < int(find(opened, ".moment output")[0].text.split()[1].strip(",")) < 140
+
+
+def test_real_images_stand_beside_generated_ones(opened, page):
+    opened.get(page)
+    until(opened, lambda page: len(find(page, ".side")) == 2)
+    real, generated = find(opened, ".side")
+    assert [real.text, generated.text.splitlines()[0]] == ["Real images", "Generated images, epoch 199"]
+    assert [brightness(opened, x) for x in real.find_elements("css selector", "canvas")] == [26, 51]
+    captions = generated.find_elements("css selector", "figcaption")
+    assert [caption.text for caption in captions] == ["a cat", "<b>a dog</b>"]
+    assert real.rect["y"] == generated.rect["y"]
+    assert real.rect["x"] + real.rect["width"] <= generated.rect["x"]
+
+
+def choose(opened, number, text):
+    from selenium.webdriver.support.ui import Select
+
+    Select(find(opened, ".choices select")[number]).select_by_visible_text(text)
+
+
+def test_nearest_real_image_of_each_sample_is_shown(opened, page):
+    opened.get(page)
+    choose(opened, 1, "the nearest real image of each")
+    pairs = until(opened, lambda page: find(page, ".pairs figure"))
+    seen = [[brightness(opened, x) for x in pair.find_elements("css selector", "canvas")] for pair in pairs]
+    assert seen == [[255, 0], [0, 255]]
+    assert [pair.text for pair in pairs] == ["a cat, 0.00 × usual", "<b>a dog</b>, 0.50 × usual"]
+    assert "one sample is nearer than 0.3 ×, as a copy would be" in find(opened, ".images > .faint")[0].text
+
+
+def test_zoom_shows_one_region_alone(opened, page):
+    opened.get(page)
+    choose(opened, 0, "cluster 2 (upper right) alone")
+    size = "return [arguments[0].width / arguments[0].height]"  # columns 2 and 3, rows 0 to 1 of 3
+    until(opened, lambda page: page.execute_script(size, find(page, ".side canvas")[0]) == [1.0])
+    choose(opened, 0, "whole images")
+    until(opened, lambda page: page.execute_script(size, find(page, ".side canvas")[0]) == [4 / 3])
+
+
+def test_chart_is_downloaded_as_csv(opened, page):
+    opened.get(page)
+    opened.execute_script("""
+        window.files = [];
+        URL.createObjectURL = (blob) => { blob.text().then((text) => window.files.push(text)); return "data:,"; };
+    """)
+    (button,) = find(opened, '#cms .chart[data-chart="1"] .csv')
+    assert button.get_attribute("aria-label") == "Download CMS of image and product as CSV"
+    opened.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+    (text,) = until(opened, lambda page: page.execute_script("return window.files"))
+    head, first, *_, last = text.splitlines()
+    assert head == "epoch,image,product"
+    assert [float(x) for x in first.split(",")] == pytest.approx([0, 0.45, 0.45])
+    assert [float(x) for x in last.split(",")] == pytest.approx(
+        [199, record(200)["image"], record(200)["image"]], abs=1e-6
+    )
+
+
+def test_contents_lead_to_every_part(opened, page):
+    opened.get(page)
+    links = [link.get_attribute("href").rpartition("#")[2] for link in find(opened, "nav a, .skip")]
+    assert {"findings", "cms", "cms-curves", "cms-regions", "cms-images", "diversity"} <= set(links)
+    assert all(find(opened, f'[id="{link}"]') for link in links)
+    nav, first = find(opened, "nav")[0].rect, find(opened, "h1")[0].rect
+    assert nav["x"] + nav["width"] <= first["x"]  # at the side
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1300])
+def test_page_is_accessible_and_legible(page, tmp_path, dark, width):
+    with browser(tmp_path, dark=dark, width=width) as opened:
+        opened.get(page)
+        choose(opened, 1, "the nearest real image of each")
+        until(opened, lambda page: find(page, ".pairs figure"))
+        opened.execute_script("document.querySelectorAll('details').forEach((x) => { x.open = true; })")
+        assert inaccessible(opened) == []
+        sizes = opened.execute_script("""
+            const texts = [...document.querySelectorAll("body *")].filter((node) => node.checkVisibility()
+                && [...node.childNodes].some((x) => x.nodeType === 3 && x.textContent.trim()));
+            const plain = texts.filter((node) => !node.closest(".map"));
+            return plain.map((node) => parseFloat(getComputedStyle(node).fontSize));
+        """)
+        assert min(sizes) >= 11
+        assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_numbers_in_discs_stand_out_from_their_colors(opened, page):
+    opened.get(page)
+    pairs = opened.execute_script("""
+        return [...document.querySelectorAll(".chart .disc + text")].filter((text) => text.textContent).map((text) =>
+            [text, text.previousSibling].map((node) => getComputedStyle(node).fill));
+    """)
+    assert len(pairs) >= 2
+    for ink, paper in pairs:
+        assert contrast(opened, ink, paper) >= 4.5
+
+
+def contrast(opened, *colors):
+    """Return the ratio of WCAG 2 between two colors of CSS."""
+    pixel = """
+        const context = new OffscreenCanvas(1, 1).getContext("2d");
+        context.fillStyle = arguments[0]; context.fillRect(0, 0, 1, 1);
+        return [...context.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+    """
+    lights = []
+    for color in colors:
+        parts = [x / 255 for x in opened.execute_script(pixel, color)]
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+        lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+    return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_table_on_a_phone_shows_every_column(page, tmp_path):
+    with browser(tmp_path, width=390, height=844) as phone:
+        phone.get(page)
+        row = find(phone, '.regions tr[data-region="2"]')[0]
+        for name in ("share", "best"):
+            (cell,) = row.find_elements("css selector", f'td[data-label="{name}"]')
+            assert cell.is_displayed()
+            assert cell.text
+            assert 0 <= cell.rect["x"] < cell.rect["x"] + cell.rect["width"] <= 390
+
+
+def test_pictures_on_a_phone_stay_legible(tmp_path):
+    folder = make_run(tmp_path, evaluations=2, pictures=0)
+    Figure(figsize=(9, 5), dpi=100).savefig(folder / "cms_cka.png")
+    page = write_report(folder).as_uri()
+    with browser(tmp_path, width=390, height=844) as phone:
+        phone.get(page)
+        phone.execute_script("document.querySelectorAll('details').forEach((x) => { x.open = true; })")
+        (image,) = find(phone, "details img")
+        assert image.rect["width"] >= 0.8 * 900  # to be scrolled sideways
+        assert phone.execute_script("return document.documentElement.scrollWidth") <= 390
 
 
 def test_page_shows_prompts_and_runs_none(opened):

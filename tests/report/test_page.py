@@ -5,9 +5,21 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from _helpers.runs import COMPARED, add_diversity, make_run, record, write_evaluation, write_notes, write_picture
+from _helpers.runs import (
+    COMPARED,
+    LABELS,
+    add_diversity,
+    make_run,
+    record,
+    write_evaluation,
+    write_notes,
+    write_picture,
+    write_strip,
+)
 
-from genmonitor.report import page, write_report
+from genmonitor import PixelPartition
+from genmonitor.report import write_comparison, write_report
+from genmonitor.report.pictures import embedded
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
 
@@ -33,7 +45,7 @@ def parsed(folder):
 
 def drawn(folder):
     text = write_report(folder).read_text()
-    return json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])
+    return json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])["sections"]
 
 
 def test_write_report_gives_the_same_page_again(tmp_path):
@@ -43,14 +55,14 @@ def test_write_report_gives_the_same_page_again(tmp_path):
     text = path.read_text()
     assert path == folder / "report.html"
     assert write_report(folder).read_text() == text
-    assert {path.name for path in folder.iterdir()} == before | {"report.html"}
+    assert {path.name for path in folder.iterdir()} == before | {"report.html", "history.csv"}
 
 
 def test_page_loads_nothing_from_elsewhere(tmp_path):
     page = parsed(make_run(tmp_path))
     links = [value for _, attributes in page.tags for name, value in attributes.items() if name in ("src", "href")]
     assert links
-    assert all(link.startswith("data:") for link in links)
+    assert all(link.startswith(("data:", "#")) for link in links)
     (policy,) = (a["content"] for _, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy
 
@@ -84,27 +96,6 @@ def test_write_report_that_fails_leaves_the_old_page(tmp_path, monkeypatch):
     assert not list(folder.glob("*.part*"))
 
 
-@pytest.mark.parametrize("count", [1, 2, 24, 25, 200])
-def test_slider_shows_first_and_last_and_not_too_many(tmp_path, count):
-    folder = make_run(tmp_path, evaluations=count)
-    ((slider,),) = (section["sliders"] for section in drawn(folder))
-    epochs = [picture["epoch"] for picture in slider["pictures"]]
-    assert len(epochs) == min(count, 24)
-    assert (epochs[0], epochs[-1]) == (0, count - 1)
-    assert epochs == sorted(set(epochs))
-    png = base64.b64decode(slider["pictures"][-1]["source"].removeprefix("data:image/png;base64,"))
-    assert png == (folder / f"cms_samples_epoch_{count - 1:04d}_step_{10 * count - 1}.png").read_bytes()
-
-
-def test_slider_shows_fewer_large_pictures(tmp_path, monkeypatch):
-    folder = make_run(tmp_path, evaluations=20)
-    size = max(path.stat().st_size for path in folder.glob("cms_samples*.png"))
-    monkeypatch.setattr(page, "MAX_BYTES", 2 * 5 * size)  # for two kinds: samples and CKA
-    (section,) = drawn(folder)
-    assert [p["epoch"] for p in section["sliders"][0]["pictures"]] == [0, 5, 10, 14, 19]
-    assert "5 of 20 evaluations" in re.sub(r"\s+", " ", (folder / "report.html").read_text())
-
-
 def test_table_cell_that_names_a_picture_shows_it(tmp_path):
     folder = make_run(tmp_path)
     write_picture(folder / "before.png", 0.1)
@@ -114,10 +105,8 @@ def test_table_cell_that_names_a_picture_shows_it(tmp_path):
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
     (folder / "changed.json").write_text(json.dumps(rows))
     page = parsed(folder)
-    encoded = base64.b64encode((folder / "before.png").read_bytes()).decode()
-    assert {"alt": "before.png", "src": f"data:image/png;base64,{encoded}"} in [
-        a for tag, a in page.tags if tag == "img"
-    ]
+    (source,) = (a["src"] for tag, a in page.tags if tag == "img" and a["alt"] == "before.png")
+    assert source == embedded(folder / "before.png")
     assert any("../secret.png" in text for text in page.texts)
     assert any("link.png" in text for text in page.texts)
     assert base64.b64encode(b"secret").decode() not in (folder / "report.html").read_text()
@@ -142,8 +131,9 @@ def test_page_begins_with_notes_and_the_latest_alerts(tmp_path):
     assert '<p class="note">the band is too narrow &lt;script&gt;</p>' in page
     assert re.findall(r'class="note alert">alert (\d)', page) == list("87654321")
     assert page.index("alert 8") < page.index("alert 4") < page.index("Earlier alerts (3)") < page.index("alert 3")
-    assert page.index("alert 1") < page.index("share of the loss")
-    (drawn,) = json.loads(re.search(r'id="drawn">(.*?)</script>', page)[1])
+    assert page.index("alert 1") < page.index("Regions of the image (cms)</h2>")
+    assert re.findall(r'data-step="(\d+)"', page) == [str(10 * number - 1) for number in range(8, 0, -1)]
+    (drawn,) = json.loads(re.search(r'id="drawn">(.*?)</script>', page)[1])["sections"]
     assert [alert["x"] for alert in drawn["charts"][0]["alerts"]] == list(range(8))
     assert not any(chart["alerts"] for chart in drawn["charts"][1:])
     assert "alert 1 <b>" not in page
@@ -155,8 +145,31 @@ def test_page_begins_with_the_finding_of_each_monitor(tmp_path):
     write_evaluation(folder, 3, message="cluster_2 is <wrong>")
     add_diversity(folder, ["a cat"])  # without a message
     text = write_report(folder).read_text()
-    assert re.findall(r'<p class="finding">(.*?)</p>', text) == ["cluster_2 is &lt;wrong&gt;"]
+    assert re.findall(r'<span class="text">(.*?)</span>', text) == ["cluster_2 is &lt;wrong&gt;"]
     assert "3 evaluations, the last at epoch\n    2 after\n    3,000 training images." in text
+
+
+def test_page_gives_a_verdict_on_tested_regions(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    tested = {"p_image": 0.3, "p_cluster_1": 0.4, "p_cluster_2": 0.2, "p_constant": 1.0}
+    write_evaluation(folder, 3, evaluation=record(3, **tested))
+    text = write_report(folder).read_text()
+    assert 'class="finding fine"' in text
+    assert "No region differs from real images by more than chance, since epoch 2." in text
+    tested |= {"p_cluster_2": 0.005, "error_ratio_2": 4.94}
+    write_evaluation(folder, 3, evaluation=record(3, **tested))
+    text = write_report(folder).read_text()
+    assert 'class="finding wrong"' in text
+    assert "cluster_2 (upper right) differs from real images since epoch 2: its error is 4.9 × theirs." in text
+
+
+def test_page_cuts_long_lists_of_a_manifest(tmp_path):
+    folder = make_run(tmp_path, evaluations=1)
+    write_evaluation(folder, 1, calibration={"distances": list(range(1000, 21000))})
+    text = write_report(folder).read_text()
+    assert "… and 19992 more" in text
+    assert "1007" in text
+    assert "1008" not in text
 
 
 def test_page_draws_what_a_broken_band_leaves(tmp_path):
@@ -172,7 +185,7 @@ def test_page_shows_no_negative_zero(tmp_path):
     folder = make_run(tmp_path)
     write_evaluation(folder, 3, evaluation=record(3, share_constant=-0.001))
     text = write_report(folder).read_text()
-    assert "<td>0 %</td>" in text
+    assert 'data-label="share">0 %</td>' in text
     assert "-0 %" not in text
 
 
@@ -207,7 +220,7 @@ def test_page_of_a_comparison_names_both_sets(tmp_path):
     values = {name: value for name, value in record(1).items() if name not in ("epoch", "step", "images_seen")}
     write_evaluation(folder, 1, evaluation=values, **COMPARED, n_samples=500)
     text = " ".join(write_report(folder).read_text().split())
-    assert "<h2>samples/ compared with real.npy</h2>" in text
+    assert '<h2 id="cms-title">samples/ compared with real.npy</h2>' in text
     assert "500 images of each. A bar is the baseline: what real images get" in text
     (section,) = drawn(folder)
     assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS per cluster", "")]
@@ -220,3 +233,50 @@ def test_page_says_where_regions_are_and_how_stable_where_that_is_known(tmp_path
     texts = [text.strip() for text in parsed(folder).texts]
     assert "where" in texts
     assert ("stability" in texts) == ("0.88" in texts) == bool(stability)
+
+
+def test_page_of_two_runs_draws_the_curves_of_both(tmp_path):
+    first, second = make_run(tmp_path / "a" / "run", evaluations=3), make_run(tmp_path / "b" / "run", evaluations=5)
+    page = write_comparison(first, second, tmp_path / "both.html")
+    text = page.read_text()
+    data = json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])
+    assert [moment["epoch"] for moment in data["moments"]] == [0, 1, 2, 3, 4]
+    chart = data["sections"][0]["charts"][0]
+    assert chart["x"] == [0, 1, 2, 3, 4]
+    curves = {curve["label"]: (curve["line"], curve["values"]) for curve in chart["series"]}
+    ours, theirs = (curves[f"cluster 2, {name}/run"] for name in "ab")
+    values = pytest.approx([record(n)["cluster_2"] for n in range(1, 6)], abs=1e-7)
+    assert (ours[0], [*ours[1][:3], *theirs[1][3:]], ours[1][3:]) == ("", values, [None, None])
+    assert theirs == ("dotted", values)
+    assert "<title>a/run and b/run" in text
+
+
+def test_page_of_two_runs_keeps_their_order(tmp_path):
+    folders = [make_run(tmp_path / name) for name in ("z", "a")]
+    for folder in folders:
+        write_strip(folder, "images", [0.5], 1)
+    text = write_comparison(*folders, tmp_path / "both.html").read_text()
+    (section,) = json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])["sections"]
+    assert list(section["images"]) == ["z", "a"]
+
+
+def test_page_of_two_runs_with_other_regions_compares_whole_images(tmp_path):
+    first, second = make_run(tmp_path / "a"), make_run(tmp_path / "b")
+    PixelPartition(LABELS.flip(1)).save(second / "cms_partition.npz")
+    text = write_comparison(first, second, tmp_path / "both.html").read_text()
+    (section,) = json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])["sections"]
+    assert "only values of whole images can be compared" in text
+    assert section["map"] is None
+    titles = [chart["title"] for chart in section["charts"]]
+    assert "CMS of image and product" in titles
+    assert "CMS per cluster" not in titles
+
+
+def test_runs_without_a_monitor_in_common_are_refused(tmp_path):
+    first, second = make_run(tmp_path / "a"), tmp_path / "b" / "genmonitor"
+    second.mkdir(parents=True)
+    add_diversity(second, ["a cat"])
+    for other in (first, second):
+        with pytest.raises(ValueError, match="Expected two runs with a monitor of the same prefix"):
+            write_comparison(first, other, tmp_path / "both.html")
+    assert not (tmp_path / "both.html").exists()

@@ -9,15 +9,20 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.regions.finder import RegionFit
-from genmonitor.evaluation.results import History, curve
+from genmonitor.evaluation.regions.fitted import FittedRegions
+from genmonitor.evaluation.results import History, Samples, ShownImages, curve
 from genmonitor.evaluation.text.pixel_clusters import finding, most_different
 from genmonitor.evaluation.verdicts import format_p
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
+from genmonitor.plotting.style import thumbnails, to_array
 
 SAMPLES = 64
+SHOWN = 40
+"""Images shown one by one: rows of 4, 5, 8 and 10 are full."""
 
 
 def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
@@ -63,6 +68,28 @@ def evaluation_figures(
         extra = {name: curve(history, name) for name in extra_names}
         out["extra_metrics"] = extra_metrics.beside_cms(epochs, image, baseline.get("image"), extra)
     return out
+
+
+def shown_real(fitted: FittedRegions) -> ShownImages:
+    """Return real images that generated ones are compared with, for people to look at."""
+    return ShownImages(thumbnails(to_array(fitted.real[:SHOWN]), fitted.regions.value_range))
+
+
+def shown_samples(fitted: FittedRegions, samples: Samples, prompts: Prompts | None) -> ShownImages:
+    """Return generated images with their prompts, and for each the most similar real one. Rank zero alone calls it.
+
+    Args:
+        fitted: the real side.
+        samples: generated images.
+        prompts: what they were drawn for, where that is known.
+    """
+    images, value_range = samples.images[:SHOWN], fitted.regions.value_range
+    captions = [] if prompts is None else [prompts.text(i) for i in samples.indices[:SHOWN].tolist()]
+    if fitted.nearest is None:
+        return ShownImages(thumbnails(to_array(images), value_range), captions)
+    nearest, distances = fitted.nearest.find(images)
+    tiles = (thumbnails(to_array(some), value_range) for some in (images, nearest))
+    return ShownImages(next(tiles), captions, next(tiles), distances)
 
 
 def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.data.nearest import NearestImages
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
 from genmonitor.evaluation.regions.metrics import RegionMetrics
@@ -25,12 +26,14 @@ class FittedRegions:
         real: this process's real images [m, C, H, W].
         real_origin: which images those of all processes are, for the manifest.
         metrics: hold the real side.
+        nearest: where to look for copies of real images; None but on rank zero, which shows them.
     """
 
     regions: RegionFit
     real: Tensor
     real_origin: dict[str, Any]
     metrics: RegionMetrics
+    nearest: NearestImages | None
 
     @classmethod
     def of(
@@ -53,6 +56,7 @@ class FittedRegions:
             "count": len(real),
             "sha256": fingerprint(real),
         }
+        nearest = NearestImages.of(split, real) if comm.rank == 0 else None
         real = real.to(probe.device)
         metrics = RegionMetrics(
             regions.partition,
@@ -63,4 +67,4 @@ class FittedRegions:
             finder.seed,
             testable=min(len(split.for_comparison), finder.n_samples) >= MIN_SAMPLES,
         )
-        return cls(regions, real, origin, metrics)
+        return cls(regions, real, origin, metrics, nearest)

@@ -17,6 +17,9 @@ SAID, LISTED = 3, 10
 LEAST = 0.005
 """A smaller part is not named."""
 
+_OWNERS = {"top": "the model", "bottom": "the reference"}
+_ORDINALS = {"2": "nd", "3": "rd"}
+
 ABOUT = {
     "total": "how much the model has that the reference lacks, over all prompts; it grows with the number of modes",
     "total_error": "the total's standard error, where it is an estimate",
@@ -31,6 +34,20 @@ ABOUT = {
 def mode_names(k: int) -> dict[str, list[str]]:
     """Name the values of the modes of either sign."""
     return {sign: [f"{sign}_{rank}" for rank in range(1, k + 1)] for sign in ("top", "bottom")}
+
+
+def spoken(name: str) -> str:
+    """Return the name of a value as people read it.
+
+    Example:
+        >>> spoken("top_1"), spoken("bottom_2"), spoken("total_error")
+        ('largest mode of the model alone', '2nd largest mode of the reference alone', 'total error')
+    """
+    sign, _, rank = name.partition("_")
+    if sign not in _OWNERS or not rank.isdigit():
+        return name.replace("_", " ")
+    nth = "" if rank == "1" else f"{rank}{_ORDINALS.get(rank, 'th')} "
+    return f"{nth}largest mode of {_OWNERS[sign]} alone"
 
 
 def values(found: Disagreement, k: int) -> dict[str, float]:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile, zip_longest
 from typing import Any
 
 from genmonitor._formatting import format_cms, format_ratio
@@ -128,6 +128,49 @@ def finding(record: Mapping[str, float], partition: PixelPartition) -> str:
         return f"No region differs from real images by itself, but whole images do ({format_p(p_image)})"
     smallest = format_p(min(record[f"p_{name}"] for name in regions))
     return f"No region differs from real images by more than chance (smallest {smallest})"
+
+
+def verdict(records: Sequence[Mapping[str, float]], partition: PixelPartition) -> tuple[bool | None, str]:
+    """Say whether the generator is fine, where it is not, and since when.
+
+    Args:
+        records: one or more.
+        partition: the regions.
+
+    Returns:
+        Whether it is fine, None where nothing was tested; and a sentence.
+
+    Example:
+        >>> halves = PixelPartition.grid((4, 4), 1, 2)
+        >>> fine = {"epoch": 0, "p_image": 0.3, "p_cluster_1": 0.4, "p_cluster_2": 0.5}
+        >>> wrong = fine | {"epoch": 1, "p_cluster_2": 0.005, "error_ratio_2": 12.0}
+        >>> verdict([fine, wrong], halves)[1]
+        'cluster_2 (right half) differs from real images since epoch 1: its error is 12 × theirs.'
+        >>> verdict([wrong | {"epoch": 0}, fine | {"epoch": 1}], halves)[1]
+        'No region differs from real images by more than chance, since epoch 1.'
+    """
+    last, regions = records[-1], list(partition.regions())
+    if any(f"p_{name}" not in last for name in ("image", *regions)):
+        return None, f"{finding(last, partition)}."
+    worst = most_different(last, partition)
+    if worst is None and differs(last["p_image"]):
+        return False, f"{finding(last, partition)}{_since(records, lambda x: most_different(x, partition) is None)}."
+    if worst is None:
+        since = _since(records, lambda x: most_different(x, partition) is None and not differs(x.get("p_image", 0.0)))
+        return True, f"No region differs from real images by more than chance{',' if since else ''}{since}."
+    count = sum(differs(last[f"p_{name}"]) for name in regions)
+    others = "" if count == 1 else f" {count} of {len(regions)} regions differ."
+    since = _since(records, lambda record: differs(record.get(f"p_{worst}", 1.0)))
+    ratio = format_ratio(last[suffixed("error_ratio", worst)])
+    return False, f"{named(worst, partition)} differs from real images{since}: its error is {ratio} theirs.{others}"
+
+
+def _since(records: Sequence[Mapping[str, float]], holds: Callable[[Mapping[str, float]], bool]) -> str:
+    """Say since which evaluation something has held without a break, nothing where epochs are not known."""
+    lasting = list(takewhile(holds, reversed(records)))
+    if len(records) == 1 or "epoch" not in lasting[-1]:
+        return ""
+    return " at every evaluation so far" if len(lasting) == len(records) else f" since epoch {lasting[-1]['epoch']:g}"
 
 
 def message(record: Record, partition: PixelPartition) -> str:

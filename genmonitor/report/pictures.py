@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures on the page: made small, and as many of them as fit."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from PIL import Image
+
+from genmonitor.report.run import MonitorRun, Picture, Strip
+
+_PictureT = TypeVar("_PictureT", bound=Picture)
+MAX_BYTES = 560_000
+"""Of all pictures of a page, which are a third more in its text; where they are more, fewer evaluations are shown."""
+MAX_SHOWN = 24
+"""Evaluations whose pictures the slider shows: the first, the last, and others evenly between."""
+QUALITY = 80
+PLAIN = 40_000
+"""Bytes: lines and letters are kept bit for bit, only what is still larger, such as photographs, is not."""
+_DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
+
+
+class Pictures:
+    """Embeds the pictures of a page in it.
+
+    Args:
+        runs: of the monitors that share the page.
+    """
+
+    def __init__(self, runs: Sequence[MonitorRun]) -> None:
+        dated = [found for run in runs for found in (*_dated(run).values(), run.strips.get("images", []))]
+        fixed = [_encode(x.path)[0] for run in runs for x in _latest(run).values()]
+        fixed += [_read(x.path) for run in runs for x in run.strips.get("real", [])]
+        left = max(MAX_BYTES - sum(map(len, fixed)), MAX_BYTES // 2)
+        self._part = left // max(1, sum(bool(pictures) for pictures in dated))
+
+    def latest(self, run: MonitorRun) -> list[dict[str, Any]]:
+        """Return the figures of which only the last evaluation's is kept."""
+        return [{"name": kind.replace("_", " "), **_shown(x.path)} for kind, x in _latest(run).items()]
+
+    def sliders(self, run: MonitorRun) -> list[dict[str, Any]]:
+        """Return the figures that each evaluation has, those of some evaluations."""
+        return [
+            {
+                "name": kind.replace("_", " "),
+                "of": len(pictures),
+                "pictures": [{**_moment(x), **_shown(x.path)} for x in self._chosen(pictures)],
+            }
+            for kind, pictures in _dated(run).items()
+        ]
+
+    def images(self, run: MonitorRun) -> dict[str, Any] | None:
+        """Return the images to show one by one, real ones and those of some evaluations; None where there are none."""
+        generated = run.strips.get("images", [])
+        if not generated:
+            return None
+        real = [_strip(x) for x in run.strips.get("real", [])[-1:]]
+        other = [_strip(x) for x in run.strips.get("other_images", [])[-1:]]
+        strips = [_strip(x) for x in self._chosen(generated)]
+        captions = list(generated[-1].captions)
+        return {"real": real, "other": other, "strips": strips, "of": len(generated), "captions": captions}
+
+    def _chosen(self, pictures: Sequence[_PictureT]) -> list[_PictureT]:
+        """Choose pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
+        size = max(len(_encode(x.path)[0]) for x in {pictures[0], pictures[len(pictures) // 2], pictures[-1]})
+        count = max(2, min(MAX_SHOWN, len(pictures), self._part // max(size, 1)))
+        last = len(pictures) - 1
+        return [pictures[i] for i in sorted({round(i * last / (count - 1)) for i in range(count)})]
+
+
+def embedded(path: Path) -> str:
+    """Return a picture as a data URI, as WebP wherever that is smaller."""
+    return str(_shown(path)["source"])
+
+
+def _latest(run: MonitorRun) -> dict[str, Picture]:
+    """Return the figures without a date, but those that the page draws itself."""
+    skipped = _skipped(run)
+    return {kind: found[-1] for kind, found in run.pictures.items() if found[-1].epoch is None and kind not in skipped}
+
+
+def _dated(run: MonitorRun) -> dict[str, list[Picture]]:
+    skipped = _skipped(run)
+    return {kind: found for kind, found in run.pictures.items() if found[-1].epoch is not None and kind not in skipped}
+
+
+def _skipped(run: MonitorRun) -> tuple[str, ...]:
+    drawn = _DRAWN_BY_THE_PAGE if run.partition is not None else ("curves",) if run.charts else ()
+    return (*drawn, "samples") if "images" in run.strips else drawn
+
+
+def _moment(picture: Picture) -> dict[str, int | None]:
+    return {"epoch": picture.epoch, "step": picture.step}
+
+
+def _strip(strip: Strip) -> dict[str, Any]:
+    about = {"height": strip.height, "nearest": strip.nearest, "distances": list(strip.distances)}
+    return {**_moment(strip), **about, "source": _uri(_read(strip.path), "webp")}
+
+
+def _shown(path: Path) -> dict[str, Any]:
+    content, width = _encode(path)
+    return {"source": _uri(content, "webp" if content[8:12] == b"WEBP" else "png"), "width": width}
+
+
+def _uri(content: bytes, kind: str) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _encode(path: Path) -> tuple[bytes, int]:
+    """Return a picture as a WebP file wherever that is smaller, and how many pixels wide it is."""
+    at = path.stat()
+    return _encoded(path, at.st_mtime_ns, at.st_size)
+
+
+@lru_cache(maxsize=256)  # the page is written anew at each evaluation, with nearly the same pictures
+def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
+    content = _read(path)
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            pixels = picture.convert("RGBA" if "A" in picture.getbands() else "RGB")
+            files = [content, _webp(pixels, lossless=True, method=1)]
+            if min(map(len, files)) > PLAIN:
+                files.append(_webp(pixels, quality=QUALITY))
+    except (OSError, ValueError):  # what is no picture is shown as none
+        return content, 0
+    return min(files, key=len), pixels.width
+
+
+def _webp(pixels: Image.Image, **options: Any) -> bytes:
+    file = io.BytesIO()
+    pixels.save(file, "WEBP", **options)
+    return file.getvalue()
+
+
+def _read(path: Path) -> bytes:
+    return path.read_bytes()

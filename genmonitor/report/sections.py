@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A monitor's part of the page, of one run or of two: what the template says and what the scripts draw."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from genmonitor.evaluation.text import pixel_clusters as region_text
+from genmonitor.report.charts import charts_of, map_of, overlaid, region_rows, value_rows
+from genmonitor.report.pictures import Pictures
+from genmonitor.report.run import MonitorRun
+from genmonitor.report.tables import NamedTable
+
+WHICH_IS_CLOSER = "which is closer"
+"""What a comparison of two generated sets calls its table, behind its prefix."""
+TITLES = {
+    "PixelClusterMonitor": "Regions of the image",
+    "DiversityMonitor": "Variety of the samples",
+    "DisagreementMonitor": "Prompts that differ",
+}
+NEAR = 0.3
+"""A sample nearer to a real image than this multiple of the usual distance looks like a copy."""
+_GIVEN = ("monitor", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
+
+
+def summary(name: str, run: MonitorRun) -> dict[str, Any]:
+    """Return the verdict on a run in one sentence.
+
+    Args:
+        name: of the run, "" where there is only one.
+        run: what a monitor left.
+    """
+    fine, text = None, re.sub(r" \(epoch [^)]*\)$", "", run.messages[-1])
+    if run.partition is not None and not run.compared and "p_image" in run.records[-1]:
+        fine, text = region_text.verdict(run.records, run.partition)
+    return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": fine, "text": text}
+
+
+def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence[NamedTable]) -> dict[str, Any]:
+    """Return what the page says and draws of a monitor.
+
+    Args:
+        runs: one, or two to compare, by name.
+        pictures: of the page.
+        tables: of the run.
+    """
+    run, *others = runs.values()
+    same = all(_same_regions(run, other) for other in others)
+    rows = region_rows(run) if same else []
+    for other in others:
+        of = {row["region"]: row for row in region_rows(other)}
+        rows = [row | {"other": of[row["region"]]} for row in rows if row["region"] in of]
+    return {
+        "prefix": run.prefix,
+        "title": _title(run),
+        "names": list(runs),
+        "given": {name: "" if run.manifest.get(name) is None else str(run.manifest[name]) for name in _GIVEN},
+        "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
+        "notes": [note.text for note in run.notes if note.epoch is None],
+        "alerts": [alert for name, of in runs.items() for alert in _alerts(name if others else "", of)],
+        "count": len(run.records),
+        "compared": run.compared,
+        "same_regions": same,
+        "closer": next((x for x in tables if run.compared and x.name == f"{run.prefix} {WHICH_IS_CLOSER}"), None),
+        "whole": value_rows(run) if run.compared else [],
+        "rows": rows,
+        "stable": any(row["stability"] is not None for row in rows),
+        "figures": [] if others else pictures.latest(run),
+        "about": run.about,
+        "manifest": json.dumps(_abridged(run.manifest), indent=1, ensure_ascii=False),
+        "drawn": _drawn(runs, pictures, same),
+    }
+
+
+def _drawn(runs: Mapping[str, MonitorRun], pictures: Pictures, same: bool) -> dict[str, Any]:
+    """Return what the scripts of the page draw."""
+    run, *others = runs.values()
+    charts = charts_of(run)
+    for other in others:
+        charts = overlaid(charts, charts_of(other), list(runs))
+    if not same:
+        charts = [chart for chart in charts if all(curve["region"] is None for curve in chart["series"])]
+    images = {name: pictures.images(of) for name, of in runs.items()}
+    sets = [str(run.manifest.get(name)) for name in ("generated_images", "other_images")] if run.compared else []
+    return {
+        "charts": charts,
+        "map": map_of(run) if same else None,
+        "sliders": [] if others else pictures.sliders(run),
+        "images": {name: shown for name, shown in images.items() if shown is not None},
+        "sets": sets,
+        "copies": _copies(run),
+        "moments": [
+            {"epoch": record.get("epoch"), "step": record.get("step")} for of in runs.values() for record in of.records
+        ],
+        "messages": [] if others or run.compared else _messages(run),
+    }
+
+
+def _messages(run: MonitorRun) -> list[dict[str, Any]]:
+    return [{"step": x.get("step"), "text": text} for x, text in zip(run.records, run.messages, strict=True) if text]
+
+
+def _abridged(value: Any) -> Any:
+    """Return what a manifest holds with long lists cut: the file itself has all of them."""
+    if isinstance(value, dict):
+        return {name: _abridged(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        cut = [f"… and {len(value) - 8} more"] if len(value) > 12 else []
+        return [*map(_abridged, value[:8] if cut else value), *cut]
+    return value
+
+
+def _alerts(name: str, run: MonitorRun) -> list[dict[str, Any]]:
+    return [
+        {"run": name, "text": note.text, "epoch": note.epoch, "step": note.step}
+        for note in run.notes
+        if note.epoch is not None
+    ]
+
+
+def _title(run: MonitorRun) -> str:
+    monitor = str(run.manifest.get("monitor") or run.prefix)
+    return f"{TITLES.get(monitor, monitor)} ({run.prefix})" if not run.compared else "Comparison"
+
+
+def _same_regions(run: MonitorRun, other: MonitorRun) -> bool:
+    """Say whether curves of regions can be compared: where the regions are the same, or there are none in either."""
+    if run.partition is None or other.partition is None:
+        return run.partition is other.partition
+    return run.partition == other.partition
+
+
+def _copies(run: MonitorRun) -> str:
+    """Say whether the last samples lie unusually near to real images, "" where that was not looked for."""
+    strips = run.strips.get("images", [])
+    if not strips or not strips[-1].distances:
+        return ""
+    distances = strips[-1].distances
+    near = sum(distance < NEAR for distance in distances)
+    copied = "no sample is" if not near else f"{near} of {len(distances)} samples are" if near > 1 else "one sample is"
+    typical = f"The median distance is {median(distances):.2g} × that of other real images to theirs"
+    return f"{typical}; {copied} nearer than {NEAR:g} ×, as a copy would be."

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+import base64
+import io
+
+import numpy as np
+import pytest
+from _helpers.runs import make_run, write_picture, write_strip
+from PIL import Image
+
+from genmonitor.report import pictures as module
+from genmonitor.report.pictures import Pictures, embedded
+from genmonitor.report.run import read_run
+
+
+def of(folder):
+    (run,) = read_run(folder).monitors
+    return Pictures([run]), run
+
+
+def decoded(source):
+    return Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2])))
+
+
+@pytest.mark.parametrize("count", [1, 2, 24, 25, 200])
+def test_sliders_have_the_first_the_last_and_not_too_many(tmp_path, count):
+    pictures, run = of(make_run(tmp_path, evaluations=count))
+    (slider,) = pictures.sliders(run)
+    epochs = [picture["epoch"] for picture in slider["pictures"]]
+    assert (len(epochs), slider["of"]) == (min(count, 24), count)
+    assert (epochs[0], epochs[-1]) == (0, count - 1)
+    assert epochs == sorted(set(epochs))
+
+
+def test_pictures_are_the_files_pixel_by_pixel(tmp_path):
+    write_picture(tmp_path / "gray.png", 0.25)
+    with Image.open(tmp_path / "gray.png") as file, decoded(embedded(tmp_path / "gray.png")) as shown:
+        assert np.array_equal(np.asarray(file.convert("RGB")), np.asarray(shown.convert("RGB")))
+
+
+def test_large_pictures_become_smaller_but_stay_alike(tmp_path):
+    ramp = np.linspace(0, 200, 300)[None, :, None] + np.linspace(0, 50, 300)[:, None, None]
+    photo = np.clip(ramp + np.random.default_rng(0).normal(0, 9, (300, 300, 3)), 0, 255).astype(np.uint8)
+    Image.fromarray(photo).save(tmp_path / "photo.png")
+    source = embedded(tmp_path / "photo.png")
+    assert len(source) < (tmp_path / "photo.png").stat().st_size / 2
+    with decoded(source) as shown:
+        assert np.abs(np.asarray(shown.convert("RGB"), dtype=float) - photo).mean() < 12
+
+
+def test_what_is_no_picture_does_not_stop_the_page(tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"half a picture")
+    assert embedded(tmp_path / "broken.png") == f"data:image/png;base64,{base64.b64encode(b'half a picture').decode()}"
+
+
+def test_fewer_evaluations_are_shown_where_pictures_are_large(tmp_path, monkeypatch):
+    folder = make_run(tmp_path, evaluations=20)
+    size = len(base64.b64decode(embedded(next(folder.glob("cms_samples*.png"))).partition(",")[2]))
+    monkeypatch.setattr(module, "MAX_BYTES", 5 * size + size + 10)  # the CKA matrix is as large
+    pictures, run = of(folder)
+    assert [p["epoch"] for p in pictures.sliders(run)[0]["pictures"]] == [0, 5, 10, 14, 19]
+
+
+def test_images_are_shown_in_place_of_the_figure_of_them(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    write_strip(folder, "real", [0.0, 1.0])
+    for number in (1, 2):
+        write_strip(folder, "images", [0.2, 0.4], number, nearest=True, captions=["a cat", "a dog"])
+    pictures, run = of(folder)
+    assert pictures.sliders(run) == []
+    images = pictures.images(run)
+    assert (images["of"], images["captions"]) == (2, ["a cat", "a dog"])
+    assert [(x["epoch"], x["height"], x["nearest"], x["distances"]) for x in images["strips"]] == [
+        (epoch, 3, True, [0.0, 0.5]) for epoch in (0, 1)
+    ]
+    with decoded(images["strips"][0]["source"]) as strip:
+        shades = np.asarray(strip.convert("L"))
+    assert shades.shape == (6, 8)
+    assert shades[[0, 5], 0].tolist() == [51, 102]  # the images below each other
+    assert shades[[0, 5], 7].tolist() == [204, 153]  # what is nearest to them at the right
+    assert len(images["real"]) == 1
