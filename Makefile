@@ -11,12 +11,17 @@ CREATE := $(PYTHON) -m venv .venv
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 endif
 
-.PHONY: demo test test-slow doctest lint typecheck bench clean as-installed
+.PHONY: demo docs test test-slow doctest lint typecheck bench clean as-installed
 
 # what the demo imports, and no more
 .venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e ".[demo]"
 	touch $@
+
+# what the pages are made with
+.venv/for-docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e ".[docs]"
+	touch .venv/for-demo $@
 
 # what the other commands need, the demo's among it
 .venv/for-development: pyproject.toml constraints.txt | $(BIN)/python
@@ -28,6 +33,11 @@ $(BIN)/python:
 
 demo: .venv/for-demo
 	$(BIN)/python examples/dcgan.py
+
+# every warning is an error, a link that leads nowhere too; the notebook is executed
+docs: .venv/for-docs
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	@echo "The pages: build/docs/index.html"
 
 test: .venv/for-development
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands on README and in docs/ run, or parse where they take minutes; their scripts and targets exist."""
+
+import argparse
+import importlib
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from _helpers.pages import PAGES, ROOT, commands, fenced
+from PIL import Image
+
+from genmonitor.cli import main
+
+sys.path.insert(0, str(ROOT / "examples"))
+
+import dcgan
+from data import ImageData
+
+pytestmark = [
+    pytest.mark.skipif(not PAGES, reason="needs the repository: README.md and docs/ are not beside the tests"),
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
+]
+
+COMMANDS = list(dict.fromkeys(command for text in PAGES.values() for command in commands(text)))
+
+
+def of(program):
+    return [command for command in COMMANDS if command.split()[0] == program]
+
+
+def test_every_block_of_code_is_looked_at():
+    assert {command.split()[0] for command in COMMANDS} == {"make", "python", "genmonitor", "pip"}
+    assert {kind for text in PAGES.values() for kind, _ in fenced(text)} == {"", "python", "yaml", "bibtex"}
+
+
+def test_make_has_the_commands():
+    makefile = (ROOT / "Makefile").read_text()
+    assert {"make demo", "make docs"} <= set(of("make"))
+    assert all(re.search(rf"^{command.split()[1]}:", makefile, re.MULTILINE) for command in of("make"))
+
+
+class ParsedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("command", of("python"))
+def test_python_command_names_a_script_and_its_arguments(command, monkeypatch, capsys):
+    script, *words = shlex.split(command)[1:]
+    assert (ROOT / script).is_file()
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "argv", [script, *words])
+    if Path(script).parts[0] != "examples":  # test_benchmarks.py and test_pictures.py run the others
+        return
+    module = importlib.import_module(Path(script).stem)
+    if script == "examples/train.py":
+        words = [word for word in words if word not in {"--data.path", "chestmnist.npz"}]  # a file of the reader's
+        monkeypatch.setattr(sys, "argv", [script, *words, "--print_config"])
+        with pytest.raises(SystemExit, match="0"):
+            module.command_line()
+        assert "class_path: genmonitor.callbacks.PixelClusterMonitor" in capsys.readouterr().out
+        return
+
+    def parse(name):
+        original = getattr(argparse.ArgumentParser, name)
+
+        def stop(self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            raise ParsedError
+
+        monkeypatch.setattr(argparse.ArgumentParser, name, stop)
+
+    if not words:
+        assert callable(module.main)
+        return
+    parse("parse_known_args" if script == "examples/compare_seeds.py" else "parse_args")
+    with pytest.raises(ParsedError):
+        module.main()
+
+
+@pytest.fixture(scope="module")
+def after_the_demo(tmp_path_factory):
+    """A folder where the demo ran for two epochs, with real and generated images beside."""
+    folder = tmp_path_factory.mktemp("demo")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["dcgan.py", "--epochs", "2"])
+        dcgan.main()
+    sets = {"real_images": ImageData("digits").val_images.images[:200], "generated_images": None, "other_images": None}
+    for name, images in sets.items():
+        (folder / name).mkdir()
+        images = torch.rand(50, 1, 8, 8) if images is None else (images + 1) / 2
+        for number, image in enumerate(images):
+            Image.fromarray((255 * image[0]).byte().numpy()).save(folder / name / f"{number:03}.png")
+    return folder
+
+
+@pytest.mark.parametrize("command", [command for command in of("genmonitor") if len(command.split()) > 2])
+def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
+    monkeypatch.chdir(after_the_demo)
+    arguments = command.split()[1:]
+    if arguments[0] == "replay":  # of the epoch that was best here
+        epoch, evaluation = (int(re.search(r"(\d+)\.\w+$", arguments[i])[1]) for i in (3, 1))
+        assert evaluation == epoch // (dcgan.DEFAULTS["digits"]["epochs"] // 15) + 1
+        (best,) = Path(arguments[3]).parent.glob("best-epoch=*.ckpt")
+        number = int(best.stem.rpartition("=")[2]) + 1
+        arguments[3] = str(best)
+        arguments[1] = re.sub(r"\d+(?=.json)", f"{number:05}", arguments[1])
+    assert main(arguments) == 0
+    assert EXPECTED[arguments[0]] in capsys.readouterr().out
+
+
+EXPECTED = {
+    "compare": "against real",
+    "clusters": "cluster_5",
+    "report": "report.html",
+    "replay": "same to the last bit",
+}
+
+
+def test_every_genmonitor_command_is_shown():
+    assert EXPECTED.keys() == {command.split()[1] for command in of("genmonitor") if len(command.split()) > 2}
+
+
+@pytest.mark.parametrize("command", EXPECTED)
+def test_genmonitor_command_has_help_and_json(command, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    assert "--json" in capsys.readouterr().out
+
+
+def test_keys_of_the_clusters_are_logged_or_drawn(after_the_demo):
+    folder = after_the_demo / "runs/dcgan-digits/version_0/genmonitor"
+    logged = json.loads((folder / "cms_evaluation_00002.json").read_text())["evaluation"]
+    drawn = {path.stem.removeprefix("cms_") for path in folder.glob("cms_*.png")}
+    named = set(re.findall(r"`cms/(\w+)`", "\n".join(PAGES.values())))
+    assert len(named) >= 12
+    assert sorted(named - logged.keys() - drawn) == []

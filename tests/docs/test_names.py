@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files, classes, arguments and versions that README and docs/ name exist."""
+
+import importlib
+import inspect
+import re
+import sys
+
+import pytest
+import yaml
+from _helpers.pages import PAGES, README, ROOT, fenced
+
+import genmonitor
+
+sys.path.insert(0, str(ROOT / "examples"))
+
+pytestmark = [
+    pytest.mark.skipif(not PAGES, reason="needs the repository: README.md and docs/ are not beside the tests"),
+]
+
+TEXT = "\n".join(PAGES.values())
+
+
+def test_every_path_exists():
+    """Whatever in code begins with a folder of the repository, and links of README; those of docs/ Sphinx follows."""
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", PAGES["README.md"]) if not link.startswith("http")]
+    code = re.findall(r"[` ]((?:examples|benchmarks|docs|callbacks|genmonitor|tests)/[\w./-]*\w)", TEXT)
+    named = {*links, *code} - {"genmonitor/report.html"}  # that is in a run's folder
+    assert len(named) > 30
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+def test_configurations_in_the_table_are_those_of_the_folder():
+    rows = [line for line in TEXT.splitlines() if line.startswith(("| `dcgan-", "| `ddpm-"))]
+    named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
+    assert named == {path.stem for path in (ROOT / "examples" / "configs").glob("*.yaml")}
+
+
+def test_yaml_block_names_classes_and_arguments_that_exist():
+    (block,) = [block for text in PAGES.values() for kind, block in fenced(text) if kind == "yaml"]
+    seen = []
+
+    def check(node):
+        if isinstance(node, dict) and "class_path" in node:
+            path = node["class_path"]
+            seen.append(path)
+            if not path.startswith("my_module."):
+                module, *names = re.match(r"((?:\w+\.)*?\w+)\.([A-Z]\w+)(?:\.(\w+))?$", path).groups()
+                found = importlib.import_module(module)
+                for name in filter(None, names):
+                    found = getattr(found, name)
+                assert node.get("init_args", {}).keys() <= inspect.signature(found).parameters.keys(), path
+        for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            check(child)
+
+    check(yaml.safe_load(block))
+    assert len(seen) == 6
+
+
+def test_classes_and_functions_in_the_table_exist():
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \| ([^|]*) \| [^|]+ \| [^|]+ \|$", PAGES["README.md"], re.MULTILINE)
+    classes = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+    functions = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
+    others = {"PixelPartition", "GaussianKernel", "LaplacianKernel", "CosineKernel"}
+    assert classes == {name for name in genmonitor.__all__ if name[0].isupper()} - others
+    assert functions <= set(genmonitor.functional.__all__)
+    assert len(functions) >= 11
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+def test_versions_and_extras_are_those_of_the_package(page):
+    package = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    text = " ".join(PAGES[page].split())
+    said = re.search(r"Python ([\d.]+), torch ([\d.]+), lightning ([\d.]+) and torchmetrics ([\d.]+) or newer", text)
+    least = dict(zip(('requires-python = "', '"torch', '"lightning', '"torchmetrics'), said.groups(), strict=True))
+    assert all(f'{name}>={version}"' in package for name, version in least.items())
+    extras = re.findall(r"`(\w+)`", re.search(r"Extras: (.*?)\.", text)[1])
+    assert all(re.search(rf"^{extra} = \[", package, re.MULTILINE) for extra in extras)
+    assert len(extras) >= 4
+
+
+def test_examples_need_the_lightning_that_is_said():
+    assert "lightning 2.6 among it" in PAGES["docs/how-to/config-files.md"]
+    assert '"lightning>=2.6"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
+def test_every_metric_and_monitor_has_a_page():
+    classes = {name for name in genmonitor.__all__ if name[0].isupper()}
+    classes -= {"PixelPartition", "GaussianKernel", "LaplacianKernel", "CosineKernel"}
+    metrics = "\n".join(text for page, text in PAGES.items() if page.startswith("docs/metrics/"))
+    assert sorted(name for name in classes if f"`~genmonitor.metrics.{name}`" not in metrics) == []
+    monitors = "\n".join(text for page, text in PAGES.items() if page.startswith("docs/monitors/"))
+    shown = {"PixelClusterMonitor", "DiversityMonitor", "DisagreementMonitor"}
+    assert sorted(name for name in shown if f"`~genmonitor.callbacks.{name}`" not in monitors) == []
+
+
+def test_readme_is_read_in_five_minutes():
+    assert len(README.read_text(encoding="utf-8").split()) <= 1200
+
+
+@pytest.mark.parametrize("word", ["yardstick", "perfect generator", "blame", "_check_", "check", "colour", "learnt"])
+def test_old_words_are_gone(word):
+    assert not re.search(rf"\b{word}\b" if word.isalpha() else word, TEXT)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every snippet of README and docs/ runs, the snippets of a page one after the other, and says what the page says."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from _helpers.pages import PAGES, ROOT, snippets
+from lightning import seed_everything
+
+import genmonitor
+
+sys.path.insert(0, str(ROOT / "examples"))
+
+from conditional_dcgan import ConditionalDCGAN
+from data import ImageData
+from dcgan import DCGAN
+
+pytestmark = [
+    pytest.mark.skipif(not PAGES, reason="needs the repository: README.md and docs/ are not beside the tests"),
+    # Lightning's advice on workers and on validation, and the monitor's own on the latter, are what a reader would see
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning"),
+]
+
+BY_CLASS = {"docs/monitors/diversity.md", "docs/monitors/disagreement.md"}
+"""Pages whose `model` has `sample_prompts` and whose `data` have labels."""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Run a page's snippets in an empty folder, with a model and data that stand for the reader's own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_page(page):
+        seed_everything(0, verbose=False)
+        by_class = page in BY_CLASS
+        model = ConditionalDCGAN(features=8) if by_class else DCGAN((1, 8, 8), 8, 8, 8)
+        space = {"__name__": "snippet", "model": model, "data": ImageData("digits", with_labels=by_class)}
+        for number, code in enumerate(snippets(PAGES[page]), 1):
+            exec(compile(code, f"{page}, snippet {number}", "exec"), space)
+        return space | {"printed": capsys.readouterr().out}
+
+    return run_page
+
+
+def lit_halves(space):
+    labels = space["partition"].labels
+    return bool((labels[:, :4] == labels[0, 0]).all() and (labels[:, 4:] == 3 - labels[0, 0]).all())
+
+
+def last(space):
+    return space["monitor"].history[-1]
+
+
+SAYS = {
+    "README.md": lambda s: len(s["monitor"].history) == 2 and 0 <= last(s)["image"] <= 1,
+    "docs/start.md": lambda s: len(list(Path().glob("**/genmonitor/report.html"))) == 1,
+    "docs/reading.md": lambda s: s["nearest"](s["generated"]) == 0 < s["nearest"](s["held_out"]),
+    "docs/metrics/pixel-cka.md": lit_halves,
+    "docs/metrics/cms.md": lambda s: s["values"]["share_2"] > 0.9,
+    "docs/metrics/mmd.md": lambda s: s["mmd"].compute() > 0,
+    "docs/metrics/two-sample-test.md": lambda s: (
+        s["test"].compute()["cluster_2"] <= 0.05 < s["test"].compute()["cluster_1"]
+    ),
+    "docs/metrics/relative-similarity.md": lambda s: s["found"].difference > 0 and s["found"].p_value < 0.05,
+    "docs/metrics/vendi.md": lambda s: 9 < s["rke"].compute() < s["vendi"].compute() < 10.5,
+    "docs/metrics/scendi.md": lambda s: s["scendi"].compute()["scendi"] > 1.5,
+    "docs/metrics/prdc.md": lambda s: s["prdc"].compute()["precision"] > 0.95 and s["prdc"].compute()["recall"] < 0.1,
+    "docs/metrics/promptsplit.md": lambda s: (
+        s["split"].compute()["eigenvalues"].abs().sort().values.diff().argmax() == 1  # between the pair and the rest
+    ),
+    "docs/metrics/w1kp.md": lambda s: s["w1kp"].per_prompt()[0].prompt == 2 and s["w1kp"].per_prompt()[0].w1kp > 0.9,
+    "docs/monitors/pixel-clusters.md": lambda s: Path(s["best"].best_model_path).exists(),
+    "docs/monitors/diversity.md": lambda s: 0 <= last(s)["prompt_share"] <= 1,
+    "docs/monitors/disagreement.md": lambda s: last(s)["total"] > 0,
+    "docs/how-to/lightning.md": lambda s: 0 <= last(s)["image"] <= 1,
+    "docs/how-to/diffusers.md": lambda s: 0 <= last(s)["image"] <= 1,
+    "docs/how-to/finished-runs.md": lambda s: s["found"].finding.startswith(
+        "fake is closer to the real images than other in all 2 regions, most surely in cluster_2"
+    ),
+    "docs/how-to/own-regions.md": lambda s: s["monitor"].partition == s["partition"],
+    "docs/how-to/latents.md": lambda s: s["monitor"].partition.labels.shape == (4, 4),
+    "docs/how-to/medical.md": lambda s: s["found"].finding.startswith("cluster_3 (lower left) differs"),
+    "docs/how-to/other-metrics.md": lambda s: "kid" in s["printed"],
+    "docs/how-to/own-monitor.md": lambda s: str(s["brightness"].history[-1]["cluster_1"]) in s["printed"],
+}
+"""What must hold after the snippets of a page."""
+
+
+def test_every_page_with_snippets_is_here():
+    assert {page for page, text in PAGES.items() if snippets(text)} == SAYS.keys()
+
+
+@pytest.mark.parametrize("page", SAYS)
+def test_snippets_run_and_show_what_the_page_says(page, run):
+    assert SAYS[page](run(page))
+
+
+def test_the_first_snippet_is_short():
+    (code,) = snippets(PAGES["README.md"])
+    assert sum(bool(line.strip()) for line in code.splitlines()) <= 6
+
+
+def test_own_monitor_measures_the_brightness(run, tmp_path):
+    space = run("docs/how-to/own-monitor.md")
+    monitor, partition = space["brightness"], genmonitor.PixelPartition.grid((8, 8), 1, 2)
+    assert len(monitor.history) == 2
+    real = space["data"].val_images.images
+    every = torch.randperm(len(real), generator=torch.Generator().manual_seed(0))[:100]
+    generated = monitor.evaluator.generated.mean(0)
+    for index, (name, label) in enumerate(partition.regions().items()):
+        of_real = real[every][..., partition.pixel_labels() == label].mean()
+        assert monitor.history[-1][name] == pytest.approx(float(generated[index] - of_real), abs=1e-5)
+    (folder,) = tmp_path.glob("**/genmonitor")
+    assert {"brightness_evaluation_00002.json", "report.html"} <= {path.name for path in folder.iterdir()}
+    assert re.search("cluster_1", (folder / "report.html").read_text())
