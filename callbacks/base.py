@@ -30,7 +30,7 @@ from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.sharding import kept_sharded, tensor_parallel_size
-from genmonitor.loggers.publisher import print_reports
+from genmonitor.loggers.publisher import finish_evaluations, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError
 
@@ -136,7 +136,7 @@ class GenerativeMonitor(Monitor, Callback):
         self.images_seen += batch_size(batch) * trainer.world_size // tensor_parallel_size(pl_module)
         if self.schedule.step_due(batches_seen(trainer)[0]):
             self._evaluate(trainer, pl_module)
-        self._release_samples(trainer)
+        self._after_all_monitors(trainer)
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Forget the samples of the validation run before, where such are taken."""
@@ -160,13 +160,13 @@ class GenerativeMonitor(Monitor, Callback):
         """Evaluate at the end of a validation run."""
         if trainer.state.fn == "fit" and not trainer.sanity_checking and self.schedule.epoch_due(trainer.current_epoch):
             self._evaluate(trainer, pl_module)
-        self._release_samples(trainer)
+        self._after_all_monitors(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate at the end of an epoch where nothing is validated."""
         if not trainer.enable_validation and self.schedule.epoch_due(trainer.current_epoch):
             self._evaluate(trainer, pl_module)
-        self._release_samples(trainer)
+        self._after_all_monitors(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         """Free what an evaluation that was cut short left."""
@@ -229,9 +229,13 @@ class GenerativeMonitor(Monitor, Callback):
             return nullcontext()
         return prove_unchanged(pl_module, self.publisher.note, trainer.optimizers)
 
-    def _release_samples(self, trainer: pl.Trainer) -> None:
-        if monitors(trainer)[-1] is self:
+    def _after_all_monitors(self, trainer: pl.Trainer) -> None:
+        """Free the samples and finish the evaluations that the monitors have in common."""
+        together = monitors(trainer)
+        if together[-1] is self:
             cache.clear(trainer)
+            if trainer.is_global_zero:
+                finish_evaluations(monitor.publisher for monitor in together)
 
     # state
 

@@ -224,8 +224,8 @@ def main() -> None:
         enable_model_summary=False,
     )
     trainer.fit(model, datamodule=data)
-    if best.best_model_score is not None:  # for TensorBoard's HPARAMS
-        logger.log_hyperparams(logger.hparams, {"best_cms_image": float(best.best_model_score)})
+    if best.best_model_score is not None:  # for TensorBoard's HPARAMS; as a curve it is one dot, so it comes last
+        logger.log_hyperparams(logger.hparams, {"summary/best_cms_image": float(best.best_model_score)})
 
     print(f"Figures:     {Path(logger.log_dir) / 'genmonitor'}")
     print(f"Checkpoints: {best.dirpath} ({Path(best.best_model_path).name}, by cms/image)")

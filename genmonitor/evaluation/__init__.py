@@ -22,7 +22,7 @@ from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, Table
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table, ValueInfo
 from genmonitor.evaluation.sampling.sampler import Sampler
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
     "Evaluator",
     "FitReport",
     "History",
-    "LineSeries",
     "Progress",
     "RealSubset",
     "ReferenceImages",
@@ -44,6 +43,7 @@ __all__ = [
     "Samples",
     "SingleProcess",
     "Table",
+    "ValueInfo",
     "compare",
     "no_progress",
     "require_fitted",

@@ -66,6 +66,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
     """
 
     about = text.ABOUT
+    details = text.DETAILS
     figures_to_keep = ("modes", "prompts")
 
     def __init__(
@@ -204,6 +205,10 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
     def charts(self) -> dict[str, list[str]]:
         """Return which values share a chart, by its title."""
         return text.charts(self.num_modes, self.reference)
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return that the disagreement with data is better when it is lower; with another model it may be either."""
+        return {"total": False} if self.reference == "data" else {}
 
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
         """Draw the curves, the prompts of the modes and the prompts that differ most."""

@@ -86,6 +86,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     """
 
     about = text.ABOUT
+    details = text.DETAILS
     figures_to_keep = ("modes", "least_varied")
 
     def __init__(
@@ -223,6 +224,10 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     def charts(self) -> dict[str, list[str]]:
         """Return which values share a chart, by its title."""
         return text.charts(self.n_samples, self.prompts is not None, self.calibration is not None)
+
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return which values are better when they are higher."""
+        return text.HIGHER_IS_BETTER
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
         """Draw the curves, the spectrum, and the samples at both ends of the model's own modes."""

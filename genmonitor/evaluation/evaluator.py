@@ -18,7 +18,17 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.isolation import remember_attributes
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, ShownImages, Table
+from genmonitor.evaluation.results import (
+    Alert,
+    Evaluation,
+    FitReport,
+    History,
+    Samples,
+    ShownImages,
+    Table,
+    ValueInfo,
+    of_value,
+)
 from genmonitor.evaluation.rng import preserve_rng, seed_everything
 from genmonitor.plotting.notebook import text_html
 
@@ -67,6 +77,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     about: ClassVar[Mapping[str, str]] = {}
     """What each value says, by its name; a name that ends in … stands for all that begin so."""
+    details: ClassVar[tuple[str, ...]] = ()
+    """Values that are worth no chart of their own in a logger, being constant over a run or read best in the report."""
     prompts: Prompts | None = None
     """Which prompt it takes each sample for; None where that does not matter."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
@@ -137,6 +149,15 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Return which values share a chart, by its title."""
         return {}
 
+    def higher_is_better(self) -> Mapping[str, bool]:
+        """Return which values are better when they are higher, and which when lower, by name as in `about`."""
+        return {}
+
+    def value_info(self, name: str) -> ValueInfo:
+        """Return what a logger is told of a value."""
+        detail = of_value(name, dict.fromkeys(self.details, True)) is not None
+        return ValueInfo(of_value(name, self.about) or "", of_value(name, self.higher_is_better()), detail)
+
     def fit_figures(self) -> Mapping[str, Figure]:
         """Draw what `fit` found."""
         return {}
@@ -155,10 +176,6 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     def tables(self, evaluation: EvaluationT) -> Mapping[str, Table]:
         """Return the tables of an evaluation."""
-        return {}
-
-    def line_series(self, history: History) -> Mapping[str, LineSeries]:
-        """Return curves for loggers that draw several in one chart only when told so."""
         return {}
 
     def message(self, evaluation: EvaluationT, history: History) -> str:

@@ -57,6 +57,11 @@ class ExtraMetrics:
         self._has_real: set[str] = set()
         self._range = (0.0, 1.0)
 
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return which metrics are better when they are higher, and which when lower, as far as they say so."""
+        said = {name.lower(): metric.higher_is_better for name, metric in self._metrics.items()}
+        return {name: better for name, better in said.items() if better is not None}
+
     def check(self, probe: Tensor, real: Tensor) -> None:
         """Try each metric on a few images, and empty it.
 

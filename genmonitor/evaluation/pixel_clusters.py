@@ -31,7 +31,7 @@ from genmonitor.evaluation.regions.best import BestSoFar
 from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
 from genmonitor.evaluation.regions.fitted import FittedRegions
 from genmonitor.evaluation.regions.saved import load_partition, save_regions, saved_regions
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, LineSeries, Samples, ShownImages, curve
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, ShownImages
 from genmonitor.evaluation.text import pixel_clusters as text
 from genmonitor.evaluation.text.notebook import regions_html
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector, p_values_of_change
@@ -81,6 +81,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     """
 
     about = text.ABOUT
+    details = text.DETAILS
     figures_to_keep = ("samples",)
 
     def __init__(
@@ -221,6 +222,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Return which values share a chart, by its title."""
         return text.charts(list(self.fitted.regions.partition.regions()))
 
+    def higher_is_better(self) -> dict[str, bool]:
+        """Return which values are better when they are higher, and which when lower."""
+        return text.HIGHER_IS_BETTER | self._extra.higher_is_better()
+
     def fit_figures(self) -> dict[str, Figure]:
         """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster, once."""
         height, width = self.fitted.real.shape[2:]
@@ -238,12 +243,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def shown_samples(self, samples: Samples) -> ShownImages:
         """Return generated images, and for each the most similar real one."""
         return region_figures.shown_samples(self.fitted, samples, self.prompts)
-
-    def line_series(self, history: History) -> dict[str, LineSeries]:
-        """Return the curves of all regions in one chart."""
-        names = self.fitted.regions.partition.regions()
-        epochs = curve(history, "epoch")
-        return {"clusters_chart": LineSeries("CMS per cluster", epochs, {name: curve(history, name) for name in names})}
 
     def message(self, evaluation: RegionEvaluation, history: History) -> str:
         """Return one line about the last evaluation."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from genmonitor._formatting import as_sentence, short
 from genmonitor.plotting.notebook import text_html, values_html
 
+_T = TypeVar("_T")
 Record = dict[str, float]
 """The values of one evaluation, with `epoch` and `step`."""
 History = list[Record]
@@ -103,12 +104,29 @@ class ShownImages:
 
 
 @dataclass(frozen=True)
-class LineSeries:
-    """Curves that share one chart: a value per epoch for each name, NaN where there is none."""
+class ValueInfo:
+    """What a logger is told of a value before its first number.
 
-    title: str
-    epochs: Sequence[float]
-    curves: Mapping[str, Sequence[float]]
+    Attributes:
+        about: what it says, in Markdown; empty where nothing is said.
+        higher_is_better: None where neither high nor low is better.
+        detail: whether it is worth no chart of its own, being constant over a run or read best in the report.
+    """
+
+    about: str = ""
+    higher_is_better: bool | None = None
+    detail: bool = False
+
+
+def of_value(name: str, by_name: Mapping[str, _T]) -> _T | None:
+    """Return what is said of a value, by its own name or as one of a family, whose name ends in …; else None.
+
+    Example:
+        >>> of_value("share_2", {"share_…": "all sum to 1", "mmd": "lower is better"})
+        'all sum to 1'
+    """
+    families = (said for family, said in by_name.items() if family.endswith("…") and name.startswith(family[:-1]))
+    return by_name[name] if name in by_name else next(families, None)
 
 
 def curve(history: History, name: str) -> list[float]:

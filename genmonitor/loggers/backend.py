@@ -9,10 +9,11 @@ have unrelated logger classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
-from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.report.figures import RenderedFigure
 
 _registered: list[type[Backend]] = []
@@ -22,8 +23,8 @@ class Backend(ABC):
     """Sends what monitors publish to one Lightning logger; a subclass registers itself by being defined.
 
     A subclass implements `handles` and whichever `log_…` methods its kind of experiment has a place for; the others do
-    nothing. Scalars need no method: every Lightning logger takes them by `log_metrics`. Any method may raise: the
-    user is warned once, and neither training nor the other loggers are affected.
+    nothing, but that scalars go to `log_metrics`, which every Lightning logger has. Any method may raise: the user is
+    warned once, and neither training nor the other loggers are affected.
 
     Args:
         logger: a Lightning logger that `handles` accepted.
@@ -39,6 +40,9 @@ class Backend(ABC):
         ...     def log_alert(self, alert, step):
         ...         self.experiment.send_text(f"step {step}: {alert.title}")
     """
+
+    draws_every_scalar: ClassVar[bool] = False
+    """Whether it draws each scalar on a chart of its own, unasked: then it is not given the details."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -72,7 +76,7 @@ class Backend(ABC):
 
         Args:
             prefix: what the keys begin with, for example ``cms``: the heading over the charts.
-            charts: title to names without the prefix.
+            charts: title to names without the prefix; details, see `ValueInfo`, are in none.
         """
 
     def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
@@ -83,14 +87,17 @@ class Backend(ABC):
             about: name to meaning, in Markdown; a name that ends in … stands for all that begin so.
         """
 
-    def log_descriptions(self, prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
-        """Give scalars their own descriptions. Called before the first value of each.
+    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
+        """Say of scalars what they are. Called before the first value of each.
 
         Args:
             prefix: what the keys begin with.
-            about: as in `log_about`.
-            names: of the scalars.
+            values: by name without the prefix.
         """
+
+    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Log scalars at once, whatever the logging interval of the Trainer."""
+        self.logger.log_metrics(dict(values), step=step)
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
         """Show figures.
@@ -101,14 +108,17 @@ class Backend(ABC):
             epoch: None for a figure of which only the latest counts.
         """
 
-    def log_line_series(self, tag: str, series: LineSeries, step: int) -> None:
-        """Show curves in one chart, where `log_layout` cannot."""
-
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Show a table; its text is the user's, so nothing in it may act as markup."""
 
     def log_alert(self, alert: Alert, step: int) -> None:
         """Raise an alert; its text may hold names of the user's, so nothing in it may act as markup."""
+
+    def log_page(self, page: Path, step: int) -> None:
+        """Show the report in place of the one from before."""
+
+    def finish_evaluation(self, step: int) -> None:
+        """Send what was collected: this is all there is of the evaluations at a step, or of a fit."""
 
 
 def find_backend(logger: Any) -> Backend | None:

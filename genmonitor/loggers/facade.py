@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers.backend import Backend, find_backend
 from genmonitor.report.figures import RenderedFigure
 
@@ -27,6 +28,7 @@ class Loggers:
     def __init__(self, loggers: Iterable[Any]) -> None:
         self._loggers = list(loggers)
         self._backends: dict[int, Backend | None] = {}
+        self._details: set[str] = set()
 
     def without_figures(self) -> list[str]:
         """Name the loggers that take no figure, so that the files are all there is of them."""
@@ -41,8 +43,18 @@ class Loggers:
         return names
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Send scalars at once, whatever the logging interval of the Trainer."""
-        self._each_logger(lambda logger: logger.log_metrics(dict(values), step=step))
+        """See `Backend.log_scalars`; a logger without a backend gets them too."""
+
+        def to_logger(logger: Any) -> None:
+            backend = self._backend(logger)
+            if backend is None:
+                logger.log_metrics(dict(values), step=step)
+            elif backend.draws_every_scalar:
+                backend.log_scalars({key: x for key, x in values.items() if key not in self._details}, step)
+            else:
+                backend.log_scalars(values, step)
+
+        self._each_logger(to_logger)
 
     def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
         """See `Backend.log_layout`."""
@@ -52,18 +64,14 @@ class Loggers:
         """See `Backend.log_about`."""
         self._each_backend(lambda backend: backend.log_about(prefix, about))
 
-    def log_descriptions(self, prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
-        """See `Backend.log_descriptions`."""
-        names = list(names)
-        self._each_backend(lambda backend: backend.log_descriptions(prefix, about, names))
+    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
+        """See `Backend.describe_values`."""
+        self._details |= {f"{prefix}/{name}" for name, info in values.items() if info.detail}
+        self._each_backend(lambda backend: backend.describe_values(prefix, values))
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None = None) -> None:
         """See `Backend.log_figures`."""
         self._each_backend(lambda backend: backend.log_figures(figures, step, epoch))
-
-    def log_line_series(self, tag: str, series: LineSeries, step: int) -> None:
-        """See `Backend.log_line_series`."""
-        self._each_backend(lambda backend: backend.log_line_series(tag, series, step))
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """See `Backend.log_table`."""
@@ -72,6 +80,14 @@ class Loggers:
     def log_alert(self, alert: Alert, step: int) -> None:
         """See `Backend.log_alert`."""
         self._each_backend(lambda backend: backend.log_alert(alert, step))
+
+    def log_page(self, page: Path, step: int) -> None:
+        """See `Backend.log_page`."""
+        self._each_backend(lambda backend: backend.log_page(page, step))
+
+    def finish_evaluation(self, step: int) -> None:
+        """See `Backend.finish_evaluation`."""
+        self._each_backend(lambda backend: backend.finish_evaluation(step))
 
     def _each_backend(self, send: Callable[[Backend], None]) -> None:
         def to_backend(logger: Any) -> None:

@@ -1,25 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLflow: figures as artifacts of the run."""
+"""MLflow: pictures that follow the trainer's step, and a folder of artifacts with the latest figures and the report."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from genmonitor.loggers.backend import Backend
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.files import file_stem
 
+FOLDER = "genmonitor"
+"""Where the artifacts are."""
+
 
 class MLflowBackend(Backend):
     """A logger whose experiment is an `MlflowClient`, which is told the run at each call."""
 
+    draws_every_scalar = True
+
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Say whether it takes figures for a run that the logger names."""
-        return hasattr(experiment, "log_figure") and hasattr(logger, "run_id")
+        """Say whether it takes images for a run that the logger names."""
+        return hasattr(experiment, "log_image") and hasattr(logger, "run_id")
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
-        """Log figures under the names of their files."""
+        """Log figures of an epoch as images at the trainer's step, others as artifacts named like their files."""
+        from PIL import Image
+
         for tag, figure in figures.items():
-            self.experiment.log_figure(self.logger.run_id, figure.figure, f"{file_stem(tag, step, epoch)}.png")
+            picture = Image.open(io.BytesIO(figure.png))
+            if epoch is None:
+                path = f"{FOLDER}/{file_stem(tag, step, epoch)}.png"
+                self.experiment.log_image(self.logger.run_id, picture, artifact_file=path)
+            else:
+                self.experiment.log_image(self.logger.run_id, picture, key=self.key(tag), step=step)
+
+    def log_page(self, page: Path, step: int) -> None:
+        """Put the report beside the figures."""
+        self.experiment.log_artifact(self.logger.run_id, str(page), FOLDER)

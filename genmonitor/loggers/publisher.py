@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from genmonitor._formatting import as_sentence
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.results import Alert, Evaluation, History, LineSeries, Samples, ShownImages, Table
+from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
 from genmonitor.loggers.facade import Loggers
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
@@ -55,6 +55,7 @@ class Publisher:
     Attributes:
         page: where this fit wrote the report, None before.
         latest: PNG files of the figures of the last evaluation, by name.
+        unfinished: whether there is something that `finish` has to send.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Publisher:
         self._warned: set[str] = set()
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
+        self.unfinished = False
 
     def start(self, run: Path, loggers: Iterable[Any], writes: bool = True) -> None:
         """Begin a fit; every process calls it.
@@ -88,7 +90,8 @@ class Publisher:
         """
         self.folder = RunFolder(run / "genmonitor")
         self._loggers = Loggers(loggers)
-        self._moment, self._described, self._warned, self.page = WHOLE_RUN, set(), set(), None
+        self._moment, self._described, self._warned = WHOLE_RUN, set(), set()
+        self.page, self.unfinished = None, False
         self._writes = writes
 
     def set_moment(self, epoch: float, step: int) -> None:
@@ -130,18 +133,19 @@ class Publisher:
         self.attempt(lambda: self._publish_figures(evaluator.fit_figures(), step, None))
         self.attempt(lambda: self._write_images("real", evaluator.shown_real(), step, None))
         self.attempt(lambda: self._write_artifacts(evaluator))
-        self.attempt(lambda: self._loggers.log_layout(prefix, evaluator.charts()))
+        self.attempt(lambda: self._loggers.log_layout(prefix, _charts_without_details(evaluator)))
         self.attempt(lambda: self._loggers.log_about(prefix, evaluator.about))
         self.attempt(lambda: self._write_about(evaluator))
+        self._loggers.finish_evaluation(step)
         for name in self._loggers.without_figures() if self._writes else []:
             where = self.folder.path
             self._inform(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
 
-    def publish_values(self, values: Mapping[str, float], about: Mapping[str, str], epoch: int, step: int) -> None:
+    def publish_values(self, values: Mapping[str, float], evaluator: Evaluator[Any], epoch: int, step: int) -> None:
         """Log the values of an evaluation, describing those that are new."""
         if new := [name for name in values if name not in self._described]:
             self._described.update(new)
-            self.attempt(lambda: self._loggers.log_descriptions(self._prefix, about, new))
+            self.attempt(lambda: self._describe(evaluator, new))
         named = {f"{self._prefix}/{name}": value for name, value in values.items()}
         self._loggers.log_scalars(named | {"epoch": epoch}, step)
 
@@ -160,7 +164,6 @@ class Publisher:
         self.attempt(lambda: self._inform(evaluator.message(evaluation, history)))
         self.attempt(lambda: self._write_manifest(len(history), described))
         self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
-        self.attempt(lambda: self._publish_line_series(evaluator.line_series(history), step))
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))
         self.attempt(lambda: self._write_images("images", evaluator.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
@@ -174,10 +177,18 @@ class Publisher:
 
     def write_report(self, evaluations: int) -> None:
         """Write the notes, and the page once there is an evaluation."""
+        self.unfinished = True
         if self._writes:
             self.attempt(lambda: self.folder.write_notes(self._prefix, self.notes))
             if evaluations:
                 self.attempt(self._write_page)
+
+    def finish(self) -> None:
+        """Send the page, and have the loggers send what they collected."""
+        step = int(self._moment["step"] or 0)
+        if (page := self.page) is not None:
+            self._loggers.log_page(page, step)
+        self._loggers.finish_evaluation(step)
 
     def attempt(self, part: Callable[[], Any]) -> None:
         """Do something that must not stop training; say what went wrong, once for each kind of failure."""
@@ -191,6 +202,9 @@ class Publisher:
             if kind not in self._warned:
                 self._warned.add(kind)
                 self._warn(f"{self._name}: part of an evaluation could not be shown or written. {said}")
+
+    def _describe(self, evaluator: Evaluator[Any], names: Iterable[str]) -> None:
+        self._loggers.describe_values(self._prefix, {name: evaluator.value_info(name) for name in names})
 
     def _publish_figures(
         self, figures: Mapping[str, Figure], step: int, epoch: int | None, kept: tuple[str, ...] = ()
@@ -212,10 +226,6 @@ class Publisher:
             self._loggers.log_table(f"{self._prefix}/{name}_table", table, step)
             if self._writes:
                 self.folder.write_table(self._prefix, name, table, step, epoch)
-
-    def _publish_line_series(self, series: Mapping[str, LineSeries], step: int) -> None:
-        for name, curves in series.items():
-            self._loggers.log_line_series(f"{self._prefix}/{name}", curves, step)
 
     def _write_page(self) -> None:
         self.page = self.folder.write_report()
@@ -240,6 +250,24 @@ class Publisher:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state."""
         self.notes = [dict(note) for note in state["notes"]]
+
+
+def _charts_without_details(evaluator: Evaluator[Any]) -> dict[str, list[str]]:
+    """Return which values share a chart in a logger, by its title."""
+    charts = {
+        title: [name for name in names if not evaluator.value_info(name).detail]
+        for title, names in evaluator.charts().items()
+    }
+    return {title: names for title, names in charts.items() if names}
+
+
+def finish_evaluations(publishers: Iterable[Publisher]) -> None:
+    """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all."""
+    unfinished = [publisher for publisher in publishers if publisher.unfinished]
+    if unfinished:
+        unfinished[-1].finish()
+    for publisher in unfinished:
+        publisher.unfinished = False
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard: figures, texts, descriptions of scalars, and a layout with several curves in one chart."""
+"""TensorBoard: figures, texts, described scalars without the details, and a layout with several curves in one chart.
+
+The report has a tab of its own there, see `genmonitor.tensorboard_plugin`.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers.backend import Backend
 from genmonitor.loggers.markdown import markdown_table
 from genmonitor.report.figures import RenderedFigure
@@ -24,6 +27,8 @@ _layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDicti
 
 class TensorBoardBackend(Backend):
     """A logger whose experiment is a `SummaryWriter`, or writes like one."""
+
+    draws_every_scalar = True
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
@@ -49,7 +54,7 @@ class TensorBoardBackend(Backend):
             text = "\n".join(["| value | |", "| --- | --- |", *rows])
             self.experiment.add_text(self.key(f"{prefix}/about"), text)
 
-    def log_descriptions(self, prefix: str, about: Mapping[str, str], names: Iterable[str]) -> None:
+    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
         """Give each scalar a description, which TensorBoard shows beside its chart."""
         # add_scalar takes one only in tensorboardX
         writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
@@ -58,10 +63,13 @@ class TensorBoardBackend(Backend):
         from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR, Summary, SummaryMetadata
 
         plugin = SummaryMetadata.PluginData(plugin_name="scalars")
-        for name, text in _descriptions(about, names).items():
-            described = SummaryMetadata(summary_description=text, plugin_data=plugin, data_class=DATA_CLASS_SCALAR)
-            value = Summary.Value(tag=self.key(f"{prefix}/{name}"), metadata=described)  # and no number yet
-            writer.add_summary(Summary(value=[value]), 0)
+        for name, info in values.items():
+            if info.about and not info.detail:
+                described = SummaryMetadata(
+                    summary_description=info.about, plugin_data=plugin, data_class=DATA_CLASS_SCALAR
+                )
+                value = Summary.Value(tag=self.key(f"{prefix}/{name}"), metadata=described)  # and no number yet
+                writer.add_summary(Summary(value=[value]), 0)
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
         """Add figures as images: `add_figure` would draw them again."""
@@ -81,13 +89,3 @@ class TensorBoardBackend(Backend):
         """Add a text under ``alerts``, which Markdown takes for code and shows as it is."""
         as_code = textwrap.indent(f"{alert.title}\n\n{alert.text}", "    ")
         self.experiment.add_text(self.key("alerts"), as_code, global_step=step)
-
-
-def _descriptions(about: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return what is said of each name, by itself or as one of a family, whose name ends in …."""
-    families = {name.removesuffix("…"): text for name, text in about.items() if name.endswith("…")}
-    return {
-        name: about.get(name) or next(text for start, text in families.items() if name.startswith(start))
-        for name in names
-        if name in about or name.startswith(tuple(families))
-    }

@@ -1,26 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights & Biases: images, tables with pictures, line series and alerts, over the trainer's step."""
+"""Weights & Biases: scalars, images, tables with pictures, the report and alerts, over the trainer's step."""
 
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers.backend import Backend
 from genmonitor.report.figures import RenderedFigure
 
 STEP = "trainer/global_step"
 """What Lightning's W&B logger logs beside every scalar. wandb's own step is never given: it must not go backwards."""
+REPORT = "genmonitor/report"
+"""The key of the page, one for all monitors."""
 _MAX_TITLE = 63  # wandb refuses longer titles of alerts
 
 
 class WandbBackend(Backend):
-    """A logger whose experiment is a run of W&B."""
+    """A logger whose experiment is a run of W&B; an evaluation is one row of the run's history."""
+
+    def __init__(self, logger: Any) -> None:
+        super().__init__(logger)
+        self._row_begun = False
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
@@ -32,6 +38,22 @@ class WandbBackend(Backend):
         self.experiment.define_metric(STEP)
         self.experiment.define_metric(self.key(f"{prefix}/*"), step_metric=STEP, step_sync=True)
 
+    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
+        """Have the run's summary hold the best of each value beside the last, and give details no chart unasked."""
+        best = {True: "max,last", False: "min,last", None: None}
+        for name, info in values.items():
+            self.experiment.define_metric(
+                self.key(f"{prefix}/{name}"),
+                step_metric=STEP,
+                step_sync=True,
+                summary=best[info.higher_is_better],
+                hidden=info.detail or None,
+            )
+
+    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
+        """Log scalars in the same row as the rest of their evaluation."""
+        self._log(values, step)
+
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
         """Log figures as images, with the epoch below each."""
         import wandb
@@ -42,18 +64,6 @@ class WandbBackend(Backend):
             tag: wandb.Image(Image.open(io.BytesIO(figure.png)), caption=caption) for tag, figure in figures.items()
         }
         self._log(images, step)
-
-    def log_line_series(self, tag: str, series: LineSeries, step: int) -> None:
-        """Log curves as one chart, without the points that are NaN."""
-        import wandb
-
-        known = [
-            [(epoch, value) for epoch, value in zip(series.epochs, curve, strict=True) if not math.isnan(value)]
-            for curve in series.curves.values()
-        ]
-        xs, ys = [[x for x, _ in points] for points in known], [[y for _, y in points] for points in known]
-        chart = wandb.plot.line_series(xs, ys, keys=list(series.curves), title=series.title, xname="epoch")
-        self._log({tag: chart}, step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Log a table with its pictures."""
@@ -70,5 +80,18 @@ class WandbBackend(Backend):
         """Raise an alert, which W&B sends to whoever asked for them."""
         self.experiment.alert(title=alert.title[:_MAX_TITLE], text=alert.text, level="WARN")
 
+    def log_page(self, page: Path, step: int) -> None:
+        """Log the report as HTML, as it is: what wandb would put into it makes its links open elsewhere."""
+        import wandb
+
+        self._log({REPORT: wandb.Html(str(page), inject=False)}, step)
+
+    def finish_evaluation(self, step: int) -> None:
+        """End the row, where there is one."""
+        if self._row_begun:
+            self.experiment.log({STEP: step}, commit=True)
+            self._row_begun = False
+
     def _log(self, values: Mapping[str, Any], step: int) -> None:
-        self.experiment.log({**{self.key(tag): value for tag, value in values.items()}, STEP: step})
+        self.experiment.log({**{self.key(tag): value for tag, value in values.items()}, STEP: step}, commit=False)
+        self._row_begun = True

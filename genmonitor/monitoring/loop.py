@@ -26,6 +26,7 @@ from genmonitor.evaluation.proof import prove_unchanged
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.loggers.writers import as_logger
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError
@@ -164,6 +165,8 @@ class LoopMonitor(Monitor):
             found = self._run_evaluation(model, comm, moment, _progress(comm))
             if found is not None and comm.rank == 0:
                 self._publish(found, lambda: _circumstances(model, comm))
+            if comm.rank == 0:
+                finish_evaluations([self.publisher])
         return None if found is None else found.evaluation
 
     def summary(self) -> str:

@@ -48,6 +48,25 @@ def read_wandb(folder):
     return [{i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items} for items in histories]
 
 
+def read_wandb_pages(folder, key):
+    """Return the HTML that an offline W&B run logged under a key, in the order of its history."""
+    (files,) = folder.glob("wandb/offline-run-*/files")
+    return [(files / row[f"{key}/path"]).read_text() for row in read_wandb(folder) if f"{key}/path" in row]
+
+
+def read_wandb_summary(folder):
+    """Return the last summary of an offline W&B run."""
+    summary = {}
+    for record in wandb_records(folder, "summary"):
+        for item in record.update:
+            at = summary
+            *parents, last = item.nested_key or [item.key]
+            for parent in parents:
+                at = at.setdefault(parent, {})
+            at[last] = json.loads(item.value_json)
+    return summary
+
+
 def read_wandb_tables(folder):
     """Return the tables of an offline W&B run, each with its columns and its rows, pictures being arrays in [0, 1]."""
     tables = []

@@ -92,11 +92,17 @@ def test_region_charts_name_values_that_there_are(shared):
     assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
 
 
-def test_region_line_series_hold_every_region(shared):
-    evaluator, history, _ = shared
-    series = evaluator.line_series(history)["clusters_chart"]
-    assert series.epochs == [0, 1]
-    assert series.curves == {name: [record[name] for record in history] for name in ("cluster_1", "cluster_2")}
+def test_region_values_say_which_way_is_better_and_which_are_details(shared):
+    evaluator, _, evaluation = shared
+    infos = {name: evaluator.value_info(name) for name in evaluation.values}
+    better = {name: info.higher_is_better for name, info in infos.items()}
+    assert better["cluster_1"] is better["image"] is True
+    assert better["error_ratio_2"] is better["mmd"] is False
+    assert better["share_1"] is better["p_image"] is None
+    families = ("baseline_", "p_", "vs_best_", "share_")
+    assert {name for name, info in infos.items() if info.detail} == {x for x in infos if x.startswith(families)}
+    assert evaluator.value_info("images_seen").detail
+    assert all(info.about for info in infos.values())
 
 
 def test_region_figures_are_drawn(shared):

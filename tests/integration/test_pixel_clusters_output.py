@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from _helpers.logged import read_tensorboard, read_wandb, wandb_records
+from _helpers.logged import read_tensorboard, read_wandb, read_wandb_pages, read_wandb_summary, wandb_records
 from _helpers.modules import LIGHTNING_SAYS, PLANTED_REGIONS, TwoPlayers, digits, fit, fit_planted, loader, plain
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
@@ -41,7 +41,8 @@ SCALARS = [
     "metric_seconds",
     "images_seen",
 ]
-KEYS = {f"cms/{name}" for name in SCALARS}
+DETAILS = [x for x in SCALARS if x.startswith(("share_", "p_", "vs_best_", "baseline_")) or x == "images_seen"]
+DRAWN = [name for name in SCALARS if name not in DETAILS]
 PICTURES = {
     f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves", "image_and_product", "samples")
 }
@@ -69,8 +70,8 @@ def test_tensorboard_holds_scalars_figures_charts_and_alert(ran):
     folder, monitor, *_ = ran
     events = read_tensorboard(folder)
     tags = events.Tags()
-    assert {tag for tag in tags["scalars"] if tag.startswith("cms/")} == KEYS
-    for name in SCALARS:
+    assert {tag for tag in tags["scalars"] if tag.startswith("cms/")} == {f"cms/{name}" for name in DRAWN}
+    for name in DRAWN:
         written = [(event.step, event.value) for event in events.Scalars(f"cms/{name}")]
         assert written == [(c["step"], pytest.approx(c[name], rel=1e-5)) for c in monitor.history if name in c]
     assert [record["step"] for record in monitor.history] == STEPS
@@ -101,7 +102,16 @@ def test_wandb_holds_scalars_figures_charts_and_alert(tmp_path, monkeypatch):
     steps = {name: [v["trainer/global_step"] for v in logged if f"{name}/sha256" in v] for name in PICTURES}
     once = {"cms/clusters", "cms/clusters_over_average", "cms/cka"}
     assert steps == {name: [0] if name in once else STEPS for name in PICTURES}
-    assert [v["trainer/global_step"] for v in logged if "cms/clusters_chart_table/sha256" in v] == STEPS
+    of_monitor = [v for v in logged if any(key.startswith(("cms/", "genmonitor/")) for key in v)]
+    assert [v["trainer/global_step"] for v in of_monitor] == [0, *STEPS]  # all of an evaluation is one row
+    page = (monitor.publisher.folder.path / "report.html").read_text()
+    pages = read_wandb_pages(tmp_path, "genmonitor/report")
+    assert (len(pages), pages[-1] == page) == (len(STEPS), True)
+    summary = read_wandb_summary(tmp_path)
+    images = [record["image"] for record in monitor.history]
+    assert summary["cms/image"] == pytest.approx({"max": max(images), "last": images[-1]}, rel=1e-5)
+    hidden = {metric.name for metric in wandb_records(tmp_path, "metric") if metric.options.hidden}
+    assert hidden == {f"cms/{name}" for name in DETAILS}
     axes = {metric.glob_name or metric.name: metric.step_metric for metric in wandb_records(tmp_path, "metric")}
     assert axes["cms/*"] == "trainer/global_step"
     (alert,) = wandb_records(tmp_path, "alert")

@@ -1,30 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 import importlib
 import warnings
+from pathlib import Path
 
 import lightning.pytorch.loggers
 import pytest
 from _helpers.logged import read_tensorboard
 from _helpers.loggers import CHARTS, AnyLogger, BrokenLogger, cluster_figures
 
-from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers import Loggers
 
 
-def log_everything(loggers, step):
+def log_everything(loggers, step, page=Path("report.html")):
     loggers.log_layout("cms", CHARTS)
     loggers.log_about("cms", {"mmd": "lower is better"})
-    loggers.log_descriptions("cms", {"mmd": "lower is better"}, ["mmd"])
+    loggers.describe_values("cms", {"mmd": ValueInfo("lower is better", False)})
     loggers.log_scalars({"cms/mmd": 0.5}, step)
     loggers.log_figures(cluster_figures(), step, epoch=1)
-    loggers.log_line_series("cms/curves", LineSeries("CMS", [1], {"cluster_1": [0.9]}), step)
     loggers.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step)
     loggers.log_alert(Alert("cluster_1 regressed", "cluster_1 regressed: CMS 0.9"), step)
+    loggers.log_page(page, step)
+    loggers.finish_evaluation(step)
 
 
 def test_without_figures_names_the_loggers_that_take_none(tmp_path):
     class Client:
-        def log_figure(self, *arguments): ...
+        def log_image(self, *arguments): ...
 
     takes = [lightning.pytorch.loggers.TensorBoardLogger(tmp_path), AnyLogger(Client(), run_id="abc")]
     assert Loggers(takes).without_figures() == []

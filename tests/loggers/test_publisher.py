@@ -85,7 +85,7 @@ SHOWN = [
     "fit_figures",
     "figures",
     "tables",
-    "line_series",
+    "value_info",
     "message",
     "summary",
     "write_artifacts",

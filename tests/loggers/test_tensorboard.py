@@ -11,7 +11,8 @@ from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
-from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.loggers import Loggers
 from genmonitor.loggers.tensorboard import TensorBoardBackend
 
 
@@ -82,7 +83,7 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     backend.log_layout("cms", {"image": ["image"]})
     backend.log_figures(cluster_figures(), 1, None)
     backend.log_about("cms", {"mmd": "lower is better"})
-    backend.log_descriptions("cms", {"image": "higher is better"}, ["image"])
+    backend.describe_values("cms", {"image": ValueInfo("higher is better", True)})
     backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), 1)
     backend.log_alert(Alert("title", "text"), 1)
     events = read_back(logger)
@@ -116,8 +117,8 @@ def test_about_says_what_each_value_means(tmp_path):
 
 
 def test_descriptions_stand_beside_each_scalar(logger):
-    about = {"mmd": "lower is better", "share_…": "sum to 1"}
-    TensorBoardBackend(logger).log_descriptions("cms", about, ["mmd", "share_1", "fid"])
+    values = {"mmd": ValueInfo("lower is better"), "share_1": ValueInfo("sum to 1"), "fid": ValueInfo()}
+    TensorBoardBackend(logger).describe_values("cms", values)
     for step in (5, 10):
         logger.log_metrics({"cms/mmd": 0.5, "cms/share_1": 1.0, "cms/fid": 7.0}, step=step)
     events = read_back(logger)
@@ -126,6 +127,19 @@ def test_descriptions_stand_beside_each_scalar(logger):
     assert [events.SummaryMetadata(key).summary_description for key in keys] == ["lower is better", "sum to 1"]
     with pytest.raises(KeyError):
         events.SummaryMetadata("cms/fid")
+
+
+def test_details_have_no_card(tmp_path):
+    logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
+    loggers = Loggers([logger])
+    loggers.describe_values("cms", {"image": ValueInfo("higher is better"), "p_image": ValueInfo("p", detail=True)})
+    for step in (5, 10):
+        loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, step)
+    events = read_back(logger)
+    assert events.Tags()["scalars"] == ["run-cms/image", "run-epoch"]
+    assert [event.step for event in events.Scalars("run-cms/image")] == [5, 10]
+    with pytest.raises(KeyError):  # nor a description, for which TensorBoard would make an empty one
+        events.SummaryMetadata("run-cms/p_image")
 
 
 def test_table_is_a_text_without_pictures(logger):
@@ -152,4 +166,4 @@ def test_handles_what_writes_like_a_summary_writer(logger):
 def test_writer_without_layout_and_descriptions_is_enough():
     backend = TensorBoardBackend(AnyLogger(object()))
     backend.log_layout("cms", CHARTS)
-    backend.log_descriptions("cms", {"mmd": "lower is better"}, ["mmd"])
+    backend.describe_values("cms", {"mmd": ValueInfo("lower is better", False)})

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
-
 import numpy as np
 import pytest
-from _helpers.logged import read_wandb, read_wandb_tables, wandb_records
+from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, read_wandb_tables, wandb_records
 from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
 
-from genmonitor.evaluation.results import Alert, LineSeries, Table
+from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers.wandb import WandbBackend
 
 wandb = pytest.importorskip("wandb")
@@ -27,28 +25,66 @@ def finish(logger):
 
 
 @both_namespaces
-def test_all_that_is_logged_is_over_the_trainers_step(namespace, folder):
+def test_all_of_an_evaluation_is_one_row_over_the_trainers_step(namespace, folder):
     logger = namespace.WandbLogger(save_dir=str(folder), offline=True)
     backend = WandbBackend(logger)
     backend.log_layout("cms", CHARTS)
-    logger.log_metrics({"cms/image": 0.5}, step=30)
-    backend.log_figures(cluster_figures(), step=20, epoch=3)
-    series = LineSeries("CMS", [1, 2], {"cluster_1": [0.9, float("nan")], "cluster_2": [0.8, 0.7]})
-    backend.log_line_series("cms/curves", series, step=30)
+    for step in (30, 20):  # the trainer's may go back, wandb's own only ever grows
+        backend.log_scalars({"cms/image": 0.5, "epoch": 3}, step)
+        backend.log_figures(cluster_figures(), step, epoch=3)
+        backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step)
+        backend.finish_evaluation(step)
+        backend.finish_evaluation(step)  # nothing is no row
+        logger.log_metrics({"loss": 1.0}, step=step + 1)  # what is logged next is another row
     finish(logger)
 
-    axes = {metric.glob_name or metric.name: metric.step_metric for metric in wandb_records(folder, "metric")}
-    assert axes["cms/*"] == "trainer/global_step"
     logged = read_wandb(folder)
-    # the x-axis is the trainer's, and may be that of an earlier scalar; wandb's own step only ever grows
-    assert [values["trainer/global_step"] for values in logged] == [30, 20, 30]
-    assert [values["_step"] for values in logged] == [0, 1, 2]
-    assert logged[1]["cms/cluster_map/caption"] == "epoch 3"
-    (picture,) = folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.png")
-    assert picture.read_bytes()[:4] == b"\x89PNG"
-    (table,) = folder.glob("wandb/offline-run-*/files/media/table/cms/*.json")
-    points = [[1, "cluster_1", 0.9], [1, "cluster_2", 0.8], [2, "cluster_2", 0.7]]  # none for what is NaN
-    assert json.loads(table.read_text())["data"] == points
+    assert [values["trainer/global_step"] for values in logged] == [30, 31, 20, 21]
+    assert [values["_step"] for values in logged] == [0, 1, 2, 3]
+    assert (logged[0]["cms/image"], logged[0]["epoch"], logged[0]["cms/cluster_map/caption"]) == (0.5, 3, "epoch 3")
+    assert logged[0]["cms/prompts/_type"] == "table-file"
+    pictures = list(folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.png"))
+    assert [picture.read_bytes()[:4] for picture in pictures] == [b"\x89PNG"] * 2
+
+
+def test_summary_has_the_best_of_each_value_beside_the_last(folder):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True, prefix="run")
+    backend = WandbBackend(logger)
+    backend.log_layout("cms", CHARTS)
+    infos = {"image": ValueInfo("", True), "mmd": ValueInfo("", False), "p_image": ValueInfo("", detail=True)}
+    backend.describe_values("cms", infos)
+    for step, value in enumerate((0.5, 0.9, 0.7)):
+        backend.log_scalars({"cms/image": value, "cms/mmd": 1 - value, "cms/p_image": value}, step)
+        backend.finish_evaluation(step)
+    finish(logger)
+    metrics = {metric.glob_name or metric.name: metric for metric in wandb_records(folder, "metric")}
+    assert {metrics[f"run-cms/{name}"].step_metric for name in ("*", *infos)} == {"trainer/global_step"}
+    assert {name: metrics[f"run-cms/{name}"].options.hidden for name in infos} == {
+        "image": False,
+        "mmd": False,
+        "p_image": True,
+    }
+    summary = read_wandb_summary(folder)
+    assert summary["run-cms/image"] == {"max": 0.9, "last": 0.7}
+    assert summary["run-cms/mmd"] == pytest.approx({"min": 0.1, "last": 0.3})
+    assert summary["run-cms/p_image"] == 0.7
+
+
+def test_page_is_one_panel_that_holds_it_as_it_is(folder):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
+    backend = WandbBackend(logger)
+    pages = [f"<!doctype html><head></head><a href='#cms'>{number}</a>" for number in (1, 2)]
+    for step, text in enumerate(pages):
+        (folder / "report.html").write_text(text)
+        backend.log_page(folder / "report.html", step)
+        backend.finish_evaluation(step)
+    finish(logger)
+    assert [row["genmonitor/report/_type"] for row in read_wandb(folder)] == ["html-file"] * 2
+    assert read_wandb_pages(folder, "genmonitor/report") == pages
 
 
 def test_table_holds_its_pictures(folder):
@@ -57,7 +93,9 @@ def test_table_holds_its_pictures(folder):
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True, prefix="run")
     picture = np.full((4, 5, 3), 255, np.uint8)
     table = Table(["prompt", "samples", "share"], [["a cat", picture, 0.5]])
-    WandbBackend(logger).log_table("disagreement/prompts", table, step=9)
+    backend = WandbBackend(logger)
+    backend.log_table("disagreement/prompts", table, step=9)
+    backend.finish_evaluation(9)
     finish(logger)
     ((columns, ((prompt, samples, share),)),) = read_wandb_tables(folder)
     assert (columns, prompt, share) == (["prompt", "samples", "share"], "a cat", 0.5)

@@ -30,6 +30,8 @@ ABOUT = {
     "images_seen": "training images so far",
 }
 
+DETAILS = ("total_error", "images_seen")
+
 
 def mode_names(k: int) -> dict[str, list[str]]:
     """Name the values of the modes of either sign."""

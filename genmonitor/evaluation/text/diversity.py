@@ -56,6 +56,9 @@ ABOUT = {
     "images_seen": "training images so far",
 }
 
+HIGHER_IS_BETTER = {"precision": True, "recall": True, "coverage": True}
+DETAILS = ("real_…", "images_seen")
+
 
 def charts(n: int, prompted: bool, calibrated: bool) -> dict[str, list[str]]:
     """Return which values belong in one chart, by a title that says of how many samples they are.

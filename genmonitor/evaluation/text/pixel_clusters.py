@@ -37,6 +37,17 @@ ABOUT = {
     "images_seen": "training images so far",
 }
 
+HIGHER_IS_BETTER = {
+    "image": True,
+    "product": True,
+    "cluster_…": True,
+    "constant": True,
+    "error_ratio_…": False,
+    "violations": False,
+    "mmd": False,
+}
+DETAILS = ("baseline_…", "p_…", "vs_best_…", "share_…", "images_seen")
+
 
 def charts(regions: Sequence[str]) -> dict[str, list[str]]:
     """Return which values belong in one chart, by its title.
