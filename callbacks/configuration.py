@@ -38,7 +38,7 @@ def check_configuration(
     else:
         monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
     check_weights(monitor.weights, trainer)
-    check_sharding(trainer, pl_module)
+    check_sharding(trainer)
     for name, network in monitor.evaluator.networks().items():
         check_not_shared(name, network, pl_module)
     if [other.prefix for other in others].count(monitor.prefix) > 1:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genmonitor.evaluation.sharding import SWEEP, sharded_parts
+from genmonitor.evaluation.sharding import SWEEP
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
 
-def check_sharding(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+def check_sharding(trainer: pl.Trainer) -> None:
     """Refuse what splits a model in a way that cannot go on after an error while samples are drawn."""
     names = [base.__name__ for base in type(trainer.strategy).__mro__]
     refused = "FSDPStrategy" if "FSDPStrategy" in names else ""
@@ -21,9 +21,4 @@ def check_sharding(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
             "Expected a strategy that keeps the whole model on every process, or ModelParallelStrategy (FSDP2, tensor "
             f"parallelism), but got {refused}, which cannot go on after an error while samples are drawn. Train with "
             f"one of these, or {SWEEP}"
-        )
-    if any(hasattr(part, "reshard") and not hasattr(part, "reset_iter_state") for part in sharded_parts(pl_module)):
-        raise ValueError(
-            "Expected torch 2.13 or newer for a model that `fully_shard` splits: before, it cannot go on after an "
-            f"error while samples are drawn. Install a newer torch, or {SWEEP}"
         )

@@ -20,7 +20,8 @@ sampling_in_step: ContextVar[bool] = ContextVar("sampling_in_step", default=Fals
 def sharded_parts(module: nn.Module) -> list[nn.Module]:
     """Return the parts that talk to the other processes when they are called, the same on all; none of a whole model.
 
-    Those are what `fully_shard` split, and under tensor parallelism every layer that has a part of a parameter.
+    Those are what `fully_shard` split, and under tensor parallelism, of which the module's `device_mesh` tells, every
+    layer that has a part of a parameter.
     """
     parts = _fully_sharded(module)
     if tensor_parallel_size(module) > 1:
@@ -32,7 +33,8 @@ def sharded_parts(module: nn.Module) -> list[nn.Module]:
 def tensor_parallel_size(module: nn.Module) -> int:
     """Return how many processes in a row compute one and the same batch together."""
     mesh: Any = getattr(module, "device_mesh", None)
-    return 1 if mesh is None or "tensor_parallel" not in mesh.mesh_dim_names else mesh["tensor_parallel"].size()
+    names = () if mesh is None else mesh.mesh_dim_names or ()
+    return mesh["tensor_parallel"].size() if "tensor_parallel" in names else 1
 
 
 def gather(parts: Sequence[nn.Module], value: Any) -> list[Any]:
@@ -49,10 +51,16 @@ def kept_sharded(module: nn.Module) -> Iterator[None]:
     """Have no gathered parameters in the module, and let its sharded parts run only where all processes sample.
 
     Raises:
+        ValueError: if torch is too old to go on after an error in them.
         RuntimeError: where such a part is called by anything else, an encoder for example: other processes would not
             call it, or not as often, and this one would wait for them forever.
     """
     parts = sharded_parts(module)
+    if any(hasattr(part, "reshard") and not hasattr(part, "reset_iter_state") for part in parts):
+        raise ValueError(
+            "Expected torch 2.13 or newer for a model that `fully_shard` splits: before, it cannot go on after an "
+            f"error while samples are drawn. Install a newer torch, or {SWEEP}"
+        )
 
     def refuse(part: nn.Module, _: Any) -> None:
         if not sampling_in_step.get():

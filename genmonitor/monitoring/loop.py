@@ -26,6 +26,7 @@ from genmonitor.evaluation.proof import prove_unchanged
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.sharding import kept_sharded
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.loggers.writers import as_logger
 from genmonitor.monitoring.base import Moment, Monitor
@@ -41,7 +42,9 @@ class LoopMonitor(Monitor):
     It finds what the monitors of `genmonitor.callbacks` find, to the last bit, and writes the same: the folder with
     `report.html`, TensorBoard and W&B. Where torch.distributed runs, be it by torchrun, Lightning Fabric or accelerate,
     every process makes it and calls `evaluate`: each draws its part of the samples, and the first one writes. As one of
-    the `callbacks` of a Fabric it is called by `fabric.call("evaluate", module, step=step, epoch=epoch)`.
+    the `callbacks` of a Fabric it is called by `fabric.call("evaluate", module, step=step, epoch=epoch)`. From networks
+    that `fully_shard` split (FSDP2, torch 2.13 or newer) all processes draw as many batches, in step; a sampler must
+    then take as many steps for any samples.
 
     Args:
         evaluator: what is evaluated; None for `RegionEvaluator()`, which finds regions and says which are wrong.
@@ -203,7 +206,7 @@ class LoopMonitor(Monitor):
         """Have the training left alone inside the block, and prove it the first times."""
         self._proved += 1
         proof = prove_unchanged(model.module, self.publisher.note) if self._proved <= PROOFS else nullcontext()
-        with proof, preserve_training_state(model.module):
+        with kept_sharded(model.module), proof, preserve_training_state(model.module):
             yield
 
     def _moment(self, step: int, epoch: float) -> Moment:

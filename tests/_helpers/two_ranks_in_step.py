@@ -1,25 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """What test_sharding.py and test_lockstep.py run in each of two processes: a small model that `fully_shard` split."""
 
+import tempfile
 from typing import Any
 
 import torch
+from _helpers.modules import measured, without_figures
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from genmonitor import PixelPartition
+from genmonitor.evaluation import RegionEvaluator
 from genmonitor.evaluation.isolation import local_part
 from genmonitor.evaluation.proof import prove_unchanged
 from genmonitor.evaluation.sampling.lockstep import Lockstep
+from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.sharding import gather, kept_sharded, sharded_parts
+from genmonitor.monitoring.loop import LoopMonitor
 
 BATCH = torch.ones(3, 2)
 
 
-def split() -> nn.Module:
+def whole() -> nn.Sequential:
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 1))
-    mesh = init_device_mesh("cpu", (2,))
+    return nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 16))
+
+
+def split() -> nn.Module:
+    net, mesh = whole(), init_device_mesh("cpu", (2,))
     for part in (net[0], net[2], net):
         fully_shard(part, mesh=mesh)
     return net
@@ -39,6 +48,7 @@ def everything(rank: int) -> dict[str, Any]:
         "one draws once more": said(lockstep, lambda: [net(BATCH) for _ in range(1 + rank)]),
         "after errors": drawn(net, lockstep),
         "called by something else": called_by_something_else(net),
+        "in a loop": in_a_loop(net),
         "one moved": moved(net, rank),
     }
 
@@ -97,3 +107,17 @@ def moved(net: Any, rank: int) -> list[str]:
             with torch.no_grad():
                 local_part(net[0].bias)[-1] += 1
     return told
+
+
+def in_a_loop(net: nn.Module) -> list[dict[str, float]]:
+    """What the monitor of a plain loop measures."""
+
+    def sample(n: int) -> torch.Tensor:
+        return net(torch.randn(n, 2)).sigmoid().view(n, 1, 4, 4)
+
+    evaluator = RegionEvaluator(partition=PixelPartition.grid((4, 4), rows=1, columns=2), n_samples=51)
+    real = torch.rand(300, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    with tempfile.TemporaryDirectory() as folder:
+        monitor = LoopMonitor(evaluator, Sampler(51, batch_size=8), folder=folder, real_images=real, on_error="raise")
+        without_figures(monitor).evaluate(sample, net, step=0, epoch=0)
+        return measured(monitor)

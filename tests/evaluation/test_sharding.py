@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+from types import SimpleNamespace
+
+import pytest
 import torch
+from _helpers.two_ranks_in_step import in_a_loop, whole
 from torch import nn
 
+from genmonitor.evaluation import sharding
 from genmonitor.evaluation.sharding import gather, kept_sharded, sharded_parts, tensor_parallel_size
 
 
@@ -14,6 +19,15 @@ def test_whole_model_has_no_sharded_parts():
         assert net(torch.ones(1, 2)).shape == (1, 2)
 
 
+def test_torch_that_cannot_go_on_after_an_error_is_refused(monkeypatch):
+    monkeypatch.setattr(sharding, "sharded_parts", lambda module: [SimpleNamespace(reshard=None)])
+    with (
+        pytest.raises(ValueError, match=r"torch 2.13 or newer.*Install a newer torch, or leave the monitor out"),
+        kept_sharded(nn.Linear(2, 2)),
+    ):
+        pass
+
+
 def test_parts_are_what_was_split(ranks_in_step):
     for found in ranks_in_step:
         assert found["parts"] == ["FSDPSequential", "FSDPLinear", "FSDPLinear"]
@@ -24,10 +38,16 @@ def test_nothing_else_calls_a_sharded_part_and_nothing_stays_gathered(ranks_in_s
     for rank, found in enumerate(ranks_in_step):
         said, sizes = found["called by something else"]
         assert "Sequential to be used to draw samples alone, but FSDPSequential is called by something else" in said
-        assert sizes == [[6, 3, 5, 1], [4, 2, 0, 0]][rank]
+        assert sizes == [[6, 3, 40, 8], [4, 2, 40, 8]][rank]
 
 
 def test_what_moved_on_another_process_is_told_on_all(ranks_in_step):
     for found in ranks_in_step:
         (said,) = found["one moved"]
         assert "changed the training: parameter 0.bias." in said
+
+
+def test_plain_loop_measures_what_it_does_of_the_whole_model(ranks_in_step):
+    (expected,) = in_a_loop(whole())
+    for found in ranks_in_step:
+        assert found["in a loop"] == [pytest.approx(expected, rel=1e-6, abs=1e-6)]

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-from types import SimpleNamespace
-
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, fit, plain, trainer
+from _helpers.modules import LIGHTNING_SAYS, fit, plain
 from _helpers.prompted import Prompted
 from _helpers.prompted import plain as prompted
 from lightning.pytorch.strategies import SingleDeviceStrategy
-
-from genmonitor.callbacks.integration import sharding
 
 pytestmark = LIGHTNING_SAYS
 
@@ -36,9 +32,3 @@ def test_strategy_that_cannot_go_on_after_an_error_is_refused(tmp_path, monitor,
 def test_lightnings_own_fsdp_is_refused(tmp_path):
     with pytest.raises(ValueError, match="but got FSDPStrategy"):
         fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")
-
-
-def test_torch_that_cannot_go_on_after_an_error_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharding, "sharded_parts", lambda module: [SimpleNamespace(reshard=None)])
-    with pytest.raises(ValueError, match=r"torch 2.13 or newer.*Install a newer torch, or leave the monitor out"):
-        sharding.check_sharding(trainer(tmp_path), Prompted())
