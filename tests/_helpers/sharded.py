@@ -25,6 +25,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from genmonitor.evaluation.isolation import local_part
+from genmonitor.evaluation.sharding import reshard, sharded_parts
 
 HIDDEN = 34  # neither it nor the 64 pixels go evenly into three parts
 
@@ -103,6 +104,7 @@ class Left(Callback):
                 return {key: here(value) for key, value in state.items()}
             return local_part(state).clone() if isinstance(state, torch.Tensor) else state
 
+        reshard(sharded_parts(pl_module))  # the last validation's forward may have left gathered ones
         tensors = [*pl_module.named_parameters(), *pl_module.named_buffers()]
         self.found = {
             "weights": {name: local_part(x).clone() for name, x in tensors},
