@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FID, KID, PRDC and Vendi on the features of one encoder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+from torchmetrics import Metric
+
+from genmonitor._validation import check_at_least, check_bool, check_one_of
+from genmonitor.evaluation.encoders import Encoder, FrozenEncoder
+from genmonitor.evaluation.feature_cache import FeatureCache
+from genmonitor.metrics.prdc import PRDC
+from genmonitor.metrics.vendi import VendiScore
+
+Name = Literal["fid", "kid", "prdc", "vendi"]
+
+
+class FeatureMetrics(Metric):
+    """FID, KID, PRDC and Vendi on the features of one encoder, which sees each image once.
+
+    Real images are encoded once per run, as `reset` keeps them, and with `cache` once for all runs. To log them beside
+    CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
+
+    Args:
+        encoder: a Module, or any callable, from images [n, C, H, W] to features [n, d], such as `image_encoder` gives;
+            a Module is frozen.
+        metrics: which of "fid", "kid", "prdc" and "vendi".
+        cache: a folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
+        num_features: d; None for the encoder's own attribute of this name.
+        subset_size: of KID, samples per subset; at most the number of samples.
+        batch_size: images per call of the encoder.
+        reset_real_features: whether `reset` forgets the real side too.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        TypeError: if the encoder cannot be called, or is no Module though `cache` is given.
+        ValueError: if a metric is not one of these, or the number of features is not known.
+
+    References:
+        Heusel et al., "GANs Trained by a Two Time-Scale Update Rule", arXiv 1706.08500, for FID.
+        Binkowski et al., "Demystifying MMD GANs", arXiv 1801.01401, for KID.
+        Stein et al., "Exposing flaws of generative model evaluation metrics", arXiv 2306.04675, for DINOv2.
+
+    Example:
+        >>> metric = FeatureMetrics(nn.Flatten(), ["prdc", "vendi"], num_features=4)
+        >>> images = torch.rand(40, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+        >>> metric.update(images[:20], real=True)
+        >>> metric.update(images[20:], real=False)
+        >>> sorted(metric.compute())
+        ['coverage', 'density', 'precision', 'recall', 'vendi']
+    """
+
+    is_differentiable: bool = False
+    higher_is_better: None = None
+    full_state_update: bool = False
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        metrics: Sequence[Name] = ("fid", "kid"),
+        *,
+        cache: str | Path | None = None,
+        num_features: int | None = None,
+        subset_size: int = 100,
+        batch_size: int = 100,
+        reset_real_features: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name in metrics:
+            check_one_of("metrics", name, get_args(Name))
+        self.reset_real_features = check_bool("reset_real_features", reset_real_features)
+        self._encode = FrozenEncoder("encoder", encoder, check_at_least("batch_size", batch_size, 1))
+        self.encoder = encoder  # a Module follows `to`
+        if isinstance(encoder, nn.Module):
+            encoder.eval().requires_grad_(False)
+        self._kept_features = None if cache is None else FeatureCache(cache, encoder)  # type: ignore[arg-type]
+        width = num_features or getattr(encoder, "num_features", None)
+        self.metrics = nn.ModuleDict({name: _make(name, width, subset_size) for name in metrics})
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return dict(self.metrics.items())
+
+    def update(self, images: Tensor, real: bool) -> None:
+        """Encode images [n, C, H, W] in the encoder's value range and add them to one side."""
+        cache = self._kept_features if real else None
+        features = self._encode(images) if cache is None else cache.get(images, self._encode)
+        for name, metric in self._parts.items():
+            if name != "vendi":
+                metric.update(features, real=real)
+            elif not real:
+                metric.update(features)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the values by name; PRDC's are "precision", "recall", "density" and "coverage"."""
+        out: dict[str, Tensor] = {}
+        for name, metric in self._parts.items():
+            value = metric.compute()
+            out |= value if isinstance(value, dict) else {name: value[0] if name == "kid" else value}
+        return out
+
+    def reset(self) -> None:
+        """Forget the generated side, and the real one too if `reset_real_features` is set."""
+        super().reset()
+        for name, metric in self._parts.items():
+            if name != "vendi":
+                metric.reset_real_features = self.reset_real_features
+            metric.reset()
+
+
+class _Features(nn.Module):
+    """What torchmetrics takes for a network where the features are there already."""
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.num_features = num_features
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features
+
+
+def _make(name: Name, num_features: int | None, subset_size: int) -> Metric:
+    if name == "vendi":
+        return VendiScore()
+    if name == "prdc":
+        return PRDC(reset_real_features=False)
+    if num_features is None:
+        raise ValueError("Expected `num_features` for an encoder that does not say how many it gives, but got None.")
+    features = _Features(num_features)
+    if name == "fid":
+        from torchmetrics.image.fid import FrechetInceptionDistance
+
+        return FrechetInceptionDistance(features, reset_real_features=False)
+    from torchmetrics.image.kid import KernelInceptionDistance
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*will save all extracted features")  # so it does, and they are few
+        return KernelInceptionDistance(features, subset_size=subset_size, reset_real_features=False)
