@@ -8,7 +8,8 @@ CREATE := uv venv --quiet --python $(PYTHON) .venv
 INSTALL := uv pip install --quiet --python $(BIN)/python -c constraints.txt
 else
 CREATE := $(PYTHON) -m venv .venv
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# what is imported is compiled then; to compile all that is installed takes longer than the demo trains
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
 .PHONY: demo docs test test-slow doctest lint typecheck bench clean as-installed

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.cli.arguments import given_path
+from genmonitor.evaluation.text.pixel_clusters import region_findings, suffixed
 from genmonitor.report import find_folder, write_comparison, write_report
+from genmonitor.report.run import MonitorRun, read_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +36,23 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(
             f"Expected `--out` with two runs only, but got {args.out} with {args.run} alone. Leave it out."
         )
-    return {"report": str(write_report(find_folder(args.run)))}
+    folder = find_folder(args.run)
+    monitors = {monitor.prefix: _as_data(monitor) for monitor in read_run(folder).monitors}
+    return {"report": str(write_report(folder)), "monitors": monitors}
+
+
+def _as_data(monitor: MonitorRun) -> dict[str, Any]:
+    """Return the last evaluation of a monitor, region by region where it has regions."""
+    last, partition = monitor.records[-1], monitor.partition
+    out: dict[str, Any] = {
+        "evaluations": len(monitor.records),
+        "finding": monitor.manifest.get("message"),
+        "values": last,
+        "baseline": monitor.baseline,
+    }
+    if partition is not None and all(suffixed("error_ratio", name) in last for name in partition.regions()):
+        out["regions"] = region_findings(monitor.records, partition)
+    return out
 
 
 def said(result: dict[str, Any]) -> str:

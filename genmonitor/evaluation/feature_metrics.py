@@ -47,6 +47,7 @@ class FeatureMetrics(Metric):
         Stein et al., "Exposing flaws of generative model evaluation metrics", arXiv 2306.04675, for DINOv2.
 
     Example:
+        >>> import torch
         >>> metric = FeatureMetrics(nn.Flatten(), ["prdc", "vendi"], num_features=4)
         >>> images = torch.rand(40, 1, 2, 2, generator=torch.Generator().manual_seed(0))
         >>> metric.update(images[:20], real=True)

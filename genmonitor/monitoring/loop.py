@@ -60,6 +60,7 @@ class LoopMonitor(Monitor):
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run. A wrong configuration always raises, at the first evaluation or in `fit`.
+        verbose: print the regions found and a line per evaluation. Warnings and alerts are given in any case.
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
@@ -96,6 +97,7 @@ class LoopMonitor(Monitor):
         loggers: Any = (),
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
+        verbose: bool = True,
     ) -> None:
         evaluator = evaluator or RegionEvaluator()
         super().__init__(
@@ -107,6 +109,7 @@ class LoopMonitor(Monitor):
             on_error=on_error,
             warn=_on_rank_zero(warnings.warn),
             inform=_on_rank_zero(print),
+            verbose=verbose,
         )
         if real_images is None:
             raise ValueError("Expected `real_images`, a Dataset, DataLoader or tensor, but got None.")

@@ -193,6 +193,11 @@ def test_a_step_back_is_refused(tmp_path):
 # files and state
 
 
+def test_a_quiet_one_prints_nothing(tmp_path, capsys):
+    small(tmp_path, verbose=False).evaluate(Generator(), step=0, epoch=0)
+    assert capsys.readouterr().out == ""
+
+
 def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     monitor = LoopMonitor(
         RegionEvaluator(3, n_samples=N, n_cluster_images=200),
