@@ -8,7 +8,7 @@ CREATE := uv venv --quiet --python $(PYTHON) .venv
 INSTALL := uv pip install --quiet --python $(BIN)/python -c constraints.txt
 else
 CREATE := $(PYTHON) -m venv .venv
-# what is imported is compiled then; to compile all that is installed takes longer than the demo trains
+# without compiling: what is imported is compiled then, and all the rest takes longer than to install it
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
