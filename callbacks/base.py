@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 
@@ -63,6 +64,9 @@ class GenerativeMonitor(Monitor, Callback):
         image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
         weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto" for the averaged ones where
             there are any, "raw" or "averaged".
+        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
+            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
+            float64.
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run. A wrong configuration always raises, before the first training step.
@@ -82,6 +86,7 @@ class GenerativeMonitor(Monitor, Callback):
         real_images: Any = None,
         image_key: ImageKey = None,
         weights: Weights = "auto",
+        evaluate_on: str | torch.device | None = None,
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
         verbose: bool = True,
@@ -91,6 +96,7 @@ class GenerativeMonitor(Monitor, Callback):
             sampler,
             real_images=real_images,
             image_key=image_key,
+            evaluate_on=evaluate_on,
             on_alert=on_alert,
             on_error=on_error,
             warn=rank_zero_warn,

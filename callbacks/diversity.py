@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from genmonitor.callbacks.base import GenerativeMonitor
@@ -70,6 +71,9 @@ class DiversityMonitor(GenerativeMonitor):
         seed: of the samples and of the choice of real images.
         weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto" for the averaged ones where
             there are any, "raw" or "averaged".
+        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
+            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
+            float64.
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run. A wrong configuration always raises, before the first training step.
@@ -108,6 +112,7 @@ class DiversityMonitor(GenerativeMonitor):
         image_key: ImageKey = None,
         seed: int = 0,
         weights: Weights = "auto",
+        evaluate_on: str | torch.device | None = None,
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
         verbose: bool = True,
@@ -135,6 +140,7 @@ class DiversityMonitor(GenerativeMonitor):
             real_images=real_images,
             image_key=image_key,
             weights=weights,
+            evaluate_on=evaluate_on,
             on_alert=on_alert,
             on_error=on_error,
             verbose=verbose,

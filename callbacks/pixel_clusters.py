@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
@@ -90,6 +91,9 @@ class PixelClusterMonitor(GenerativeMonitor):
         seed: of the samples and of the choice of real images.
         weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto" for the averaged ones where
             there are any, "raw" or "averaged".
+        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
+            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
+            float64.
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run. A wrong configuration always raises, before the first training step.
@@ -132,6 +136,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         image_key: ImageKey = None,
         seed: int = 0,
         weights: Weights = "auto",
+        evaluate_on: str | torch.device | None = None,
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
         verbose: bool = True,
@@ -167,6 +172,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             real_images=real_images,
             image_key=image_key,
             weights=weights,
+            evaluate_on=evaluate_on,
             on_alert=on_alert,
             on_error=on_error,
             verbose=verbose,

@@ -28,6 +28,7 @@ from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import Samples
 from genmonitor.kernels import GaussianKernel, LaplacianKernel
 from genmonitor.monitoring.base import PROBE
+from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ FROM_THE_RUN = ("n_clusters", "partition", "site_size", "patch_size", "gamma", "
 """Settings that a replay takes from the run, in whatever way they were given."""
 NEEDED = (
     *("monitor", "prefix", "evaluation", "settings", "weights", "seed", "n_samples", "sample_batch_size", "drawn"),
-    *("prompts", "image_key", "unserializable_args", "folder", "module", "data", "current_epoch", "global_step"),
-    *("validation", "device", "precision", "processes", "threads", "versions"),
+    *("prompts", "image_key", "evaluate_on", "unserializable_args", "folder", "module", "data", "current_epoch"),
+    *("global_step", "validation", "device", "precision", "processes", "threads", "versions"),
 )
 NEEDED_OF_REGIONS = ("kernel", "gamma", "widths", "block_size", "range", "baseline", "partition", "real")
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
@@ -182,6 +183,7 @@ def _monitor(manifest: dict[str, Any]) -> PixelClusterMonitor:
         image_key=manifest["image_key"],
         prompts=manifest["prompts"],
         own_widths=manifest["settings"]["own_widths"],
+        evaluate_on=manifest["evaluate_on"],
     )
 
 
@@ -226,18 +228,19 @@ class _EvaluateOnce(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         monitor, sampler, n = self.monitor, self.monitor.sampler, self.manifest["n_samples"]
         model = sampled_model(trainer, pl_module)
+        device = evaluation_device(monitor.evaluate_on, model.device, SingleProcess())
         ranges = self.manifest["drawn"] if self.manifest["processes"] == 1 else [(0, n)]
         set_epoch(trainer, self.manifest["current_epoch"])
         trainer.should_stop = True
 
         def draw() -> Samples:
             images = torch.cat([sampler.draw(model, range(*part)) for part in ranges])[:n]
-            return Samples(images, torch.arange(n, device=images.device))
+            return moved(Samples(images, torch.arange(n)), device)
 
         with preserve_training_state(pl_module):
             real = reference_images(trainer, monitor.real_images, monitor.image_key, SingleProcess())
             probe = sampler.draw(model, range(min(PROBE, n)))
-            monitor.evaluator.fit(real, probe, SingleProcess())
+            monitor.evaluator.fit(real, probe.to(device), SingleProcess())
             if monitor.evaluator.needs_first_samples:
                 raise ValueError(
                     "Expected an evaluation that a checkpoint can repeat, but this one compared the model with its own "

@@ -137,6 +137,10 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Return the networks that `fit` freezes, by the argument that they came by."""
         return {}
 
+    def moved_networks(self) -> Mapping[str, nn.Module]:
+        """Return the networks that `fit` moves to the samples' device, by the argument that they came by."""
+        return self.networks()
+
     def reuse(self, folder: Path) -> None:
         """Let `fit` take over what a run with the same settings left in a folder, where it looks for anything."""
 

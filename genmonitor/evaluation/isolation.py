@@ -27,7 +27,7 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     """Restore training state on exit, also after an exception.
 
     Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
-    in Lightning's validation loop. Restored are the random states of torch (CPU and every CUDA device), numpy, python
+    in Lightning's validation loop. Restored are the random states of torch (CPU, every CUDA device, MPS), numpy, python
     and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
     statistics; each parameter's `grad` and `requires_grad`; and every attribute of each submodule and of the plain
     objects that it holds, such as a counter, a list that sampling appends to, or a noise scheduler: what an attribute

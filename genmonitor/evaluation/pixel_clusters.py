@@ -304,6 +304,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             self._best.load_state_dict(state["best"])
             self._regressions.load_state_dict(state["regressions"])
 
+    def moved_networks(self) -> dict[str, nn.Module]:
+        """Return the encoder of sites if it is a Module: it may be a part of the trained one."""
+        encoder = self.to_sites.encoder
+        return {"site_encoder": encoder} if isinstance(encoder, nn.Module) else {}
+
     def reuse(self, folder: Path) -> None:
         """Let `fit` take the partition that a run with the same settings left in a folder."""
         self._earlier = folder / self._files()["partition"]

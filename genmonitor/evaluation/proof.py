@@ -85,4 +85,6 @@ def _random_digests() -> dict[str, int]:
     }
     if torch.cuda.is_initialized():
         states |= {f"CUDA {i}": x.numpy().tobytes() for i, x in enumerate(torch.cuda.get_rng_state_all())}
+    if torch.backends.mps.is_available():
+        states["MPS"] = torch.mps.get_rng_state().cpu().numpy().tobytes()
     return {f"the random state of {name}": hash(state) for name, state in states.items()}

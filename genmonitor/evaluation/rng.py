@@ -19,18 +19,21 @@ MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
 
 
 def seed_everything(seed: int) -> None:
-    """Set the global random states of torch (CPU and CUDA), numpy and python: those that `preserve_rng` restores."""
+    """Set the global random states of torch (CPU, CUDA, MPS), numpy and python: those that `preserve_rng` restores."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     random.seed(seed)
 
 
 @contextmanager
 def preserve_rng() -> Iterator[None]:
-    """Restore the global random states of torch (CPU and every CUDA device), numpy and python on exit."""
+    """Restore the global random states of torch (CPU, every CUDA device, MPS), numpy and python on exit."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     cpu, numpy, python = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
@@ -38,6 +41,8 @@ def preserve_rng() -> Iterator[None]:
         torch.set_rng_state(cpu)
         if cuda:
             torch.cuda.set_rng_state_all(cuda)
+        if mps is not None:
+            torch.mps.set_rng_state(mps)
         np.random.set_state(numpy)  # noqa: NPY002
         random.setstate(python)
 

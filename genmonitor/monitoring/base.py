@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.collective import Collective, FailedElsewhereError
 from genmonitor.evaluation.data.images import ImageKey
@@ -21,11 +23,12 @@ from genmonitor.evaluation.evaluator import (
     run_evaluation,
 )
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.results import Alert, History
+from genmonitor.evaluation.results import History, Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
-from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError
+from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
+from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError, not_finite_alert
 from genmonitor.monitoring.notebook import monitor_html, show
 
 PROBE = 16
@@ -55,6 +58,7 @@ class Monitor:
         sampler: how samples are drawn, as many as the evaluator wants.
         real_images: where real images come from.
         image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
+        evaluate_on: the device of metrics and encoders; None for that which trains.
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run.
@@ -74,6 +78,7 @@ class Monitor:
         *,
         real_images: Any,
         image_key: ImageKey,
+        evaluate_on: str | torch.device | None,
         on_alert: Callable[[str], Any] | None,
         on_error: OnError,
         warn: Callable[[str], Any],
@@ -82,6 +87,7 @@ class Monitor:
     ) -> None:
         check_callable("on_alert", on_alert, "that takes a line of text")
         check_sampler(sampler, evaluator)
+        self.evaluate_on = check_evaluate_on(evaluate_on)
         self.evaluator, self.sampler = evaluator, sampler
         self.failures = FailurePolicy(on_error)
         self.verbose = check_bool("verbose", verbose)
@@ -116,6 +122,8 @@ class Monitor:
         self, real: ReferenceImages, model: SampledModel, comm: Collective, progress: Progress = no_progress
     ) -> None:
         """Fit the evaluator to real images and some samples, and say what it has to say."""
+        device = evaluation_device(self.evaluate_on, model.device, comm)
+        check_apart(self.evaluator, model.module, device, model.device)
         first = range(min(PROBE, self.sampler.n_samples))
         try:
             probe = self.sampler.draw(model, first, progress)
@@ -127,7 +135,7 @@ class Monitor:
         if not len(probe):  # nobody drew any yet: real ones stand for them
             probe = real.compared().read(first).to(model.device)
         self.evaluator.reuse(self.publisher.folder.path)
-        report = self.evaluator.fit(real, probe, comm, progress)
+        report = self.evaluator.fit(real, probe.to(device), comm, progress)
         for message in report.messages:
             self.publisher.inform(message)
         if not report.comparable:
@@ -135,7 +143,12 @@ class Monitor:
         for note in (*report.notes, *self.sampler.check_rows(model, probe)):
             self.publisher.note(note)
         if self.evaluator.needs_first_samples:
-            self.evaluator.take_first_samples(self.sampler.samples(model, comm, progress), comm)
+            self.evaluator.take_first_samples(self._samples(model, comm, progress), comm)
+
+    def _samples(self, model: SampledModel, comm: Collective, progress: Progress) -> Samples:
+        """Return this process's samples, where they are evaluated."""
+        samples = self.sampler.samples(model, comm, progress)
+        return moved(samples, evaluation_device(self.evaluate_on, model.device, comm))
 
     def _run_evaluation(
         self,
@@ -157,7 +170,7 @@ class Monitor:
         self.publisher.set_moment(moment.epoch, moment.step)
         try:
             samples, evaluation = run_evaluation(
-                self.evaluator, lambda: self.sampler.samples(model, comm, progress), comm, self.sampler.seed
+                self.evaluator, lambda: self._samples(model, comm, progress), comm, self.sampler.seed
             )
             record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
             alerts = commit_evaluation(self.evaluator, evaluation, [*self.history, record], comm)
@@ -189,7 +202,7 @@ class Monitor:
             warnings.warn(text, stacklevel=2)
         if not_finite:
             if self.failures.found_not_finite() and comm.rank == 0:
-                self.publisher.publish_alert(_not_finite_alert(self.prefix, moment.whole_epoch))
+                self.publisher.publish_alert(not_finite_alert(self.prefix, moment.whole_epoch))
         else:
             switched_off = self.failures.failed()
             why = "" if elsewhere else f": {type(error).__name__}: {error}"
@@ -213,6 +226,7 @@ class Monitor:
             "drawn": sampler.drawn,
             "prompts": None if sampler.prompts is None else sampler.prompts.values,
             "image_key": None if callable(image_key) else image_key,
+            "evaluate_on": None if self.evaluate_on is None else str(self.evaluate_on),
             "unserializable_args": self._unserializable_args(),
             "folder": str(self.publisher.folder.path.resolve()),
             **self.evaluator.manifest(),
@@ -281,8 +295,3 @@ def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
 
 def _say_nothing(text: str) -> None:
     """Say nothing, for a monitor that is not `verbose`."""
-
-
-def _not_finite_alert(prefix: str, epoch: int) -> Alert:
-    text = f"the generator gives NaN or infinite values at epoch {epoch}: they have no score."
-    return Alert(f"{prefix}: NaN or infinite values", text)

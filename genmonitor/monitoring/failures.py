@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from genmonitor._validation import check_one_of
+from genmonitor.evaluation.results import Alert
 
 OnError = Literal["warn", "raise"]
 
@@ -63,3 +64,9 @@ class FailurePolicy:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state."""
         self.count, self.not_finite = state["failures"], state["not_finite"]
+
+
+def not_finite_alert(prefix: str, epoch: int) -> Alert:
+    """Return what to say of a generator whose samples are not finite."""
+    text = f"the generator gives NaN or infinite values at epoch {epoch}: they have no score."
+    return Alert(f"{prefix}: NaN or infinite values", text)

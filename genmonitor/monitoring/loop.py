@@ -57,6 +57,9 @@ class LoopMonitor(Monitor):
         image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
         loggers: one of them or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric or the trackers of an
             Accelerator. Those of the first process count.
+        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
+            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
+            float64.
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
             stop the run. A wrong configuration always raises, at the first evaluation or in `fit`.
@@ -66,7 +69,7 @@ class LoopMonitor(Monitor):
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
 
     Raises:
-        ValueError: if the sampler draws other samples than the evaluator takes them for.
+        ValueError: if the sampler draws other samples than the evaluator takes them for, or `evaluate_on` is no device.
         TypeError: if a logger is none of these.
 
     Example:
@@ -95,6 +98,7 @@ class LoopMonitor(Monitor):
         validation_images: Any = None,
         image_key: ImageKey = None,
         loggers: Any = (),
+        evaluate_on: str | torch.device | None = None,
         on_alert: Callable[[str], Any] | None = None,
         on_error: OnError = "warn",
         verbose: bool = True,
@@ -105,6 +109,7 @@ class LoopMonitor(Monitor):
             sampler or Sampler(evaluator.n_samples, evaluator.prompts),
             real_images=real_images,
             image_key=image_key,
+            evaluate_on=evaluate_on,
             on_alert=on_alert,
             on_error=on_error,
             warn=_on_rank_zero(warnings.warn),

@@ -62,4 +62,8 @@ def clear(trainer: Any) -> None:
 def weights_fingerprint(module: nn.Module) -> tuple[float, ...]:
     """Return the sum of this process's part of each parameter and buffer: other weights have other sums."""
     tensors = [local_part(x) for x in chain(module.parameters(), module.buffers()) if not x.is_complex()]
-    return tuple(float(x.detach().sum(dtype=torch.float64)) for x in tensors)
+    return tuple(_sum(x.detach()) for x in tensors)
+
+
+def _sum(x: Tensor) -> float:
+    return float((x.cpu() if x.device.type == "mps" else x).sum(dtype=torch.float64))  # MPS has no float64
