@@ -33,6 +33,7 @@ from genmonitor import (
     VendiScore,
 )
 from genmonitor.functional import prompt_split
+from genmonitor.plotting.style import cluster_color
 
 BATCH = 1000
 
@@ -172,31 +173,59 @@ def measure(index: int, size: int) -> dict[str, Any]:
 
 
 def draw(points: list[list[dict[str, Any]]]) -> Figure:
-    figure = Figure(figsize=(13, 9), layout="constrained")
+    """Draw seconds and memory; a metric has one color in all panels, its further variants are dashed."""
+    figure = Figure(figsize=(13, 9.6), layout="constrained")
     axes = figure.subplots(2, 2, sharex="col")
-    colors = {series.name: f"C{index % 10}" for index, series in enumerate(SERIES)}
+    metrics = list(dict.fromkeys(_metric(series) for series in SERIES))
+    seen: set[tuple[str, str]] = set()
     for series, found in zip(SERIES, points, strict=True):
-        column = "nd".index(series.over)
+        column, color = "nd".index(series.over), cluster_color(1 + metrics.index(_metric(series)))
+        style = "--" if (series.over, _metric(series)) in seen else "-"
+        seen.add((series.over, _metric(series)))
         for row, quantity in enumerate(("seconds", "GiB")):
             values = [point[quantity] for point in found]
-            axes[row, column].loglog(series.sizes, values, "o-", color=colors[series.name], label=series.name)
-        last = [found[-1]["seconds"] * (size / series.sizes[-1]) ** series.slope for size in series.sizes[-2:]]
-        axes[0, column].loglog(series.sizes[-2:], last, ":", color=colors[series.name], linewidth=3, alpha=0.5)
-    for column, label in enumerate(("samples n (a side)", "size d: features, sites, values of an image")):
-        axes[1, column].legend(fontsize=8, loc=("upper right", "upper left")[column])
+            axes[row, column].loglog(series.sizes, values, f"o{style}", color=color, label=series.name)
+    for column, (grows, label) in enumerate(
+        (("number of samples", "samples n (a side)"), ("size d", "size d: features, sites, or values of an image"))
+    ):
+        for row, (what, unit) in enumerate((("Seconds", "seconds"), ("Memory", "peak of the process, GiB"))):
+            ax = axes[row, column]
+            ax.set_title(f"{what} against the {grows}", loc="left", fontsize=13, fontweight="bold")
+            ax.set_ylabel(unit)
+            ax.grid(alpha=0.3)
         axes[1, column].set_xlabel(label)
-        for row, unit in enumerate(("seconds, dotted: slope of the formula", "peak of the process, GiB")):
-            axes[row, column].set_ylabel(unit)
-            axes[row, column].grid(alpha=0.3)
+        axes[1, column].legend(fontsize=9, loc="upper left", bbox_to_anchor=(0, -0.12), ncols=2 - column, frameon=False)
     return figure
+
+
+def _metric(series: Series) -> str:
+    return series.name.split()[0].rstrip(",")
+
+
+def written(table: Path) -> list[list[dict[str, Any]]]:
+    """Read the points of the table that a run wrote, to three digits, in the order of `SERIES`."""
+    rows = [[cell.strip() for cell in line.strip("|\n ").split(" | ")] for line in table.open(encoding="utf-8")]
+    found = {row[0]: (row[3], row[6]) for row in rows if len(row) >= 7}
+    return [
+        [
+            {"seconds": float(seconds), "GiB": float(gib)}
+            for seconds, gib in zip(*(cells.split(" / ") for cells in found[series.name]), strict=True)
+        ]
+        for series in SERIES
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Growth with n and d")
     parser.add_argument("--point", nargs=2, type=int, help="measure one point here and print it as JSON")
+    parser.add_argument("--redraw", action="store_true", help="draw the table again that an earlier run wrote")
     arguments = parser.parse_args()
     if arguments.point:
         print(json.dumps(measure(*arguments.point)))
+        return
+    table = Path(__file__).with_suffix(".md")
+    if arguments.redraw:
+        draw(written(table)).savefig(table.with_suffix(".png"), dpi=80)
         return
     columns = ["metric", "grows", "sizes", "seconds", "last slope", "slope of the formula", "peak GiB", "state MiB"]
     lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
@@ -222,8 +251,8 @@ def main() -> None:
         lines.append("| " + " | ".join(cells) + " |")
     text = f"# Growth with n and d\n\n`python benchmarks/growth.py` on {machine()}\n\n![Growth](growth.png)\n\n"
     text += "Samples come in batches of 1000 that are drawn on the way, which the seconds include.\n\n"
-    Path(__file__).with_suffix(".md").write_text(text + "\n".join(lines) + "\n")
-    draw(points).savefig(Path(__file__).with_suffix(".png"), dpi=80)
+    table.write_text(text + "\n".join(lines) + "\n")
+    draw(points).savefig(table.with_suffix(".png"), dpi=80)
 
 
 if __name__ == "__main__":

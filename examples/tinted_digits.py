@@ -98,16 +98,20 @@ def disagreement(modes: PromptSplitModes, test: Answers, reference: Answers) -> 
 
 def picture(ranking: dict[str, float], test: Answers, reference: Answers, shown: int = 6) -> Figure:
     """Draw each prompt, the one with the most disagreement first, with what both models answer."""
-    row, tile, top = 34, 30, 100
-    height = top + row * len(ranking) + 24
+    row, tile, top, bottom = 34, 30, 100, 58
+    height = top + row * len(ranking) + bottom
     note = "How much the models differ on each prompt. Orange: the test model strays from it; blue: the reference does."
     figure = new_figure(860, height, "PromptSplit names the ten prompts on which the models differ", note)
-    bars = add_axes(figure, 150, 24, 200, row * len(ranking))
-    bars.set(xlim=(0, 1.05 * max(ranking.values())), ylim=(len(ranking) - 0.5, -0.5), xticks=[])
+    bars = add_axes(figure, 150, bottom, 200, row * len(ranking))
+    bars.set(xlim=(0, 1.05 * max(ranking.values())), ylim=(len(ranking) - 0.5, -0.5))
     bars.barh(range(len(ranking)), ranking.values(), 0.7, color=[_color(prompt) for prompt in ranking])
     bars.set_yticks(range(len(ranking)), ranking, fontsize=10)
     bars.tick_params(axis="y", length=0)
-    bars.spines[["top", "right", "bottom"]].set_visible(False)
+    bars.locator_params(axis="x", nbins=4)
+    bars.set_xlabel("disagreement: the prompt's part of all modes", fontsize=9, color=INK, loc="left")
+    bars.grid(axis="x", color="#E8E8E8", linewidth=0.8)
+    bars.set_axisbelow(True)
+    bars.spines[["top", "right"]].set_visible(False)
     for start, name, answers in ((380, "test model", test), (620, "reference", reference)):
         figure.text(start / 860, 1 - 86 / height, name, fontsize=11, color=INK)
         tiles = to_tiles(answers.images.numpy(), (0, 1))

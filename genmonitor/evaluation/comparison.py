@@ -135,7 +135,7 @@ class Comparison:
         return found
 
     def figure(self) -> Figure:
-        """Draw real images beside those of each generated set, the region outlined that differs most."""
+        """Draw real images beside those of each generated set, above them the region alone that differs most."""
         fitted, region = self.evaluator.fitted, self._most_different()
         labels = image_labels(self.partition, (fitted.real.shape[2], fitted.real.shape[3]))
         label = None if region is None else self.partition.regions()[region]
@@ -150,13 +150,13 @@ class Comparison:
         return sets
 
     def _headline(self, region: str | None) -> str:
-        """Return the finding, or as much of it as is of the region outlined."""
+        """Return the finding, or as much of it as is of the region shown alone."""
         if self.differences is None or region is None:
             return re.sub(r", error [^)]*", "", self.finding.partition(";")[0])
         return text.which_is_closer({name: self.differences[name] for name in ("image", region)}, self.names)
 
     def _most_different(self) -> str | None:
-        """Name the region to outline, None where none differs by more than chance."""
+        """Name the region to show alone, None where none differs by more than chance."""
         if self.differences is None:
             return region_text.most_different(self.values, self.partition)
         tests = {name: self.differences[name] for name in self.partition.regions()}

@@ -233,8 +233,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return region_figures.fit_figures(regions, (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
-        """Draw the curves, and samples with the region outlined that differs most."""
-        return region_figures.evaluation_figures(self.fitted.regions, history, samples.images, list(self._extra.names))
+        """Draw the curves, and samples with the region that differs most."""
+        captions = region_figures.captions_of(samples, self.prompts)
+        return region_figures.evaluation_figures(
+            self.fitted.regions, history, samples.images, list(self._extra.names), captions
+        )
 
     def shown_real(self) -> ShownImages:
         """Return real images that generated ones are compared with."""

@@ -16,7 +16,13 @@ _PANEL, _GAP, _COLUMNS = 190, 80, 2
 _STEEP = 20  # values that span more than this factor are read on a log scale
 
 
-def beside_cms(epochs: Curve, image: Curve, baseline: Band | None, others: Mapping[str, Curve]) -> Figure:
+def beside_cms(
+    epochs: Curve,
+    image: Curve,
+    baseline: Band | None,
+    others: Mapping[str, Curve],
+    bands: Mapping[str, Band] | None = None,
+) -> Figure:
     """CMS of the image and other metrics of the same samples.
 
     Args:
@@ -24,6 +30,7 @@ def beside_cms(epochs: Curve, image: Curve, baseline: Band | None, others: Mappi
         image: CMS, one per evaluation.
         baseline: (low, median, high) of CMS; None for none.
         others: name to one value per evaluation, nan where none; a ``name_std`` is drawn as the band of ``name``.
+        bands: (low, median, high) of what real images get, of those others that have it measured.
 
     >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5], "kid_std": [0.1, 0.1]})
     >>> [ax.get_title(loc="left") for ax in figure.axes]
@@ -31,17 +38,18 @@ def beside_cms(epochs: Curve, image: Curve, baseline: Band | None, others: Mappi
     """
     shown = [name for name in others if not (name.endswith("_std") and name.removesuffix("_std") in others)]
     rows = -(-(1 + len(shown)) // _COLUMNS)
-    note = "the same samples for all; bands: the baseline of CMS, and one standard deviation"
+    known_bands = {"CMS": baseline, **(bands or {})}
+    note = "the same samples for all; gray bars: what real images get; around a curve: one standard deviation"
     figure = new_figure(1000, 80 + (_PANEL + _GAP) * rows, "Other metrics beside CMS", note)
     places = [
         (70 + 490 * (i % _COLUMNS), 50 + (_PANEL + _GAP) * (rows - 1 - i // _COLUMNS)) for i in range(1 + len(shown))
     ]
     axes = [add_axes(figure, left, bottom, 400, _PANEL) for left, bottom in places]
     cms_axis(axes[:1], [*image, *(baseline or ())])
-    if baseline is not None:
-        axes[0].axhspan(baseline[0], baseline[2], color=INK, alpha=0.15, linewidth=0)
     for ax, name, values in zip(axes, ["CMS", *shown], [image, *(others[name] for name in shown)], strict=True):
         epoch_axis(ax, epochs)
+        if band := known_bands.get(name):
+            ax.axhspan(band[0], band[2], color=INK, alpha=0.15, linewidth=0)
         add_curve(ax, epochs, values, INK, name)
         if f"{name}_std" in others:
             mean, std = np.asarray(values), np.asarray(others[f"{name}_std"])

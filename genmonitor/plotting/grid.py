@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images in rows and columns on one canvas, and the outline of a region on them."""
+"""Images in rows and columns on one canvas, and one region of them alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
-
-from genmonitor.plotting.style import add_outline, boundaries, cluster_color
 
 GAP = 8
 """Pixels between two images."""
+FAINT_PART = 0.2
+"""Of what is shown faintly, this much is left."""
 
 
 def paste(tiles: NDArray[Any], columns: int) -> tuple[NDArray[Any], list[tuple[int, int]]]:
@@ -30,7 +29,22 @@ def paste(tiles: NDArray[Any], columns: int) -> tuple[NDArray[Any], list[tuple[i
     return canvas, corners
 
 
-def outline_region(ax: Axes, labels: NDArray[Any], region: int, height: int, corners: list[tuple[int, int]]) -> None:
-    """Outline a region on images of so many pixels' height that stand at these corners."""
-    outline = (boundaries(labels == region, border=True) + 0.5) * (height / labels.shape[0]) - 0.5
-    add_outline(ax, np.concatenate([outline + corner for corner in corners]), cluster_color(region), 1.6, "white")
+def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDArray[Any]:
+    """Return images (n, H, W, 3) of which all but a region is faint.
+
+    Args:
+        tiles: images in [0, 1].
+        labels: (h, w), of the same images at any resolution.
+        region: its label.
+
+    >>> region_alone(np.zeros((1, 2, 2, 3)), np.array([[1, 2]]), region=2)[0, :, :, 0]
+    array([[0.8, 0. ],
+           [0.8, 0. ]])
+    """
+    rows, columns = (
+        ((np.arange(size) + 0.5) * of / size).astype(int)
+        for size, of in zip(tiles.shape[1:3], labels.shape, strict=True)
+    )
+    inside = (labels == region)[rows[:, None], columns]
+    faint: NDArray[Any] = np.where(inside[None, ..., None], tiles, 1 - FAINT_PART * (1 - tiles))
+    return faint

@@ -7,7 +7,7 @@ and matrices may be tensors on any device, numpy arrays or lists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from genmonitor._formatting import format_cms
-from genmonitor.plotting.grid import GAP, outline_region, paste
+from genmonitor.plotting.grid import GAP, paste, region_alone
 from genmonitor.plotting.style import (
     FAINT,
     INK,
@@ -37,6 +37,7 @@ from genmonitor.plotting.style import (
     epoch_axis,
     latest,
     new_figure,
+    printable,
     show_regions,
     to_array,
     to_tiles,
@@ -208,29 +209,41 @@ def sample_grid(
     worst: int | None = None,
     value_range: tuple[float, float] = (0.0, 1.0),
     p: str = "",
+    captions: Sequence[str] = (),
 ) -> Figure:
-    """Generated samples; the region that differs most is outlined on the first row, the others stay legible.
+    """Generated samples as they are; above them the region that differs most, alone, of those of the first row.
 
     Args:
         images: (n, c, H, W); the first 64 or fewer are shown, as many as stay readable.
         labels: (H, W) int at pixel resolution.
-        worst: the region's label, 0 for the constant sites; None outlines nothing.
+        worst: the region's label, 0 for the constant sites; None shows none alone.
         value_range: what to show as black and as white.
         p: what to say of the region's p-value in the title.
+        captions: of the images, such as their classes; empty for none.
     """
     tiles, labels = to_tiles(to_array(images)[:64], value_range), to_array(labels)
     height, width = tiles.shape[1:3]
     columns = int(min(np.ceil(np.sqrt(len(tiles))), max(1, 840 // (width + GAP))))
-    canvas, corners = paste(tiles[: columns * max(1, 840 // (height + GAP))], columns)
+    tiles = tiles[: columns * max(1, 840 // (height + GAP))]
+    line = 18 if captions else 0  # pixels
+    padded = np.pad(tiles, ((0, 0), (0, line), (0, 0), (0, 0)), constant_values=1)
+    canvas, corners = paste(padded, columns)
 
-    title, color = f"{len(corners)} generated samples", INK
+    title, note, color = f"{len(corners)} generated samples", "", INK
     if worst is not None:
         title = f"{cluster_name(worst)} differs from real images" + (f", {p}" if p else "")
+        note = f"first row: {cluster_name(worst)} alone, of the samples below it"
         color = cluster_color(worst) if worst else INK
-    figure = new_figure(max(canvas.shape[1] + 36, 480), canvas.shape[0] + 66, title, color=color)
-    ax = add_axes(figure, 18, 16, canvas.shape[1], canvas.shape[0])
+        alone, _ = paste(region_alone(tiles[:columns], labels, worst), columns)
+        canvas = np.concatenate([np.pad(alone, ((0, 2 * GAP), (0, 0), (0, 0)), constant_values=1), canvas])
+        corners = [(x, y + height + 2 * GAP) for x, y in corners]
+    head = 74 if note else 52
+    figure = new_figure(max(canvas.shape[1] + 36, 480), canvas.shape[0] + 14 + head, title, note, color)
+    ax = add_axes(figure, 18, 14, canvas.shape[1], canvas.shape[0])
     ax.imshow(canvas, interpolation="nearest")
     ax.set_axis_off()
-    if worst is not None:
-        outline_region(ax, labels, worst, height, corners[:columns])
+    for (x, y), caption in zip(corners, captions, strict=False):
+        text = printable(caption, max(1, width // 7))
+        place: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
+        ax.text(x + width / 2, y + height + line / 2, text, fontsize=9, color=INK, **place)
     return figure

@@ -7,7 +7,7 @@ import pytest
 import torch
 from data import ImageData
 from dcgan import DCGAN
-from fid_beside_cms import FEATURES, make_metrics, train_classifier
+from fid_beside_cms import FEATURES, baselines, make_metrics, train_classifier
 
 SAYS = ["ignore:Metric `", "ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:PixelCl"]
 
@@ -46,7 +46,28 @@ def test_script_draws_all_metrics_beside_cms(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", words)
     fid_beside_cms.main()
     assert "% of the held-out digits" in capsys.readouterr().out
-    assert (tmp_path / "run" / "version_0" / "genmonitor" / "cms_extra_metrics.png").exists()
+    assert (tmp_path / "run" / "version_0" / "fid-beside-cms.png").exists()
+
+
+@pytest.mark.filterwarnings(*SAYS)
+def test_baselines_are_what_real_images_get():
+    torch.manual_seed(0)
+    data = ImageData("digits", with_labels=True)
+    features, classifier, _ = train_classifier(data, steps=120)
+    metrics = make_metrics(features, classifier, 100)
+    images = data.val_images.images[:100]
+    for name in ("fid", "kid", "mifid"):
+        metrics[name].update(images, real=True)
+    bands = baselines(metrics, data, 100)
+    assert set(bands) == set(metrics)
+    assert all(low < middle < high for low, middle, high in bands.values())
+    metrics["fid"].reset()
+    metrics["fid"].update(data.train_images.images[:100], real=False)
+    low, _, high = bands["fid"]
+    assert low < metrics["fid"].compute() < high
+    metrics["fid"].reset()
+    metrics["fid"].update(0.5 * data.train_images.images[:100], real=False)
+    assert metrics["fid"].compute() > 2 * high
 
 
 def test_inception_gets_bytes_in_three_channels(monkeypatch):

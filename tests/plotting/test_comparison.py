@@ -4,16 +4,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from matplotlib.collections import LineCollection
 
 from genmonitor.plotting.comparison import side_by_side
+from genmonitor.plotting.grid import region_alone
+from genmonitor.plotting.style import to_tiles
 
 LABELS = np.repeat([[0, 1, 1, 2]], 4, axis=0)
 SETS = {"real": torch.rand(20, 1, 8, 8), "new.npy": torch.rand(3, 1, 8, 8), "old.npy": torch.rand(16, 1, 8, 8)}
-
-
-def outlines(ax):
-    return [found for found in ax.collections if isinstance(found, LineCollection)]
 
 
 def test_every_set_has_its_name_and_its_images():
@@ -24,12 +21,18 @@ def test_every_set_has_its_name_and_its_images():
 
 
 @pytest.mark.parametrize("region", [0, 1, 2])
-def test_a_region_is_outlined_in_every_set(region):
-    assert all(outlines(ax) for ax in side_by_side(SETS, LABELS, region).axes)
+def test_a_region_alone_is_above_every_set(region):
+    for ax, name in zip(side_by_side(SETS, LABELS, region).axes, SETS, strict=True):
+        canvas = np.asarray(ax.images[0].get_array())
+        whole = to_tiles(SETS[name].numpy(), (0, 1))[0]
+        np.testing.assert_array_equal(canvas[96 + 16 : 2 * 96 + 16, :96], whole)  # the images as they are
+        np.testing.assert_array_equal(canvas[:96, :96], region_alone(whole[None], LABELS, region)[0])
 
 
-def test_nothing_is_outlined_where_nothing_differs():
-    assert not any(outlines(ax) for ax in side_by_side(SETS, LABELS).axes)
+def test_no_region_is_shown_where_nothing_differs():
+    for ax, name in zip(side_by_side(SETS, LABELS).axes, SETS, strict=True):
+        canvas = np.asarray(ax.images[0].get_array())
+        np.testing.assert_array_equal(canvas[:96, :96], to_tiles(SETS[name].numpy(), (0, 1))[0])
 
 
 def test_words_too_long_for_the_figure_are_cut():

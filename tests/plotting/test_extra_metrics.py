@@ -19,6 +19,15 @@ def test_each_metric_has_a_panel_with_its_deviation_as_band():
     assert fid.lines[0].get_ydata()[:2].tolist() == [8.0, 3.0]
 
 
+def test_baselines_of_other_metrics_are_drawn_where_they_are_known():
+    figure = beside_cms([1, 2, 3], [0.9, 0.99, 0.999], None, OTHERS, {"fid": (0.5, 0.6, 0.75)})
+    cms, fid, kid = figure.axes
+    assert [len(ax.patches) for ax in (cms, fid, kid)] == [0, 1, 0]
+    (bar,) = fid.patches
+    assert (bar.get_y(), bar.get_height()) == (0.5, pytest.approx(0.25))
+    assert "gray bars: what real images get" in figure.texts[1].get_text()
+
+
 @pytest.mark.parametrize(
     ("values", "scale"),
     [([4000.0, 30.0], "log"), ([8.0, 3.0], "linear"), ([9.0, -0.1], "linear"), ([math.nan], "linear")],

@@ -6,7 +6,6 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
-from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -30,12 +29,6 @@ def texts(figure: Figure) -> list[str]:
     """Everything written outside the axes, and on them."""
     on_axes = [text for ax in figure.axes for text in ax.texts]
     return [text.get_text() for text in [*figure.texts, *on_axes]]
-
-
-def outline_of(figure: Figure) -> np.ndarray:
-    """Where the colored outline runs, as segments (m, 2, 2)."""
-    *_, lines = (item for ax in figure.axes for item in ax.collections if isinstance(item, LineCollection))
-    return np.array(lines.get_segments())
 
 
 def all_figures() -> dict[str, Figure]:
@@ -257,18 +250,38 @@ def test_image_and_product_show_both_bands_and_latest_values():
     assert ax.get_ylabel() == "CMS (higher is better)"
 
 
-def test_grid_outlines_the_worst_region_on_every_sample():
-    images = torch.full((3, 1, 8, 8), 0.5)
+def test_grid_shows_the_worst_region_alone_and_the_samples_as_they_are():
+    images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     figure = figures.sample_grid(images, LABELS, worst=3, p="p = 0.005")
     assert figure.texts[0].get_text() == "cluster 3 differs from real images, p = 0.005"
-    grid = figure.axes[0].images[0].get_array()
+    assert figure.texts[1].get_text() == "first row: cluster 3 alone, of the samples below it"
+    (ax,) = figure.axes
+    grid = np.asarray(ax.images[0].get_array())
     tile, gap = 96, 8
-    assert grid.shape == (2 * tile + gap, 2 * tile + gap, 3)
-    expected = (boundaries(LABELS == 3, border=True) + 0.5) * tile / 8 - 0.5
-    for x, y in [(0, 0), (tile + gap, 0)]:
-        here = outline_of(figure) - (x, y)
-        assert all((here == segment).all((1, 2)).any() for segment in expected)
-    assert len(outline_of(figure)) == 2 * len(expected)  # the first row
+    assert grid.shape == (3 * tile + 3 * gap, 2 * tile + gap, 3)
+    whole = figures.to_tiles(to_array(images), (0, 1))
+    below = tile + 2 * gap
+    np.testing.assert_array_equal(grid[below : below + tile, :tile], whole[0])
+    np.testing.assert_array_equal(grid[below + tile + gap :, :tile], whole[2])
+    inside = np.kron(LABELS == 3, np.ones((12, 12))).astype(bool)
+    for number, x in enumerate((0, tile + gap)):
+        alone = grid[:tile, x : x + tile]
+        np.testing.assert_array_equal(alone[inside], whole[number][inside])
+        np.testing.assert_allclose(alone[~inside], 0.8 + 0.2 * whole[number][~inside])
+    assert not ax.collections  # nothing is drawn over them
+    assert not ax.lines
+
+
+def test_grid_names_the_class_below_each_sample():
+    figure = figures.sample_grid(torch.zeros(4, 1, 8, 8), LABELS, captions=["a cat", "a $dog$", "3", "x" * 99])
+    (ax,) = figure.axes
+    assert [text.get_text() for text in ax.texts] == ["a cat", "a $dog$", "3", f"{'x' * 12}…"]
+    grid = np.asarray(ax.images[0].get_array())
+    for text in ax.texts:
+        box = text.get_window_extent()
+        (left, top), (right, bottom) = ax.transData.inverted().transform([(box.x0, box.y1), (box.x1, box.y0)])
+        under = grid[max(0, int(top)) : int(bottom) + 1, max(0, int(left)) : int(right) + 1]
+        assert (under == 1).all()  # white: no pixel of an image
 
 
 @pytest.mark.parametrize(("size", "shown"), [(8, 64), (64, 36), (256, 36)])

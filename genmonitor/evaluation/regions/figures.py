@@ -42,27 +42,32 @@ def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
 
 
 def evaluation_figures(
-    regions: RegionFit, history: History, images: Tensor, extra_names: Sequence[str] = ()
+    regions: RegionFit,
+    history: History,
+    images: Tensor,
+    extra_names: Sequence[str] = (),
+    captions: Sequence[str] = (),
 ) -> dict[str, Figure]:
-    """Draw the curves of the clusters, of image and product, and samples with the region outlined that differs most.
+    """Draw the curves of the clusters, of image and product, and samples with the region that differs most.
 
     Args:
         regions: what was found.
         history: the records so far.
         images: generated [n, C, H, W].
         extra_names: values of other metrics, drawn beside CMS.
+        captions: of the images, such as their prompts; empty for none.
     """
     names, baseline = regions.partition.regions(), regions.baseline
     labels = image_labels(regions.partition, (images.shape[2], images.shape[3]))
     epochs, image, product = (curve(history, name) for name in ("epoch", "image", "product"))
     worst = most_different(history[-1], regions.partition)
-    outlined = None if worst is None else names[worst]
+    region = None if worst is None else names[worst]
     p = "" if worst is None else format_p(history[-1][f"p_{worst}"])
     by_region = {name: curve(history, name) for name in names}
     out = {
         "curves": plots.cluster_curves(epochs, by_region, baseline, labels, finding(history[-1], regions.partition)),
         "image_and_product": plots.image_and_product(epochs, image, product, baseline),
-        "samples": plots.sample_grid(images[:SAMPLES], labels, outlined, regions.value_range, p),
+        "samples": plots.sample_grid(images[:SAMPLES], labels, region, regions.value_range, p, captions),
     }
     if extra_names:
         extra = {name: curve(history, name) for name in extra_names}
@@ -84,12 +89,17 @@ def shown_samples(fitted: FittedRegions, samples: Samples, prompts: Prompts | No
         prompts: what they were drawn for, where that is known.
     """
     images, value_range = samples.images[:SHOWN], fitted.regions.value_range
-    captions = [] if prompts is None else [prompts.text(i) for i in samples.indices[:SHOWN].tolist()]
+    captions = captions_of(samples, prompts)[:SHOWN]
     if fitted.nearest is None:
         return ShownImages(thumbnails(to_array(images), value_range), captions)
     nearest, distances = fitted.nearest.find(images)
     tiles = (thumbnails(to_array(some), value_range) for some in (images, nearest))
     return ShownImages(next(tiles), captions, next(tiles), distances)
+
+
+def captions_of(samples: Samples, prompts: Prompts | None) -> list[str]:
+    """Return the prompts of the samples that figures show, none where there are no prompts."""
+    return [] if prompts is None else [prompts.text(i) for i in samples.indices[:SAMPLES].tolist()]
 
 
 def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
