@@ -23,8 +23,9 @@ BATCH = torch.ones(3, 2)
 
 
 def whole() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 16))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(2, 5), nn.ReLU(), nn.Linear(5, 16))
 
 
 def split() -> nn.Module:
