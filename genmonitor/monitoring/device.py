@@ -53,6 +53,8 @@ def evaluation_device(asked: torch.device | None, training: torch.device, comm: 
     """
     if asked is None:
         return torch.device("cpu") if training.type == "mps" else training
+    if asked == torch.device(training.type):  # of several GPUs that which trains
+        return training
     try:
         torch.empty(0, device=asked)
     except (RuntimeError, AssertionError) as error:

@@ -153,6 +153,11 @@ def test_a_device_that_is_not_there_is_refused(tmp_path):
         small(tmp_path, evaluate_on=absent, on_error="warn").evaluate(Generator(), step=0, epoch=0)
 
 
+def test_a_device_without_a_number_is_that_which_trains():
+    gpu = torch.device("cuda", 3)
+    assert evaluation_device(torch.device("cuda"), gpu, ScriptedCollective()) == gpu
+
+
 def test_several_processes_need_a_way_to_each_other_from_the_cpu(monkeypatch):
     gpu, several = torch.device("cuda", 0), ScriptedCollective()
     monkeypatch.setattr(torch.distributed, "get_backend_config", lambda: "cpu:gloo,cuda:nccl")
