@@ -5,6 +5,8 @@ A monitor of your own is an evaluator (`genmonitor.evaluation.Evaluator`) in a `
 """
 
 from genmonitor.callbacks.base import GenerativeMonitor
+from genmonitor.callbacks.checkpoints.evaluating import SweepResult
+from genmonitor.callbacks.checkpoints.sweep import sweep
 from genmonitor.callbacks.disagreement import DisagreementMonitor
 from genmonitor.callbacks.diversity import DiversityMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
@@ -20,6 +22,8 @@ __all__ = [
     "PixelClusterMonitor",
     "Sampler",
     "Schedule",
+    "SweepResult",
     "ValidationSamples",
     "clip_encoders",
+    "sweep",
 ]

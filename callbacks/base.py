@@ -20,13 +20,14 @@ from genmonitor.callbacks.integration.data import batch_size, reference_images
 from genmonitor.callbacks.integration.progress import trainer_progress
 from genmonitor.callbacks.integration.provenance import circumstances, run_folder
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
+from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.isolation import preserve_training_state
 from genmonitor.evaluation.proof import prove_unchanged
-from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.results import Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
@@ -54,6 +55,12 @@ class GenerativeMonitor(Monitor, Callback):
     of one part at a time; a sampler must take as many steps for any samples. FSDPStrategy and DeepSpeed stage 3 are
     refused: `genmonitor sweep` evaluates their consolidated checkpoints after the run.
 
+    In `trainer.validate` and `trainer.test` it evaluates once, at the moment of the loaded checkpoint, compared with
+    the images that are validated or tested. The training data, for what is fixed at the start, come from the datamodule
+    or the module, unless `real_images` are given; a monitor that a training in this process has fitted stays as it is.
+    The record is added to `history`; report and figures are in the folder genmonitor-validate or genmonitor-test of
+    the run, and nothing of the training's changes.
+
     Args:
         evaluator: what is evaluated; log keys and files begin with its prefix.
         sampler: how samples are drawn, as many as the evaluator wants; `ValidationSamples` takes those that
@@ -75,6 +82,8 @@ class GenerativeMonitor(Monitor, Callback):
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
+        images_seen: training images until the last evaluation, None where they are not known.
+        fitted: whether the evaluator is, in this process.
     """
 
     def __init__(
@@ -106,8 +115,10 @@ class GenerativeMonitor(Monitor, Callback):
         check_one_of("weights", weights, ("auto", "raw", "averaged"))
         self.weights = weights
         self.schedule = schedule or Schedule()
-        self.images_seen = 0
+        self.images_seen: int | None = 0
+        self.fitted = False
         self._proved = 0
+        self._stage = "fit"
 
     @property
     def state_key(self) -> str:
@@ -115,6 +126,10 @@ class GenerativeMonitor(Monitor, Callback):
         return f"{type(self).__qualname__}[prefix={self.prefix}]"
 
     # hooks
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Take note of what the Trainer does, before it loads a checkpoint."""
+        self._stage = stage
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Fit the evaluator, before the first training step."""
@@ -130,7 +145,7 @@ class GenerativeMonitor(Monitor, Callback):
         fill_scheduler_keys(trainer, self.prefix)
         self._proved = 0
         with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
-            self._fit(trainer, pl_module)
+            self.fit_evaluator(trainer, pl_module)
             if trainer.is_global_zero:
                 self.publisher.publish_fit(self.evaluator, self.history)
         self._resumed = False
@@ -139,9 +154,10 @@ class GenerativeMonitor(Monitor, Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Count the images, and evaluate where the schedule goes by steps."""
-        self.images_seen += batch_size(batch) * trainer.world_size // tensor_parallel_size(pl_module)
+        images = batch_size(batch) * trainer.world_size // tensor_parallel_size(pl_module)
+        self.images_seen = (self.images_seen or 0) + images
         if self.schedule.step_due(batches_seen(trainer)[0]):
-            self._evaluate(trainer, pl_module)
+            self.evaluate_and_log(trainer, pl_module)
         self._after_all_monitors(trainer)
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -163,15 +179,22 @@ class GenerativeMonitor(Monitor, Callback):
             self.sampler.take(pl_module, outputs, TrainerCollective(trainer))
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate at the end of a validation run."""
-        if trainer.state.fn == "fit" and not trainer.sanity_checking and self.schedule.epoch_due(trainer.current_epoch):
-            self._evaluate(trainer, pl_module)
+        """Evaluate at the end of a validation run, once in `trainer.validate`."""
+        if trainer.state.fn == "validate":
+            evaluate_once(self, monitors(trainer), trainer, pl_module)
+        elif not trainer.sanity_checking and self.schedule.epoch_due(trainer.current_epoch):
+            self.evaluate_and_log(trainer, pl_module)
+        self._after_all_monitors(trainer)
+
+    def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate once, in `trainer.test`."""
+        evaluate_once(self, monitors(trainer), trainer, pl_module)
         self._after_all_monitors(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate at the end of an epoch where nothing is validated."""
         if not trainer.enable_validation and self.schedule.epoch_due(trainer.current_epoch):
-            self._evaluate(trainer, pl_module)
+            self.evaluate_and_log(trainer, pl_module)
         self._after_all_monitors(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
@@ -194,17 +217,32 @@ class GenerativeMonitor(Monitor, Callback):
 
     # one evaluation
 
-    def _fit(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def fit_evaluator(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Fit the evaluator to the Trainer's data. Every process calls it."""
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
         self._fit_evaluator(real, sampled_model(trainer, pl_module), comm, progress)
+        self.fitted = True
 
-    def _evaluate(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def evaluate(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: Callable[[], Samples] | None = None
+    ) -> Record | None:
+        """Evaluate the module as it is now and publish what is found. Every process calls it.
+
+        Args:
+            trainer: says at what epoch and step.
+            pl_module: draws the samples.
+            draw: gives this process's samples instead.
+
+        Returns:
+            The record; None where the evaluation failed and was skipped, as `on_error` says.
+        """
         if self.failures.switched_off:
-            return
+            return None
         moment = Moment(epoch_of(trainer, self.schedule), logged_step(trainer, pl_module), trainer.current_epoch)
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
         model = sampled_model(trainer, pl_module, shared=len(monitors(trainer)) > 1)
+        counts = {} if self.images_seen is None else {"images_seen": self.images_seen}
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with (
             kept_sharded(pl_module),
@@ -212,16 +250,22 @@ class GenerativeMonitor(Monitor, Callback):
             chosen_weights(self.weights, trainer, pl_module, self) as used,
             preserve_training_state(pl_module),
         ):
-            found = self._run_evaluation(model, comm, moment, progress, images_seen=self.images_seen)
+            # what is found outside of a fit says nothing of how the training goes
+            commits = trainer.state.fn == "fit"
+            found = self._run_evaluation(model, comm, moment, progress, draw=draw, commits=commits, **counts)
         if found is None:
             fill_callback_keys(trainer, self.prefix)
-            return
-        self._log(trainer, pl_module, self.history[-1])
+            return None
         if trainer.is_global_zero:
             with preserve_training_state(pl_module):
                 self._publish(found, lambda: {"weights": used, **circumstances(trainer, pl_module)})
+        return self.history[-1]
 
-    def _log(self, trainer: pl.Trainer, pl_module: pl.LightningModule, record: Record) -> None:
+    def evaluate_and_log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Evaluate, and let other callbacks know the values. Every process calls it, in a hook that may log."""
+        record = self.evaluate(trainer, pl_module)
+        if record is None:
+            return
         named = {f"{self.prefix}/{x}": float(record[x]) for x in record if x not in ("epoch", "step")}
         by_steps = self.schedule.by_steps
         # not to the loggers: there one that refuses a value would end the run, and values that do not fall on a
@@ -231,7 +275,7 @@ class GenerativeMonitor(Monitor, Callback):
     def _proof(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> AbstractContextManager[None]:
         """Prove that the training is left alone, at the first occasions of a fit."""
         self._proved += 1
-        if self._proved > PROOFS:
+        if self._proved > PROOFS or trainer.state.fn != "fit":
             return nullcontext()
         return prove_unchanged(pl_module, self.publisher.note, trainer.optimizers)
 
@@ -259,10 +303,16 @@ class GenerativeMonitor(Monitor, Callback):
         return {"images_seen": self.images_seen, **self.schedule.state_dict(), **super().state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        """Take over a saved state; what is fixed for a run stays fixed when it is resumed.
+
+        To validate or test a checkpoint of a training in this process rewinds nothing.
+        """
+        if self._stage != "fit" and self.fitted:
+            return
         self.images_seen = state_dict["images_seen"]
         self.schedule.load_state_dict(state_dict)
         super().load_state_dict(state_dict)
+        self._resumed = self._stage == "fit"
 
 
 def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bool = False) -> SampledModel:

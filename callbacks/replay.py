@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -12,13 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.pytorch import Trainer
-from lightning.pytorch.callbacks import Callback
 
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
-from genmonitor.callbacks.integration.compat import set_epoch
+from genmonitor.callbacks.checkpoints.files import fit_loop, read_checkpoint, weights_in
+from genmonitor.callbacks.checkpoints.from_manifest import module_and_data, monitor_of
+from genmonitor.callbacks.checkpoints.setup import make_setup
+from genmonitor.callbacks.checkpoints.trainer import run_at_start
+from genmonitor.callbacks.integration.compat import at_progress
 from genmonitor.callbacks.integration.data import reference_images
-from genmonitor.callbacks.integration.scripts import SETUP, find_script, imported
+from genmonitor.callbacks.integration.scripts import SETUP
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import fingerprint
@@ -26,7 +27,6 @@ from genmonitor.evaluation.evaluator import run_evaluation
 from genmonitor.evaluation.isolation import preserve_training_state
 from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import Samples
-from genmonitor.kernels import GaussianKernel, LaplacianKernel
 from genmonitor.monitoring.base import PROBE
 from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
@@ -43,7 +43,6 @@ NEEDED = (
 )
 NEEDED_OF_REGIONS = ("kernel", "gamma", "widths", "block_size", "range", "baseline", "partition", "real")
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
-KERNELS = {kernel.__name__: kernel for kernel in (GaussianKernel, LaplacianKernel)}
 
 
 def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path | None = None) -> dict[str, float]:
@@ -53,8 +52,9 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
         path: the manifest; what it names lies beside it.
         checkpoint: of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
         setup: "FILE.py:FUNCTION" or "package.module:FUNCTION", which returns (module, data, monitor) as for training,
-            data being a LightningDataModule or a list of loaders for `Trainer.fit`. None to make them from the classes
-            that the manifest names and the hyperparameters in the checkpoint.
+            or the Trainer with its monitors in place of these; data are a LightningDataModule or a list of loaders for
+            `Trainer.fit`. None to make them from the classes that the manifest names and the hyperparameters in the
+            checkpoint.
         script: the file with these classes where the manifest names one; None to look for it, see `find_script`.
 
     Returns:
@@ -66,20 +66,20 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
     """
     manifest = json.loads(path.read_text(encoding="utf-8"))
     _check_keys(path, manifest)
-    saved = _loaded(checkpoint)
+    saved = read_checkpoint(checkpoint)
     _check_same_moment(path, manifest, checkpoint, saved)
-    sys.path.insert(0, str(Path.cwd()))
     if setup is not None:
-        module, data, monitor = imported(setup)()
+        made = make_setup(setup)
+        module, data, monitor = made.module, made.data, _of_manifest(made.monitors, manifest)
+        module.on_load_checkpoint(saved)
     else:
-        module, data = _module_and_data(manifest, path.parent, checkpoint, script)
-        monitor = _monitor(manifest)
+        sys.path.insert(0, str(Path.cwd()))
+        module, data = module_and_data(manifest, path.parent, checkpoint, script)
+        monitor = monitor_of(manifest)
     _check_monitor(monitor, manifest)
-    # Lightning's WeightAveraging puts the averaged weights where the others were
-    averaged = manifest["weights"] == "averaged" or "current_model_state" not in saved
-    module.load_state_dict(saved["state_dict" if averaged else "current_model_state"])
+    module.load_state_dict(weights_in(saved, averaged=manifest["weights"] == "averaged"))
     _use_fit(monitor, manifest, path.parent)
-    return _evaluate(monitor, module, data, manifest, path.parent)
+    return _evaluate(monitor, module, data, manifest, path.parent, fit_loop(saved))
 
 
 def _check_keys(path: Path, manifest: dict[str, Any]) -> None:
@@ -89,18 +89,6 @@ def _check_keys(path: Path, manifest: dict[str, Any]) -> None:
         raise ValueError(
             f"Expected the manifest of an evaluation in a training run, but {path} lacks {', '.join(lacking)}."
         )
-
-
-def _loaded(checkpoint: Path) -> dict[str, Any]:
-    try:
-        saved: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    except OSError:
-        raise
-    except Exception as error:
-        raise ValueError(f"{checkpoint} is no checkpoint of tensors and plain Python: {error}") from error
-    if not isinstance(saved, dict) or not {"epoch", "global_step", "state_dict"} <= saved.keys():
-        raise ValueError(f"Expected a checkpoint of Lightning's, but {checkpoint} has no global_step and state_dict.")
-    return saved
 
 
 def _check_same_moment(path: Path, manifest: dict[str, Any], checkpoint: Path, saved: dict[str, Any]) -> None:
@@ -132,59 +120,11 @@ def measured(values: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
-    """Make the module and the data of a run from their classes and the hyperparameters in the checkpoint."""
-    made: list[Any] = []
-    for name in ("module", "data"):
-        if manifest[name] is None:  # then the module has loaders of its own
-            made.append(None)
-            continue
-        kind = imported(find_script(manifest[name], folder, manifest["folder"], script))
-        try:
-            made.append(_load(kind, checkpoint))
-        except TypeError as error:
-            raise ValueError(
-                f"Could not make the {name}, {manifest[name]}, from the checkpoint: {error}. Call "
-                f"self.save_hyperparameters() in its __init__, so that checkpoints hold its arguments. {SETUP}"
-            ) from error
-    module, data = made
-    if data is None and not _has_train_dataloader(module):
-        raise ValueError(f"The run had no LightningDataModule, so its data are not known. {SETUP}")
-    return module, data
-
-
-def _load(kind: Any, checkpoint: Path) -> Any:
-    takes = inspect.signature(kind.load_from_checkpoint).parameters
-    safely = {"weights_only": True} if "weights_only" in takes else {}
-    return kind.load_from_checkpoint(str(checkpoint), map_location="cpu", **safely)
-
-
-def _has_train_dataloader(module: Any) -> bool:
-    """Say whether a module has loaders of its own, not only the method that it inherits from Lightning."""
-    bases = (base for base in type(module).__mro__ if "lightning" not in base.__module__)
-    return any(base.__dict__.get("train_dataloader") for base in bases)
-
-
-def _monitor(manifest: dict[str, Any]) -> PixelClusterMonitor:
-    if manifest["monitor"] != PixelClusterMonitor.__name__:
-        raise ValueError(f"What a {manifest['monitor']} needs is not in its manifest. {SETUP}")
-    missing = [name for name in manifest["unserializable_args"] if name != "extra_metrics"]
-    if missing:
-        raise ValueError(f"The run's monitor was given {', '.join(missing)}, which no manifest can hold. {SETUP}")
-    if manifest["kernel"] not in KERNELS:
-        raise ValueError(f"The run's monitor had a kernel of its own, {manifest['kernel']}. {SETUP}")
-    return PixelClusterMonitor(
-        n_cluster_images=manifest["settings"]["n_cluster_images"],
-        n_samples=manifest["n_samples"],
-        seed=manifest["seed"],
-        prefix=manifest["prefix"],
-        kernel=KERNELS[manifest["kernel"]](),
-        block_size=manifest["block_size"],
-        image_key=manifest["image_key"],
-        prompts=manifest["prompts"],
-        own_widths=manifest["settings"]["own_widths"],
-        evaluate_on=manifest["evaluate_on"],
-    )
+def _of_manifest(monitors: list[GenerativeMonitor], manifest: dict[str, Any]) -> GenerativeMonitor:
+    """Return the monitor that wrote a manifest; any other where there is none, which is then refused."""
+    if not monitors:
+        raise ValueError(f"Expected the setup to return a monitor too, as for training, but got none. {SETUP}")
+    return next((monitor for monitor in monitors if monitor.prefix == manifest["prefix"]), monitors[0])
 
 
 def _check_monitor(monitor: GenerativeMonitor, manifest: dict[str, Any]) -> None:
@@ -218,65 +158,58 @@ def _use_fit(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path)
         )
 
 
-class _EvaluateOnce(Callback):
-    """Evaluates at the start of training and stops before the first step."""
-
-    def __init__(self, monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
-        self.monitor, self.manifest, self.folder = monitor, manifest, folder
-        self.values: dict[str, float] = {}
-
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        monitor, sampler, n = self.monitor, self.monitor.sampler, self.manifest["n_samples"]
-        model = sampled_model(trainer, pl_module)
-        device = evaluation_device(monitor.evaluate_on, model.device, SingleProcess())
-        ranges = self.manifest["drawn"] if self.manifest["processes"] == 1 else [(0, n)]
-        set_epoch(trainer, self.manifest["current_epoch"])
-        trainer.should_stop = True
-
-        def draw() -> Samples:
-            images = torch.cat([sampler.draw(model, range(*part)) for part in ranges])[:n]
-            return moved(Samples(images, torch.arange(n)), device)
-
-        with preserve_training_state(pl_module):
-            real = reference_images(trainer, monitor.real_images, monitor.image_key, SingleProcess())
-            probe = sampler.draw(model, range(min(PROBE, n)))
-            monitor.evaluator.fit(real, probe.to(device), SingleProcess())
-            if monitor.evaluator.needs_first_samples:
-                raise ValueError(
-                    "Expected an evaluation that a checkpoint can repeat, but this one compared the model with its own "
-                    "earlier samples, which no manifest holds."
-                )
-            _check_real_images(monitor, self.manifest, self.folder)
-            _, evaluation = run_evaluation(monitor.evaluator, draw, SingleProcess(), sampler.seed)
-        self.values = evaluation.values
-
-
 def _evaluate(
-    monitor: GenerativeMonitor, module: Any, data: Any, manifest: dict[str, Any], folder: Path
+    monitor: GenerativeMonitor, module: Any, data: Any, manifest: dict[str, Any], folder: Path, loops: dict[str, Any]
 ) -> dict[str, float]:
-    once = _EvaluateOnce(monitor, manifest, folder)
-    trainer = Trainer(
-        accelerator="cpu" if manifest["device"] == "cpu" else "auto",
-        devices=1,
-        precision=manifest["precision"],
-        max_epochs=1,
-        limit_val_batches=1.0 if manifest["validation"] else 0,
-        num_sanity_val_steps=0,
-        callbacks=[once],
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-    )
+    values: dict[str, float] = {}
+
+    def body(trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        with at_progress(trainer, loops), preserve_training_state(pl_module):
+            values.update(_evaluate_once(monitor, trainer, pl_module, manifest, folder))
+
     threads = torch.get_num_threads()
     torch.set_num_threads(manifest["threads"])  # the order of a sum depends on them
     try:
-        if isinstance(data, (list, tuple)):
-            trainer.fit(module, *data)
-        else:
-            trainer.fit(module, datamodule=data)
+        run_at_start(
+            module,
+            data,
+            body,
+            accelerator="cpu" if manifest["device"] == "cpu" else "auto",
+            precision=manifest["precision"],
+            limit_val_batches=1.0 if manifest["validation"] else 0,
+        )
     finally:
         torch.set_num_threads(threads)
-    return {name: float(value) for name, value in measured(once.values).items()}
+    return {name: float(value) for name, value in measured(values).items()}
+
+
+def _evaluate_once(
+    monitor: GenerativeMonitor,
+    trainer: pl.Trainer,
+    pl_module: pl.LightningModule,
+    manifest: dict[str, Any],
+    folder: Path,
+) -> dict[str, float]:
+    sampler, n = monitor.sampler, manifest["n_samples"]
+    model = sampled_model(trainer, pl_module)
+    device = evaluation_device(monitor.evaluate_on, model.device, SingleProcess())
+    ranges = manifest["drawn"] if manifest["processes"] == 1 else [(0, n)]
+
+    def draw() -> Samples:
+        images = torch.cat([sampler.draw(model, range(*part)) for part in ranges])[:n]
+        return moved(Samples(images, torch.arange(n)), device)
+
+    real = reference_images(trainer, monitor.real_images, monitor.image_key, SingleProcess())
+    probe = sampler.draw(model, range(min(PROBE, n)))
+    monitor.evaluator.fit(real, probe.to(device), SingleProcess())
+    if monitor.evaluator.needs_first_samples:
+        raise ValueError(
+            "Expected an evaluation that a checkpoint can repeat, but this one compared the model with its own earlier "
+            "samples, which no manifest holds."
+        )
+    _check_real_images(monitor, manifest, folder)
+    _, evaluation = run_evaluation(monitor.evaluator, draw, SingleProcess(), sampler.seed)
+    return evaluation.values
 
 
 def _check_real_images(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:

@@ -6,15 +6,20 @@ Arguments are untyped where what is read is private: Lightning's own types do no
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 __all__ = [
+    "TrainingProgress",
+    "at_progress",
     "averaged_model",
     "batches_seen",
     "find_weight_averaging",
     "given_dataloaders",
     "logged_step",
-    "set_epoch",
+    "progress_in",
+    "training_dataloaders",
     "validation_dataloaders",
 ]
 
@@ -38,20 +43,87 @@ def batches_seen(trainer: Any) -> tuple[int, int]:
     return loop.total_batch_idx + 1, loop.epoch_loop.batch_progress.current.ready
 
 
-def set_epoch(trainer: Any, epoch: int) -> None:
-    """Make a Trainer that has just started believe that so many epochs are over: what is sampled may depend on it.
+class TrainingProgress(NamedTuple):
+    """How far a training was when its last evaluation was due.
 
-    `current_epoch` has no setter. It is the number of completed epochs; loaders are told that of processed ones.
+    Attributes:
+        epoch: the one that it was in, from 0.
+        step: under which Lightning logs what is logged then, see `logged_step`.
+        batches: training batches seen.
+        batches_in_epoch: those of this epoch.
+        is_last_batch: whether these are all that the epoch has.
     """
-    progress = trainer.fit_loop.epoch_progress.current
-    progress.processed = progress.completed = epoch
+
+    epoch: int
+    step: int
+    batches: int
+    batches_in_epoch: int
+    is_last_batch: bool
+
+
+def progress_in(loops: Mapping[str, Any]) -> TrainingProgress:
+    """Return how far a training was, from the state of its fit loop, which a checkpoint has under "loops".
+
+    Lightning says what is in there nowhere. At the end of an epoch, and after the training, the last batch is counted
+    as a step; at the end of its validation it is not.
+    """
+    epochs, batches = loops["epoch_progress"]["current"], loops["epoch_loop.batch_progress"]
+    over = 0 < epochs["ready"] == epochs["processed"]
+    step = loops["epoch_loop.state_dict"]["_batches_that_stepped"] - over
+    seen = batches["total"]["ready"], batches["current"]["ready"]
+    return TrainingProgress(max(epochs["ready"], 1) - 1, step, *seen, batches["is_last_batch"])
+
+
+@contextmanager
+def at_progress(trainer: Any, loops: Mapping[str, Any]) -> Iterator[TrainingProgress]:
+    """Have a Trainer believe inside the block that its fit loop is in this state, and so far: samples may depend on it.
+
+    Of `current_epoch`, `global_step` and the batches none has a setter, and a loop that is given a whole state expects
+    to go on from there.
+    """
+    loop = trainer.fit_loop
+    optimization = loop.epoch_loop.automatic_optimization, loop.epoch_loop.manual_optimization
+    parts = {
+        "epoch_progress": loop.epoch_progress,
+        "epoch_loop.batch_progress": loop.epoch_loop.batch_progress,
+        "epoch_loop.automatic_optimization.optim_progress": optimization[0].optim_progress,
+        "epoch_loop.manual_optimization.optim_step_progress": optimization[1].optim_step_progress,
+    }
+    before, stepped = {name: part.state_dict() for name, part in parts.items()}, loop.epoch_loop._batches_that_stepped
+    progress = progress_in(loops)
+    for name, part in parts.items():
+        part.load_state_dict(loops[name])
+    loop.epoch_progress.current.completed = progress.epoch
+    loop.epoch_loop._batches_that_stepped = progress.step
+    try:
+        yield progress
+    finally:
+        for name, part in parts.items():
+            part.load_state_dict(before[name])
+        loop.epoch_loop._batches_that_stepped = stepped
+
+
+def training_dataloaders(trainer: Any) -> Any:
+    """Return the training loaders, asking for them where Lightning only validates or tests; None if there are none.
+
+    It then sets the data up for that alone, and `train_dataloader` is None.
+    """
+    source = trainer.fit_loop._data_source
+    if trainer.state.fn == "fit" or not source.is_defined():
+        return trainer.train_dataloader
+    if trainer.datamodule is not None:
+        trainer.datamodule.setup("fit")
+    return source.dataloader()
 
 
 def validation_dataloaders(trainer: Any) -> Any:
-    """Return the validation loaders, asking for them where Lightning has not yet; None if nothing is validated.
+    """Return the loaders of data that are not trained on; None if nothing is validated.
 
-    `val_dataloaders` is None until the first epoch that validates, which may come after the first evaluation.
+    `val_dataloaders` is None until the first epoch that validates, which may come after the first evaluation: then
+    this asks for them.
     """
+    if trainer.state.fn == "test":
+        return trainer.test_dataloaders
     loaders = trainer.val_dataloaders
     if loaders is None and trainer.enable_validation:
         loaders = trainer.fit_loop.epoch_loop.val_loop._data_source.dataloader()

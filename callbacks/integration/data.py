@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from genmonitor.callbacks.integration.compat import given_dataloaders, validation_dataloaders
+from genmonitor.callbacks.integration.compat import (
+    TrainingProgress,
+    given_dataloaders,
+    training_dataloaders,
+    validation_dataloaders,
+)
 from genmonitor.callbacks.integration.splits import check_split
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import ImageKey, ImageSource
@@ -33,7 +38,7 @@ def reference_images(
     if real_images is not None:
         return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
     training, validation = (
-        find_loader(loaders, image_key) for loaders in (trainer.train_dataloader, validation_dataloaders(trainer))
+        find_loader(loaders, image_key) for loaders in (training_dataloaders(trainer), validation_dataloaders(trainer))
     )
     # overfitting takes both from the beginning of the data, whatever samplers say
     if comm.world_size > 1 and not trainer.overfit_batches:  # type: ignore[attr-defined]
@@ -92,3 +97,19 @@ def batch_size(batch: Any) -> int:
         return len(batch) if batch.ndim else 0
     parts = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, (list, tuple)) else ()
     return next(filter(None, map(batch_size, parts)), 0)
+
+
+def images_until(trainer: pl.Trainer, progress: TrainingProgress) -> int | None:
+    """Return how many training images were seen until a moment, None where the loader does not tell.
+
+    That is one loader of a known length and batch size, in as many processes as trained: with others an epoch has
+    another number of batches.
+    """
+    loaders, per_epoch = all_loaders(trainer.train_dataloader), trainer.num_training_batches
+    size = getattr(loaders[0], "batch_size", None) if len(loaders) == 1 else None
+    whole = progress.batches_in_epoch == per_epoch
+    before = progress.batches - progress.batches_in_epoch
+    if size is None or whole != progress.is_last_batch or before != progress.epoch * per_epoch:
+        return None
+    in_epoch = min(int(per_epoch) * size, len(loaders[0].sampler))
+    return progress.epoch * in_epoch + min(progress.batches_in_epoch * size, in_epoch)

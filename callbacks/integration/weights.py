@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging
+from genmonitor.callbacks.integration.loaded import loaded_weights
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -42,7 +43,7 @@ def chosen_weights(
     averaging = find_weight_averaging(trainer)
     average = averaged_model(averaging)
     if average is None:
-        yield "raw"
+        yield loaded_weights(trainer)
         return
     order: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
     present = "averaged" if trainer.validating and order.index(averaging) > order.index(monitor) else "raw"

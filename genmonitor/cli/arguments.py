@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,26 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
         if not minimum <= value <= maximum:
             bounds = f"of at least {minimum}" if value < minimum else f"of at most {maximum}"
             raise argparse.ArgumentTypeError(f"expected a whole number {bounds}, but got {text}")
+        return value
+
+    return read
+
+
+def number_above(minimum: float) -> Callable[[str], float]:
+    """Return what reads a number greater than a bound.
+
+    Example:
+        >>> number_above(0)("0.5")
+        0.5
+    """
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = minimum
+        if not minimum < value < math.inf:
+            raise argparse.ArgumentTypeError(f"expected a number above {minimum:g}, but got {text}")
         return value
 
     return read

@@ -20,6 +20,7 @@ COMMANDS = {
     "compare": "compare generated with real images: which regions differ, or which of two sets is closer",
     "clusters": "find out which pixels of a set of images belong together",
     "replay": "measure a logged value again from its manifest and a checkpoint",
+    "sweep": "evaluate the checkpoints of a run, as if a monitor had been there",
     "report": "make the report.html of a run again, or compare two runs on one page",
 }
 EXAMPLES = """examples:
@@ -30,6 +31,7 @@ EXAMPLES = """examples:
   genmonitor report runs/dcgan-digits/version_0 runs/dcgan-digits/version_1
   genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_evaluation_00012.json \\
       --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
+  genmonitor sweep lightning_logs/version_3 --setup train.py:build
 
 images: 8 bits per channel, read upright by the orientation their camera noted, what is transparent over white;
 files with several frames are refused

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--setup",
         metavar="FILE.py:FUNCTION",
         type=given,
-        help="a function without arguments that returns (module, data, monitor) as for training; only needed where "
-        "they cannot be made from the classes that the manifest names and the hyperparameters in the checkpoint",
+        help="a function without arguments that returns (module, data, monitor) as for training, or (trainer, module, "
+        "data) with the trainer's monitors; only needed where they cannot be made from the classes that the manifest "
+        "names and the hyperparameters in the checkpoint",
     )
 
 
@@ -71,7 +69,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     manifest = _read_manifest(args.manifest)
     from genmonitor.callbacks.replay import measured, replay
 
-    with working("measuring again"), warnings.catch_warnings(), _quiet():
+    with working("measuring again"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on training
         replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
     logged = measured(manifest["evaluation"])
@@ -102,19 +100,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"Expected the manifest of an evaluation in a training run, but {path} lacks {', '.join(wrong)}."
         )
     return found
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep Lightning from telling about a training that does not take place."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, ("lightning.pytorch", "pytorch_lightning"))}
-    for logger in levels:
-        logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for logger, level in levels.items():
-            logger.setLevel(level)
 
 
 def said(result: dict[str, Any]) -> str:

@@ -54,6 +54,7 @@ class Publisher:
 
     Attributes:
         page: where this fit wrote the report, None before.
+        message: the line about the last evaluation.
         latest: PNG files of the figures of the last evaluation, by name.
         unfinished: whether there is something that `finish` has to send.
     """
@@ -79,16 +80,18 @@ class Publisher:
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
         self.unfinished = False
+        self.message = ""
 
-    def start(self, run: Path, loggers: Iterable[Any], writes: bool = True) -> None:
+    def start(self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor") -> None:
         """Begin a fit; every process calls it.
 
         Args:
-            run: the folder of the run, in which files go into "genmonitor".
+            run: the folder of the run.
             loggers: of the run.
             writes: whether there shall be files.
+            folder: in that of the run, into which they go.
         """
-        self.folder = RunFolder(run / "genmonitor")
+        self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
         self._moment, self._described, self._warned = WHOLE_RUN, set(), set()
         self.page, self.unfinished = None, False
@@ -159,9 +162,13 @@ class Publisher:
             self.publish_alert(alert)
 
         def described() -> dict[str, Any]:
-            return manifest() | {"message": evaluator.message(evaluation, history)}
+            return manifest() | {"message": self.message}
 
-        self.attempt(lambda: self._inform(evaluator.message(evaluation, history)))
+        def inform() -> None:
+            self.message = evaluator.message(evaluation, history)
+            self._inform(self.message)
+
+        self.attempt(inform)
         self.attempt(lambda: self._write_manifest(len(history), described))
         self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))

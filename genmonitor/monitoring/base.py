@@ -145,9 +145,11 @@ class Monitor:
         if self.evaluator.needs_first_samples:
             self.evaluator.take_first_samples(self._samples(model, comm, progress), comm)
 
-    def _samples(self, model: SampledModel, comm: Collective, progress: Progress) -> Samples:
+    def _samples(
+        self, model: SampledModel, comm: Collective, progress: Progress, draw: Callable[[], Samples] | None = None
+    ) -> Samples:
         """Return this process's samples, where they are evaluated."""
-        samples = self.sampler.samples(model, comm, progress)
+        samples = self.sampler.samples(model, comm, progress) if draw is None else draw()
         return moved(samples, evaluation_device(self.evaluate_on, model.device, comm))
 
     def _run_evaluation(
@@ -156,6 +158,8 @@ class Monitor:
         comm: Collective,
         moment: Moment,
         progress: Progress = no_progress,
+        draw: Callable[[], Samples] | None = None,
+        commits: bool = True,
         **counts: float,
     ) -> PublishedEvaluation | None:
         """Evaluate a model and take note of it; None where that failed, which has then been said.
@@ -165,15 +169,18 @@ class Monitor:
             comm: the processes that evaluate together.
             moment: of this evaluation.
             progress: wraps the batches.
+            draw: gives this process's samples instead of the model.
+            commits: whether later evaluations are compared with this one; if not, it raises no alert either.
             counts: what else the record holds.
         """
         self.publisher.set_moment(moment.epoch, moment.step)
         try:
             samples, evaluation = run_evaluation(
-                self.evaluator, lambda: self._samples(model, comm, progress), comm, self.sampler.seed
+                self.evaluator, lambda: self._samples(model, comm, progress, draw), comm, self.sampler.seed
             )
             record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
-            alerts = commit_evaluation(self.evaluator, evaluation, [*self.history, record], comm)
+            history = [*self.history, record]
+            alerts = commit_evaluation(self.evaluator, evaluation, history, comm) if commits else []
         except Exception as error:  # on every process
             if self.failures.raises:
                 raise

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from genmonitor.cli.arguments import given, given_path, whole_number
+from genmonitor.cli.arguments import given, given_path, number_above, whole_number
 
 
 def test_given_path_is_a_path():
@@ -36,3 +36,13 @@ def test_whole_number_reads_what_is_within_bounds(text):
 def test_whole_number_refuses(text, message):
     with pytest.raises(argparse.ArgumentTypeError, match=f"expected a whole number {message}"):
         whole_number(1)(text)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "many", "nan", "inf"])
+def test_number_above_names_what_it_takes(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"expected a number above 0, but got {text}"):
+        number_above(0)(text)
+
+
+def test_number_above_reads_fractions():
+    assert number_above(0)("0.25") == 0.25

@@ -10,7 +10,7 @@ import pytest
 from genmonitor.cli import main
 from genmonitor.cli import report as report_command
 
-COMMANDS = ["compare", "clusters", "replay", "report"]
+COMMANDS = ["compare", "clusters", "replay", "report", "sweep"]
 
 
 def test_help_names_the_commands_without_loading_lightning():

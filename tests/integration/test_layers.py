@@ -34,6 +34,7 @@ LAYERS = [
 
 EXCEPTIONS = {
     ("genmonitor.cli.replay", "genmonitor.callbacks.replay"): "a run is replayed by a Trainer",
+    ("genmonitor.cli.sweep", "genmonitor.callbacks.checkpoints.sweep"): "a Trainer sets up module and data",
     (
         "genmonitor.metrics.cka",
         "genmonitor.plotting.pixel_clusters",

@@ -8,12 +8,13 @@ from lightning.pytorch.utilities import CombinedLoader
 from torch import nn
 
 from genmonitor.callbacks.integration.compat import (
+    at_progress,
     averaged_model,
     batches_seen,
     find_weight_averaging,
     given_dataloaders,
     logged_step,
-    set_epoch,
+    progress_in,
     validation_dataloaders,
 )
 
@@ -49,16 +50,61 @@ def test_batches_seen_are_those_of_the_fit_and_of_the_epoch(tmp_path):
     assert looks.at_batches == [(1, 1), (2, 2), (3, 3), (4, 1), (5, 2), (6, 3)]
 
 
-def test_set_epoch_is_what_the_trainer_says_when_it_starts(tmp_path):
-    class Sets(Callback):
+class Saves(Callback):
+    """Keeps the state of the loops wherever a checkpoint may be saved, and what Lightning logs under there."""
+
+    def __init__(self):
+        self.found = []
+
+    def _save(self, trainer, pl_module):
+        if not trainer.sanity_checking:
+            self.found.append((trainer.fit_loop.state_dict(), trainer.current_epoch, batches_seen(trainer)))
+
+    def on_train_batch_end(self, trainer, pl_module, *arguments):
+        self._save(trainer, pl_module)
+
+    on_train_start = on_validation_end = on_train_epoch_end = on_train_end = _save
+
+
+def test_progress_in_a_checkpoint_is_that_of_the_evaluation_that_was_due(tmp_path):
+    saves = Saves()
+    fit(tmp_path, saves, val=loader(digits(300, 400)), num_sanity_val_steps=0)
+    found = [progress_in(loops) for loops, _, _ in saves.found]
+    assert [(one.epoch, one.step, one.batches, one.batches_in_epoch) for one in found] == [
+        (0, 0, 0, 0),
+        *[(0, 0, 1, 1), (0, 1, 2, 2), (0, 2, 3, 3), (0, 2, 3, 3), (0, 2, 3, 3)],  # the batches, validation, epoch end
+        *[(1, 3, 4, 1), (1, 4, 5, 2), (1, 5, 6, 3), (1, 5, 6, 3), (1, 5, 6, 3)],
+        (1, 5, 6, 3),
+    ]
+    assert [one.is_last_batch for one in found[1:6]] == [False, False, True, True, True]
+
+
+def test_a_trainer_is_as_far_as_a_checkpoint_inside_the_block_alone(tmp_path):
+    saves = Saves()
+    fit(tmp_path, saves, val=loader(digits(300, 400)), num_sanity_val_steps=0)
+
+    class Looks(Callback):
         def on_train_start(self, trainer, pl_module):
-            set_epoch(trainer, 7)
-            self.found = trainer.current_epoch
+            def now():
+                return (
+                    trainer.current_epoch,
+                    trainer.global_step,
+                    batches_seen(trainer),
+                    logged_step(trainer, pl_module),
+                )
+
+            before = now()
+            self.found = []
+            for loops, _, _ in saves.found:
+                with at_progress(trainer, loops):
+                    self.found.append(now())
+            assert now() == before == (0, 0, (0, 0), 0)
             trainer.should_stop = True
 
-    sets = Sets()
-    fit(tmp_path, sets)
-    assert sets.found == 7
+    looks = Looks()
+    fit(tmp_path, looks)
+    assert [(epoch, batches) for epoch, _, batches, _ in looks.found[:-1]] == [found[1:] for found in saves.found[:-1]]
+    assert looks.found[-1] == (1, 6, (6, 3), 5)  # after the training the last epoch, not the one that never came
 
 
 def test_validation_dataloaders_are_there_before_validation(tmp_path):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -7,7 +8,8 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
 from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SubsetRandomSampler, TensorDataset
 
-from genmonitor.callbacks.integration.data import all_loaders, batch_size, find_loader
+from genmonitor.callbacks.integration.compat import TrainingProgress
+from genmonitor.callbacks.integration.data import all_loaders, batch_size, find_loader, images_until
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined")]
 
@@ -105,3 +107,26 @@ def test_batch_size_is_that_of_the_first_tensor():
     assert batch_size([("a", "b"), {"x": torch.zeros(4, 2)}]) == 4
     assert batch_size({"text": ["a"]}) == 0
     assert batch_size(torch.tensor(3)) == 0
+
+
+@pytest.mark.parametrize(
+    ("batches", "images"),
+    [((0, 0, 0, 0, False), 0), ((0, 1, 2, 2, False), 200), ((0, 2, 3, 3, True), 250), ((2, 6, 7, 1, False), 600)],
+)
+def test_images_until_a_moment(batches, images):
+    trainer = SimpleNamespace(train_dataloader=loader(digits(0, 250)), num_training_batches=3)
+    assert images_until(trainer, TrainingProgress(*batches)) == images
+
+
+@pytest.mark.parametrize(
+    ("loaders", "batches"),
+    [
+        (loader(digits(0, 250)), (0, 1, 2, 2, True)),  # of two processes
+        (loader(digits(0, 250)), (1, 4, 5, 1, False)),  # of epochs that are longer
+        ([loader(digits(0, 250)), loader(digits(0, 250))], (0, 1, 2, 2, False)),
+        (DataLoader(digits(0, 250), batch_sampler=[[0], [1], [2]]), (0, 1, 2, 2, False)),
+    ],
+)
+def test_images_until_a_moment_are_not_guessed(loaders, batches):
+    trainer = SimpleNamespace(train_dataloader=loaders, num_training_batches=3)
+    assert images_until(trainer, TrainingProgress(*batches)) is None

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of Lightning's as files: which there are, in what order they were saved, and what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from genmonitor.callbacks.integration.compat import TrainingProgress, progress_in
+
+ENDING = ".ckpt"
+FOLDER = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that can be read.
+
+    Attributes:
+        path: of the file.
+        progress: how far the training was when it was saved.
+        averaged: whether it holds averaged weights beside the others.
+    """
+
+    path: Path
+    progress: TrainingProgress
+    averaged: bool = False
+
+    @property
+    def moment(self) -> int:
+        """What tells it from those before and after: the training batches seen until then."""
+        return self.progress.batches
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return what is in a checkpoint, without unpickling: tensors, which stay on the disk until used, and plain Python.
+
+    Raises:
+        OSError: if there is no such file.
+        ValueError: if it is no checkpoint of Lightning's, or holds something else.
+    """
+    try:
+        saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{path} is no checkpoint of tensors and plain Python: {error}") from error
+    if not isinstance(saved, dict) or not {"epoch", "global_step", "state_dict", "loops"} <= saved.keys():
+        raise ValueError(f"Expected a checkpoint of Lightning's, but {path} has no global_step, state_dict and loops.")
+    return saved
+
+
+def look_at(path: Path) -> Checkpoint:
+    """Return a checkpoint with its place in the run; the errors are those of `read_checkpoint`."""
+    saved = read_checkpoint(path)
+    return Checkpoint(path, progress_in(fit_loop(saved)), has_averaged(saved))
+
+
+def fit_loop(saved: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of the training's loop in a checkpoint."""
+    loops: dict[str, Any] = saved["loops"]["fit_loop"]
+    return loops
+
+
+def weights_in(saved: dict[str, Any], averaged: bool) -> dict[str, Any]:
+    """Return the averaged or the other weights of a checkpoint, which has both if Lightning averaged weights."""
+    # Lightning's WeightAveraging puts the averaged weights where the others were
+    weights: dict[str, Any] = saved["state_dict" if averaged or not has_averaged(saved) else "current_model_state"]
+    return weights
+
+
+def has_averaged(saved: dict[str, Any]) -> bool:
+    """Say whether a checkpoint holds averaged weights beside the others."""
+    return "current_model_state" in saved
+
+
+def find_files(places: Sequence[Path]) -> list[Path]:
+    """Return the checkpoints among these files and below these folders, in the order of their names."""
+    found = {path for place in places for path in (place.rglob(f"*{ENDING}") if place.is_dir() else [place])}
+    return sorted(path for path in found if not path.name.startswith("."))
+
+
+def in_order(checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+    """Return checkpoints in the order of the training, one of each moment: last.ckpt often is another's copy."""
+    by_name = sorted(checkpoints, key=lambda one: (one.path.stem.startswith("last"), one.path.name))
+    first: dict[int, Checkpoint] = {}
+    for checkpoint in by_name:
+        first.setdefault(checkpoint.moment, checkpoint)
+    return [checkpoint for _, checkpoint in sorted(first.items())]
+
+
+def run_of(places: Sequence[Path]) -> Path:
+    """Return the folder of the run that checkpoints are of: that above a folder called checkpoints.
+
+    Example:
+        >>> str(run_of([Path("run")])), str(run_of([Path("run/checkpoints/epoch=1.ckpt")]))
+        ('run', 'run')
+    """
+    place = places[0] if places[0].suffix != ENDING else places[0].parent
+    return place.parent if place.name == FOLDER else place

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was trained, as the user's own code or a file of Lightning's command line makes it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch import LightningModule, Trainer
+
+from genmonitor.callbacks.base import GenerativeMonitor, monitors
+from genmonitor.callbacks.checkpoints.trainer import without_advice
+from genmonitor.callbacks.integration.scripts import imported
+
+RETURNS = "(trainer, module, data), (module, data) or (module, data, monitor)"
+CONFIG = "config.yaml"
+"""What Lightning's command line leaves in the folder of a run."""
+PARTS = ("seed_everything", "trainer", "model", "data", "optimizer", "lr_scheduler")
+"""What is read of a file of Lightning's command line."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Module and data of a training, with what else is known of it.
+
+    Attributes:
+        module: the LightningModule.
+        data: a LightningDataModule, a loader, or a list of them; None where the module has its own.
+        monitors: those of the Trainer, or given by themselves.
+        trainer: None where it is not known.
+    """
+
+    module: LightningModule
+    data: Any
+    monitors: list[GenerativeMonitor]
+    trainer: Trainer | None = None
+
+    @classmethod
+    def of(cls, made: Any) -> Setup:
+        """Find the parts in what a user's function returned, in any order: each is known by its kind.
+
+        Raises:
+            ValueError: if there is no module, or two of a kind.
+        """
+        parts = list(made) if isinstance(made, tuple) else [made]
+        modules = [part for part in parts if isinstance(part, LightningModule)]
+        trainers = [part for part in parts if isinstance(part, Trainer)]
+        alone = [part for part in parts if isinstance(part, GenerativeMonitor)]
+        known = [*modules, *trainers, *alone]
+        lists = [part for part in parts if isinstance(part, list) and _are_monitors(part)]
+        data = [part for part in parts if part is not None and not any(part is other for other in (*known, *lists))]
+        if len(modules) != 1 or len(trainers) > 1:
+            names = ", ".join(type(part).__name__ for part in parts)
+            raise ValueError(f"Expected the setup to return {RETURNS}, but got ({names}).")
+        found = [*alone, *(monitor for part in lists for monitor in part)]
+        for trainer in trainers:
+            found += [monitor for monitor in monitors(trainer) if monitor not in found]
+        return cls(modules[0], data[0] if len(data) == 1 else data or None, found, trainers[0] if trainers else None)
+
+
+def _are_monitors(part: list[Any]) -> bool:
+    return bool(part) and all(isinstance(one, GenerativeMonitor) for one in part)
+
+
+def make_setup(
+    setup: str | Callable[[], Any] | None = None, config: str | Path | None = None, script: str | Path | None = None
+) -> Setup:
+    """Make what was trained.
+
+    Args:
+        setup: a function without arguments that returns it, or where it is: "FILE.py:FUNCTION".
+        config: a file of Lightning's command line instead, whose classes have a `class_path`.
+        script: the script that trained with it, from whose folder classes are imported too.
+
+    Raises:
+        ValueError: if neither is given or both are, or they do not make a module.
+    """
+    if (setup is None) == (config is None):
+        given = "both" if setup is not None else "neither"
+        raise ValueError(
+            f"Expected `setup` or `config`, but got {given}. Give --setup FILE.py:FUNCTION, a function that returns "
+            f"{RETURNS}, or --config FILE.yaml of Lightning's command line."
+        )
+    sys.path.insert(0, str(Path.cwd()))
+    if script is not None:
+        sys.path.insert(0, str(Path(script).resolve().parent))
+    with without_advice():
+        if config is not None:
+            return _from_config(Path(config))
+        return Setup.of(imported(setup)() if isinstance(setup, str) else setup())  # type: ignore[misc]
+
+
+def _from_config(config: Path) -> Setup:
+    """Make what a file of Lightning's command line describes, on one device."""
+    try:
+        import yaml
+        from lightning.pytorch.cli import LightningCLI
+    except ModuleNotFoundError as error:
+        raise ValueError(f'{error}: pip install "jsonargparse[signatures]", which --config needs.') from error
+    content = yaml.safe_load(config.read_text(encoding="utf-8"))
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise ValueError(f"Expected a file of Lightning's command line, but {config} describes no model.")
+    described = {name: content[name] for name in PARTS if content.get(name) is not None}
+    # a strategy for several devices may not be there
+    described["trainer"] = {**described.get("trainer", {}), "devices": 1, "num_nodes": 1, "strategy": "auto"}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what Lightning and jsonargparse think of each other
+            made = LightningCLI(args=described, run=False, save_config_callback=None, seed_everything_default=0)
+    except SystemExit as error:  # jsonargparse has said why
+        raise ValueError(
+            f"Could not make what {config} describes, as said above. Give --script FILE.py, the script that trained, "
+            "for classes beside it, or --setup FILE.py:FUNCTION where its command line knows the classes by itself."
+        ) from error
+    return Setup.of((made.trainer, made.model, made.datamodule))

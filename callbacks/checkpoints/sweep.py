@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep: every checkpoint of a run through its monitors, as if they had been there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+
+from genmonitor._validation import check_at_least
+from genmonitor.callbacks.base import GenerativeMonitor
+from genmonitor.callbacks.checkpoints.evaluating import CheckpointEvaluations, SweepResult
+from genmonitor.callbacks.checkpoints.files import run_of
+from genmonitor.callbacks.checkpoints.finder import CheckpointFinder
+from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup
+from genmonitor.callbacks.checkpoints.state import SweepState
+from genmonitor.callbacks.checkpoints.trainer import on_device, run_at_start, settings_of
+from genmonitor.callbacks.checkpoints.weights import CheckpointWeights
+from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Work
+from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
+from genmonitor.callbacks.validation_samples import ValidationSamples
+
+
+def sweep(
+    run: str | Path | Sequence[str | Path],
+    setup: str | Callable[[], Any] | None = None,
+    *,
+    config: str | Path | None = None,
+    script: str | Path | None = None,
+    out: str | Path | None = None,
+    workers: int = 1,
+    device: str | None = None,
+    follow: bool = False,
+    idle: float | None = None,
+    tell: Callable[[str], Any] = print,
+) -> SweepResult:
+    """Evaluate the checkpoints of a run, in their order, as if its Trainer had had the monitors.
+
+    The curves, the report and TensorBoard's files are those of such a run, to the last bit on the same machine. What is
+    evaluated stays when a sweep is stopped or killed: the next one goes on from there. A checkpoint that cannot be
+    evaluated is told of and skipped.
+
+    The module must be what its checkpoints make it: what changes during training and is in no `state_dict` is as
+    `setup` makes it, unless `on_load_checkpoint` sets it. A monitor that compares the model with its start
+    (`DisagreementMonitor`) takes the module that `setup` makes for that.
+
+    Args:
+        run: the folder of a run, in which and below which all files `*.ckpt` are taken; or checkpoints.
+        setup: a function without arguments that returns (trainer, module, data), (module, data) or (module, data,
+            monitor), or where it is: "FILE.py:FUNCTION". Data are a LightningDataModule, a loader, or a list of a
+            training and a validation loader. Monitors are those of the trainer and those returned; where there are
+            none, `PixelClusterMonitor()`. Of the trainer are taken its precision, its limits, when it validates, and
+            its loggers that write no files.
+        config: a file of Lightning's command line instead of `setup`; None for the config.yaml that it left in the
+            folder of the run, if there is one.
+        script: the script that trained with it, from whose folder its classes are imported.
+        out: the folder to write into; None for that of the run.
+        workers: processes that draw samples, one GPU each where there are several; `setup` must then be a path or a
+            function that can be imported.
+        device: where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
+        follow: wait for further checkpoints, beside a training that goes on, until Ctrl-C.
+        idle: with `follow`, stop after so many minutes without a new one.
+        tell: takes a line after each checkpoint.
+
+    Raises:
+        FileNotFoundError: if there is no such run.
+        ValueError: if there are no checkpoints, none could be evaluated, or the folder has other evaluations.
+        RuntimeError: if a process that draws samples died.
+
+    Example:
+        >>> sweep("lightning_logs/version_3", "train.py:build", workers=2)  # doctest: +SKIP
+    """
+    places = [Path(place) for place in ([run] if isinstance(run, (str, Path)) else run)]
+    for place in places:
+        if not place.exists():
+            raise FileNotFoundError(f"Expected the folder of a run, or checkpoints, but there is no {place}.")
+    check_at_least("workers", workers, 1)
+    where = on_device(device)
+    if follow and workers > 1:
+        raise ValueError(f"Expected `workers`=1 with `follow`, but got {workers}: new checkpoints come one by one.")
+    if setup is None and config is None and (run_of(places) / CONFIG).is_file():
+        config = run_of(places) / CONFIG
+    make = partial(_make, setup, config, script)
+    made = make()
+    if any(isinstance(monitor.sampler, ValidationSamples) for monitor in made.monitors):
+        raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
+    folder = (run_of(places) if out is None else Path(out)).resolve()
+    state = SweepState(folder / "genmonitor", made.monitors)
+    result = SweepResult(folder, {}, len(state.moments))
+    evaluated = CheckpointEvaluations(made.monitors, state, result, tell)
+    finder = CheckpointFinder(places, state, evaluated.skip)
+    found = finder.wait(lambda: False, idle) if follow else finder.new()
+    if found:
+        _take_regions(run_of(places) / "genmonitor", folder / "genmonitor", made.monitors)
+        with ExitStack() as stack:
+            evaluated.weights = CheckpointWeights(found[0].averaged)
+            if workers > 1:
+                work = Work(make, evaluated.weights.averaged, device, torch.get_num_threads())
+                processes = DrawingProcesses(work, min(workers, len(found)), [one.path for one in found])
+                evaluated.processes = stack.enter_context(closing(processes))
+            run_at_start(
+                made.module,
+                made.data,
+                partial(evaluated.run, found, partial(finder.wait, idle=idle) if follow else None),
+                [*made.monitors, *evaluated.weights.callbacks],
+                logger=_loggers(made.trainer, folder),
+                default_root_dir=str(folder),
+                **settings_of(made.trainer) | where,
+            )
+    if not state.moments:
+        why = "".join(f" {name}: {reason}." for name, reason in [*result.skipped.items()][:1])
+        raise ValueError(f"Expected checkpoints (*.ckpt) that can be evaluated, but {places[0]} has none.{why}")
+    result.histories = {monitor.prefix: monitor.history for monitor in made.monitors}
+    return result
+
+
+def _make(*arguments: Any) -> Setup:
+    made = make_setup(*arguments)
+    return replace(made, monitors=made.monitors or [PixelClusterMonitor()])
+
+
+def _loggers(trainer: Trainer | None, folder: Path) -> list[Logger]:
+    """Return loggers that write into a folder, and those of the training that write elsewhere."""
+    given = [None] if trainer is None else trainer.loggers
+    if not given:
+        return []
+    # CSVLogger would remove what the training wrote
+    others = [logger for logger in given if not isinstance(logger, (type(None), TensorBoardLogger, CSVLogger))]
+    return [TensorBoardLogger(folder.parent, folder.name, version="", default_hp_metric=False), *others]
+
+
+def _take_regions(run: Path, folder: Path, monitors: Sequence[GenerativeMonitor]) -> None:
+    """Copy the regions that the run found, if it had a monitor, to where the sweep's monitors look for them."""
+    for monitor in monitors:
+        for file in run.glob(f"{monitor.prefix}_partition.*"):
+            if not (folder / file.name).exists():
+                folder.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, folder / file.name)

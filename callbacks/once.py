@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One evaluation in `trainer.validate` or `trainer.test`: a run of its own, beside the training's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from genmonitor.callbacks.configuration import check_configuration
+from genmonitor.callbacks.integration.compat import at_progress
+from genmonitor.callbacks.integration.loaded import loaded_loops, loaded_weights
+from genmonitor.callbacks.integration.provenance import run_folder
+from genmonitor.evaluation.isolation import preserve_training_state
+from genmonitor.evaluation.sharding import kept_sharded
+from genmonitor.loggers.publisher import print_reports
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+    from genmonitor.callbacks.base import GenerativeMonitor
+
+
+def evaluate_once(
+    monitor: GenerativeMonitor, others: list[GenerativeMonitor], trainer: pl.Trainer, pl_module: pl.LightningModule
+) -> None:
+    """Evaluate the module as it is, or as the loaded checkpoint says; every process calls it.
+
+    Args:
+        monitor: fitted first, unless a training in this process did so.
+        others: all monitors of the Trainer.
+        trainer: which validates or tests.
+        pl_module: is evaluated.
+
+    Raises:
+        ValueError: if the configuration cannot work, such as no images to find the regions in.
+    """
+    check_configuration(monitor, others, trainer, pl_module)
+    if monitor.weights == "raw" and loaded_weights(trainer) == "averaged":
+        raise ValueError(
+            "Expected the raw weights for `weights`='raw', but Lightning has loaded the checkpoint's averaged ones. "
+            "Give weights='auto', or evaluate the checkpoint by `genmonitor.callbacks.sweep`."
+        )
+    with _run_of_its_own(monitor), at_progress(trainer, loaded_loops(trainer)):
+        writes, fn = not trainer.fast_dev_run, str(trainer.state.fn.value)  # type: ignore[attr-defined, union-attr]
+        monitor.publisher.start(run_folder(trainer), trainer.loggers, writes, folder=f"genmonitor-{fn}")
+        with kept_sharded(pl_module), preserve_training_state(pl_module):
+            if not monitor.fitted:
+                monitor.fit_evaluator(trainer, pl_module)
+            if trainer.is_global_zero:
+                monitor.publisher.publish_fit(monitor.evaluator, [])
+        monitor.evaluate_and_log(trainer, pl_module)
+        if trainer.is_global_zero and monitor.history and monitor.verbose:
+            monitor.publisher.attempt(lambda: print(monitor.evaluator.summary(monitor.history)))
+            if others[-1] is monitor:
+                print_reports([one.publisher for one in others if one.verbose])
+
+
+@contextmanager
+def _run_of_its_own(monitor: GenerativeMonitor) -> Iterator[None]:
+    """Have no history and no notes of a training inside the block; afterwards they go on with what came in it."""
+    publisher = monitor.publisher
+    before: tuple[Any, ...] = monitor.history, publisher.notes, monitor.images_seen
+    monitor.history, publisher.notes, monitor.images_seen = [], [], None
+    try:
+        yield
+    finally:
+        monitor.history = [*before[0], *monitor.history]
+        publisher.notes, monitor.images_seen = before[1:]

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of a run without a monitor give the values of one that had it, to the last bit."""
+
+import json
+import re
+from functools import partial
+
+import pytest
+import torch
+from _helpers.modules import LIGHTNING_SAYS, Linear, TwoPlayers, digits, loader, trainer
+from _helpers.prompted import Prompted
+from _helpers.replayed import Digits, quiet
+from _helpers.swept import both, measured_in, new
+from lightning.pytorch.callbacks import EMAWeightAveraging
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from genmonitor.callbacks import sweep
+from genmonitor.callbacks.checkpoints.evaluating import duration
+from genmonitor.callbacks.replay import replay
+
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
+
+
+def setup(kind=Linear, monitors=None, **settings):
+    """Return a function that makes the run again, with a Trainer of these settings."""
+    return lambda: (trainer(".", **settings), new(kind), Digits(), monitors or [quiet()])
+
+
+RUNS = {
+    "validation": ({}, {}, {}, Linear),
+    "no validation": ({}, {}, {"limit_val_batches": 0}, Linear),
+    "two optimizers": ({}, {}, {}, TwoPlayers),
+    "several validations per epoch": ({}, {}, {"val_check_interval": 1 / 3}, Linear),
+    "by steps": ({"every_n_train_steps": 1}, {"every_n_train_steps": 1}, {}, Linear),
+    "half precision": ({}, {}, {"precision": "bf16-mixed"}, Linear),
+    "part of the data": ({}, {}, {"limit_train_batches": 2}, Linear),
+    "prompts": ({"prompts": [4, 1, 1]}, {}, {}, Prompted),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*there is no validation data", "ignore:.*only 2 evaluations")
+@pytest.mark.parametrize("name", RUNS)
+def test_sweep_gives_what_a_monitor_logged(tmp_path, name):
+    monitor, keep, settings, kind = RUNS[name]
+    logged = both(tmp_path, kind, monitor=monitor, keep=keep, **settings)
+    swept = sweep(tmp_path / "without", setup(kind, [quiet(**monitor)], **settings), tell=quietly)
+    assert measured_in(swept) == logged
+    assert len(logged) > 1
+
+
+def ema():
+    return EMAWeightAveraging(decay=0.9)
+
+
+@pytest.mark.parametrize("weights", ["auto", "raw", "averaged"])
+def test_sweep_tells_averaged_and_raw_weights_apart(tmp_path, weights):
+    logged = both(tmp_path, Linear, ema, monitor={"weights": weights})
+    swept = sweep(tmp_path / "without", setup(monitors=[quiet(weights=weights)]), tell=quietly)
+    assert measured_in(swept) == logged
+    manifest, checkpoint = last_of(tmp_path / "without")
+    assert json.loads(manifest.read_text())["weights"] == ("raw" if weights == "raw" else "averaged")
+    assert replay(manifest, checkpoint) == replayable(logged[-1])
+
+
+def quietly(line):
+    """Take a line and say nothing."""
+
+
+def last_of(run):
+    manifest = max((run / "genmonitor").glob("cms_evaluation_*.json"))
+    step = json.loads(manifest.read_text())["global_step"]
+    (checkpoint,) = (run / "checkpoints").glob(f"*step={step}.ckpt")
+    return manifest, checkpoint
+
+
+def replayable(record):
+    names = record.keys() - {"epoch", "step", "images_seen"}
+    return {k: v for k, v in record.items() if k in names and not k.startswith(("baseline_", "vs_best_"))}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run of three epochs with a monitor, one without, and what the monitor logged."""
+    folder = tmp_path_factory.mktemp("runs")
+    return folder, both(folder, max_epochs=3)
+
+
+def test_sweep_leaves_what_a_monitor_leaves(runs, tmp_path):
+    folder, _ = runs
+    swept = sweep(folder / "without", setup(logger=True), out=tmp_path / "out", tell=quietly)
+    assert swept.folder == tmp_path / "out"
+    assert swept.evaluated == ["epoch=0-step=3.ckpt", "epoch=1-step=6.ckpt", "epoch=2-step=9.ckpt"]
+    assert (swept.before, swept.skipped) == (0, {})
+
+    def files(run):
+        return {path.name: path for path in (run / "genmonitor").iterdir()}
+
+    with_monitor, without = files(folder / "with"), files(tmp_path / "out")
+    assert without.keys() == with_monitor.keys() | {"sweep.pt"}
+    assert without["cms_partition.npz"].read_bytes() == with_monitor["cms_partition.npz"].read_bytes()
+    for name in (name for name in with_monitor if "_evaluation_" in name):
+        one, other = (json.loads(found[name].read_text()) for found in (with_monitor, without))
+        for manifest in (one, other):
+            del manifest["folder"]
+            manifest["evaluation"] = {k: v for k, v in manifest["evaluation"].items() if "_seconds" not in k}
+        assert one == other
+    events = EventAccumulator(str(tmp_path / "out")).Reload()
+    assert [(e.step, e.value) for e in events.Scalars("cms/image")] == [
+        (record["step"], pytest.approx(record["image"], abs=1e-6)) for record in swept.histories["cms"]
+    ]
+
+
+def test_sweep_goes_on_where_one_was_stopped(runs, tmp_path):
+    folder, logged = runs
+    files = sorted((folder / "without" / "checkpoints").iterdir())
+    first = sweep(files[:1], setup(), out=tmp_path, tell=quietly)
+    assert measured_in(first) == logged[:1]
+    second = sweep(folder / "without", setup(), out=tmp_path, tell=quietly)
+    assert measured_in(second) == logged
+    assert (second.before, second.evaluated) == (1, [path.name for path in files[1:]])
+    third = sweep(folder / "without", setup(), out=tmp_path, tell=quietly)
+    assert (third.before, third.evaluated) == (3, [])
+    assert measured_in(third) == logged
+
+
+def test_sweep_killed_between_files_and_state_goes_on(runs, tmp_path):
+    folder, logged = runs
+    files = sorted((folder / "without" / "checkpoints").iterdir())
+    sweep(files[:1], setup(), out=tmp_path, tell=quietly)
+    state = (tmp_path / "genmonitor" / "sweep.pt").read_bytes()
+    sweep(files[:2], setup(), out=tmp_path, tell=quietly)
+    (tmp_path / "genmonitor" / "sweep.pt").write_bytes(state)  # as if the power went out before it was written
+    assert measured_in(sweep(files, setup(), out=tmp_path, tell=quietly)) == logged
+    assert len([*(tmp_path / "genmonitor").glob("cms_evaluation_*.json")]) == 3
+
+
+def test_sweep_skips_a_bad_checkpoint_and_tells_of_it(runs, tmp_path):
+    folder, _ = runs
+    files = sorted((folder / "without" / "checkpoints").iterdir())
+    saved = torch.load(files[1], weights_only=True)
+    (tmp_path / "half.ckpt").write_bytes(files[0].read_bytes()[:2000])
+    torch.save(saved | {"state_dict": {"net.weight": torch.zeros(3)}}, tmp_path / "other.ckpt")
+    lines = []
+    bad = [tmp_path / "half.ckpt", tmp_path / "other.ckpt"]
+    swept = sweep([files[0], *bad, files[2]], setup(), out=tmp_path, tell=lines.append)
+    assert swept.evaluated == [files[0].name, files[2].name]
+    assert "is no checkpoint of tensors and plain Python" in swept.skipped["half.ckpt"]
+    assert "RuntimeError: Error(s) in loading state_dict" in swept.skipped["other.ckpt"]
+    assert lines[0].startswith("half.ckpt is skipped: ")
+    assert re.match(r"1 of 3, \d+ s left: epoch=0-step=3.ckpt, step 2. cluster_\d .* differs from real", lines[1])
+    assert lines[2].startswith("other.ckpt is skipped: ")
+    assert lines[-1].startswith("3 of 3: epoch=2-step=9.ckpt, step 8. cluster_")
+    late = sweep(files[1], setup(), out=tmp_path, tell=quietly)
+    assert "from before the last one" in late.skipped[files[1].name]
+    assert len(measured_in(late)) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*NaN or infinite values")
+def test_sweep_alerts_of_samples_that_are_no_numbers_and_goes_on(runs, tmp_path):
+    folder, _ = runs
+    files = sorted((folder / "without" / "checkpoints").iterdir())
+    saved = torch.load(files[1], weights_only=True)
+    broken = {name: torch.full_like(value, torch.nan) for name, value in saved["state_dict"].items()}
+    torch.save(saved | {"state_dict": broken}, tmp_path / "broken.ckpt")
+    alerts = []
+    monitor = quiet(on_alert=alerts.append, on_error="warn")
+    with pytest.warns(UserWarning, match="this evaluation failed and is skipped"):
+        swept = sweep(
+            [files[0], tmp_path / "broken.ckpt", files[2]], setup(monitors=[monitor]), out=tmp_path, tell=quietly
+        )
+    assert len(swept.evaluated) == 2
+    assert "see the warning" in swept.skipped["broken.ckpt"]
+    assert "NaN or infinite values at epoch 1" in alerts[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*this evaluation failed", "ignore:.*it is switched off")
+def test_sweep_ends_where_nothing_can_be_evaluated(runs, tmp_path):
+    def broken(module, n):
+        if len(calls) == 2:  # those of the fit
+            raise KeyError("images")
+        calls.append(n)
+        return module.sample(n)
+
+    folder, _ = runs
+    calls = []
+    monitor = quiet(sample_fn=broken, on_error="warn")
+    with pytest.raises(ValueError, match=r"3 evaluations of cms in a row failed, the last of epoch=2-step=9.ckpt"):
+        sweep(folder / "without", setup(monitors=[monitor]), out=tmp_path, tell=quietly)
+
+
+def test_sweep_of_two_monitors_draws_once(runs, tmp_path):
+    folder, logged = runs
+    asked = []
+
+    def counted(module, n):
+        asked.append(n)
+        return module.sample(n)
+
+    monitors = [quiet(sample_fn=counted), quiet(sample_fn=counted, prefix="other", n_samples=40)]
+    swept = sweep(folder / "without", setup(monitors=monitors), out=tmp_path, tell=quietly)
+    assert measured_in(swept) == logged
+    assert len(measured_in(swept, "other")) == 3
+    assert asked.count(60) == 3
+    assert 40 not in asked
+
+
+def test_sweep_refuses_the_folder_of_a_training_with_the_monitor(runs):
+    folder, _ = runs
+    with pytest.raises(ValueError, match=r"has those that a training's monitor wrote under cms. Give --out FOLDER"):
+        sweep(folder / "with", setup(), tell=quietly)
+
+
+def test_sweep_of_a_run_with_the_monitor_takes_its_regions(runs, tmp_path):
+    folder, logged = runs
+    again = quiet()
+    swept = sweep(folder / "with", setup(monitors=[again]), out=tmp_path, tell=quietly)
+    assert measured_in(swept) == logged
+    assert again.evaluator.fitted.regions.reused == str(tmp_path / "genmonitor" / "cms_partition.npz")
+
+
+def test_sweep_refuses_to_go_on_with_other_settings(runs, tmp_path):
+    folder, _ = runs
+    first = sorted((folder / "without" / "checkpoints").iterdir())[:1]
+    sweep(first, setup(), out=tmp_path, tell=quietly)
+    with pytest.raises(ValueError, match=r"The sweep so far had another n_samples. Give --out FOLDER"):
+        sweep(folder / "without", setup(monitors=[quiet(n_samples=40)]), out=tmp_path, tell=quietly)
+    with pytest.raises(ValueError, match=r"the monitors of the sweep so far, .*prefix=cms.*, but got others"):
+        sweep(folder / "without", setup(monitors=[quiet(prefix="new")]), out=tmp_path, tell=quietly)
+    (tmp_path / "genmonitor" / "sweep.pt").write_bytes(b"no such thing")
+    with pytest.raises(ValueError, match="Could not read how far the sweep is"):
+        sweep(folder / "without", setup(), out=tmp_path, tell=quietly)
+
+
+def test_sweep_without_a_monitor_takes_one(runs, tmp_path, monkeypatch):
+    folder, logged = runs
+    monkeypatch.setattr("genmonitor.callbacks.checkpoints.sweep.PixelClusterMonitor", quiet)
+    swept = sweep(folder / "without", lambda: (new(), Digits()), out=tmp_path, tell=quietly)
+    assert measured_in(swept) == logged
+
+
+def test_sweep_takes_loaders_and_other_images_seen_where_an_epoch_is_another(runs, tmp_path):
+    folder, logged = runs
+    data = [loader(digits(0, 300), 150, shuffle=True), loader(digits(300, 500))]
+    swept = sweep(folder / "without", lambda: (new(), data, quiet()), out=tmp_path, tell=quietly)
+    assert measured_in(swept) == [{k: v for k, v in record.items() if k != "images_seen"} for record in logged]
+
+
+def test_sweep_by_several_processes_gives_the_same(runs, tmp_path):
+    folder, logged = runs
+    monitors = [quiet(), quiet(prefix="other", n_samples=40)]
+    made = partial(_with_monitors, (60, 40))
+    swept = sweep(folder / "without", made, out=tmp_path, workers=2, tell=quietly)
+    assert measured_in(swept) == logged
+    assert len(measured_in(swept, "other")) == 3
+    with pytest.raises(ValueError, match=r"a function that other processes can import.*workers=1"):
+        sweep(folder / "without", setup(monitors=monitors), out=tmp_path / "new", workers=2, tell=quietly)
+
+
+def _with_monitors(sizes):
+    return new(), Digits(), [quiet(n_samples=n, prefix=name) for n, name in zip(sizes, ("cms", "other"), strict=True)]
+
+
+def test_sweep_says_what_it_cannot_do(runs, tmp_path):
+    folder, _ = runs
+    with pytest.raises(FileNotFoundError, match="there is no nowhere"):
+        sweep("nowhere", setup())
+    with pytest.raises(ValueError, match="`setup` or `config`, but got neither"):
+        sweep(folder / "without")
+    with pytest.raises(ValueError, match="`workers`=1 with `follow`, but got 2"):
+        sweep(folder / "without", setup(), follow=True, workers=2)
+    with pytest.raises(ValueError, match=r"Expected checkpoints \(\*.ckpt\) that can be evaluated, but .* has none"):
+        sweep(tmp_path, setup())
+    with pytest.raises(ValueError, match=r"Expected `device` to be cpu, cuda, .* but got 'gpu'"):
+        sweep(folder / "without", setup(), device="gpu", out=tmp_path)
+
+
+def test_sweep_follows_a_run(tmp_path):
+    logged = both(tmp_path)
+    _, files = None, sorted((tmp_path / "without" / "checkpoints").iterdir())
+    growing = tmp_path / "growing"
+    growing.mkdir()
+    (growing / files[0].name).write_bytes(files[0].read_bytes())
+    (growing / files[1].name).write_bytes(files[1].read_bytes()[:3000])  # is being written
+
+    def tell(line):
+        lines.append(line)
+        (growing / files[1].name).write_bytes(files[1].read_bytes())
+
+    lines = []
+    swept = sweep(growing, setup(), follow=True, idle=0.1, tell=tell)
+    assert measured_in(swept) == logged
+    assert [line[:6] for line in lines] == ["1 of 1", "1 of 1"]
+
+
+def test_ctrl_c_ends_following_with_what_there_is(tmp_path, monkeypatch):
+    logged = both(tmp_path)
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("genmonitor.callbacks.checkpoints.finder.time.sleep", interrupt)
+    swept = sweep(tmp_path / "without", setup(), follow=True, tell=quietly)
+    assert measured_in(swept) == logged
+
+
+def test_duration():
+    assert [duration(seconds) for seconds in (0.2, 89, 91, 5300, 5401)] == [
+        "0 s",
+        "89 s",
+        "2 min",
+        "88 min",
+        "1 h 30 min",
+    ]

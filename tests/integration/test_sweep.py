@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Examples trained without a monitor and swept afterwards, or beside the training, by the command."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from lightning.pytorch.callbacks import Callback
+from train import command_line
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning"),
+]
+SMALL = {
+    "dcgan-digits": {"generator_features": 8, "discriminator_features": 8},
+    "ddpm-digits": {"widths": [8, 16], "sampling_steps": 5},
+}
+MONITOR = "genmonitor.callbacks.PixelClusterMonitor"
+CHANGES = {"n_samples": 100, "n_cluster_images": 300, "every_n_epochs": 1}
+KEEP = {
+    "class_path": "lightning.pytorch.callbacks.ModelCheckpoint",
+    "init_args": {"save_top_k": -1, "filename": "{epoch}", "save_last": True},
+}
+EPOCHS = 5
+
+
+def of_example(name, folder):
+    """Return an example's file made small, with a checkpoint of each epoch, written with a monitor and without."""
+    content = yaml.safe_load((EXAMPLES / "configs" / f"{name}.yaml").read_text())
+    content["model"]["init_args"] |= SMALL[name]
+    content["trainer"] |= {"max_epochs": EPOCHS, "limit_train_batches": 4, "enable_progress_bar": False}
+    callbacks = content["trainer"]["callbacks"]
+    for callback in callbacks:
+        if callback["class_path"] == MONITOR:
+            callback["init_args"] |= CHANGES
+    paths = {}
+    for kind in ("with", "without"):
+        kept = [one for one in callbacks if kind == "with" or one["class_path"] != MONITOR]
+        content["trainer"]["callbacks"] = [*kept, KEEP]
+        content["trainer"]["logger"]["init_args"] = {"save_dir": str(folder), "name": kind, "version": "run"}
+        paths[kind] = folder / f"{kind}.yaml"
+        paths[kind].write_text(yaml.safe_dump(content))
+    return paths
+
+
+def train(config, *callbacks):
+    cli = command_line(["--config", str(config)], run=False)
+    cli.trainer.callbacks[:0] = callbacks
+    cli.trainer.fit(cli.model, datamodule=cli.datamodule)
+
+
+@pytest.fixture
+def sweep():
+    """Start the command as a person does; what still runs at the end of the test is killed."""
+    started = []
+
+    def start(*arguments):
+        started.append(_start(*arguments))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def _start(*arguments):
+    command = "import sys; from genmonitor.cli import main; sys.exit(main())"
+    words = ["sweep", *map(str, arguments), "--script", str(EXAMPLES / "train.py")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-c", command, *words], text=True, env=environment, **pipes)
+
+
+def manifests(run):
+    return sorted((run / "genmonitor").glob("cms_evaluation_*.json"))
+
+
+def values(run):
+    """Return all that the evaluations of a run found, without what the clock says."""
+    records = [json.loads(path.read_text())["evaluation"] for path in manifests(run)]
+    return [{k: v for k, v in record.items() if not k.endswith("_seconds")} for record in records]
+
+
+def wait_for(there):
+    start = time.monotonic()
+    while not there():
+        assert time.monotonic() - start < 300, "nothing came"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_swept_example_has_the_curves_of_a_monitored_one(tmp_path, sweep, name):
+    if name == "ddpm-digits":
+        pytest.importorskip("diffusers")
+    configs = of_example(name, tmp_path)
+    for config in configs.values():
+        train(config)
+    monitored, run = tmp_path / "with" / "run", tmp_path / "without" / "run"
+    assert manifests(run) == []
+
+    killed = sweep(run, "--config", configs["with"])
+    wait_for(lambda: len(manifests(run)) > 1)
+    killed.kill()
+    killed.communicate()
+    assert killed.returncode == -signal.SIGKILL
+    assert 1 < len(manifests(run)) < EPOCHS
+
+    goes_on = sweep(run, "--config", configs["with"], "--json")
+    out, complaint = goes_on.communicate()
+    assert goes_on.returncode == 0, complaint
+    result = json.loads(out)
+    assert result["before"] > 0
+    assert len(result["evaluated"]) + result["before"] == EPOCHS
+    assert values(run) == values(monitored)
+    assert len(values(run)) == EPOCHS
+    assert (run / "genmonitor" / "report.html").is_file()
+
+
+class WaitsForTheSweep(Callback):
+    """Begins the last epoch once something was evaluated, so that the sweep really runs beside the training."""
+
+    def __init__(self, run):
+        self.run = run
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        if trainer.current_epoch == EPOCHS - 1:
+            wait_for(lambda: manifests(self.run))
+
+
+def test_a_sweep_beside_a_training_gives_the_same(tmp_path, sweep):
+    configs = of_example("dcgan-digits", tmp_path)
+    train(configs["with"])
+    run = tmp_path / "without" / "run"
+    run.mkdir(parents=True)
+    follower = sweep(run, "--config", configs["with"], "--follow")
+    train(configs["without"], WaitsForTheSweep(run))
+    state = run / "genmonitor" / "sweep.pt"
+    wait_for(lambda: state.exists() and len(torch.load(state, weights_only=True)["moments"]) == EPOCHS)
+    follower.send_signal(signal.SIGINT)
+    out, complaint = follower.communicate(timeout=300)
+    assert follower.returncode == 0, complaint
+    assert f"Evaluated {EPOCHS} checkpoints" in out
+    assert values(run) == values(tmp_path / "with" / "run")
