@@ -91,8 +91,8 @@ def watch(case: str, folder: Path) -> str:
         (curves,) = Path(run).rglob("cms_curves.png")
         shutil.copy(curves, folder / f"{case}-curves.png")
         (last,) = Path(run).rglob(f"cms_samples_epoch_{EPOCHS - 1:04}_*.png")
-        with Image.open(last) as grid:
-            grid.crop((0, 0, grid.width, round(0.402 * grid.height))).save(folder / f"{case}-samples.png")
+        with Image.open(last) as grid:  # without its last five rows
+            grid.crop((0, 0, grid.width, grid.height - 532)).save(folder / f"{case}-samples.png")
     found = monitor.history[-1]
     smallest = min(value for name, value in found.items() if name.startswith(("p_cluster_", "p_constant")))
     torch.manual_seed(1)

@@ -84,7 +84,7 @@ SAYS = {
     "docs/how-to/own-regions.md": lambda s: s["monitor"].partition == s["partition"],
     "docs/how-to/latents.md": lambda s: s["monitor"].partition.labels.shape == (4, 4),
     "docs/how-to/medical.md": lambda s: s["found"].finding.startswith("cluster_3 (lower left) differs"),
-    "docs/how-to/other-metrics.md": lambda s: "kid" in s["printed"],
+    "docs/how-to/other-metrics.md": lambda s: "kid" in s["printed"] and "features_coverage" in s["printed"],
     "docs/how-to/own-monitor.md": lambda s: str(s["brightness"].history[-1]["cluster_1"]) in s["printed"],
 }
 """What must hold after the snippets of a page."""
