@@ -214,7 +214,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         record, partition = history[-1], self.fitted.regions.partition
         scores = {name: evaluation.values.get(f"vs_best_{name}", math.nan) for name in partition.regions()}
         p, best = p_values_of_change(scores, worse=True), dict(self._best.epochs)
-        regressed = self._regressions.update(scores, self._best.farther_by(evaluation.influence, ALERT_FACTOR))
+        far = self._best.farther_by(evaluation.influence, ALERT_FACTOR)
+        # where real images never vary, a trace of noise is sure to be found, and not worth a word
+        if evaluation.values.get("error_ratio_constant", math.inf) < 1:
+            far.discard("constant")
+        regressed = self._regressions.update(scores, far)
         self._best.update(evaluation.influence, record["epoch"])
         return [text.regressed(self.prefix, name, record, p[name], best[name], partition) for name in regressed]
 

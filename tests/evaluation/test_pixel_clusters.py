@@ -153,6 +153,19 @@ def test_region_commit_alerts_once_on_a_regression():
     assert "at epoch 2 and the evaluation before, it is worse than at epoch 0, its best" in alert.text
 
 
+@pytest.mark.parametrize(("noise", "alerts"), [(0.01, 0), (0.5, 1)])
+def test_constant_pixels_raise_an_alert_only_where_they_are_visibly_off(noise, alerts):
+    """A trace of noise where real images never vary is significant at once, and nothing to be told of."""
+    framed = nn.functional.pad(REAL, (1, 1, 1, 1))
+    labels = nn.functional.pad(COLUMNS.labels, (1, 1, 1, 1))  # 0 is constant
+    evaluator = region_evaluator(partition=PixelPartition(labels))
+    fit(evaluator, framed, framed)
+    generator = torch.Generator().manual_seed(0)
+    noisy = [framed[:24] + noise * (labels == 0) * torch.rand(24, 1, 6, 8, generator=generator) for _ in range(3)]
+    raised = [alert for found in alerts_of(evaluator, [framed[:24], *noisy]) for alert in found]
+    assert [alert.title for alert in raised] == ["cms: constant regressed"] * alerts
+
+
 def test_region_commit_that_fails_elsewhere_counts_no_regression():
     evaluator, history = fitted(), []
     evaluate(evaluator, REAL[:24], history)
