@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lightning.pytorch.utilities import rank_zero_warn
+
 from genmonitor.callbacks.configuration import check_configuration
-from genmonitor.callbacks.integration.compat import at_progress
+from genmonitor.callbacks.integration.compat import at_progress, training_dataloaders
+from genmonitor.callbacks.integration.data import find_loader
 from genmonitor.callbacks.integration.loaded import loaded_loops, loaded_weights
 from genmonitor.callbacks.integration.provenance import run_folder
 from genmonitor.evaluation.isolation import preserve_training_state
@@ -26,6 +29,9 @@ def evaluate_once(
 ) -> None:
     """Evaluate the module as it is, or as the loaded checkpoint says; every process calls it.
 
+    Without training images to find the regions in it says so, and lets the Trainer go on: that validates or tests for
+    reasons of its own.
+
     Args:
         monitor: fitted first, unless a training in this process did so.
         others: all monitors of the Trainer.
@@ -33,9 +39,15 @@ def evaluate_once(
         pl_module: is evaluated.
 
     Raises:
-        ValueError: if the configuration cannot work, such as no images to find the regions in.
+        ValueError: if the configuration cannot work.
     """
     check_configuration(monitor, others, trainer, pl_module)
+    if not monitor.fitted and not _has_real_images(monitor, trainer):
+        rank_zero_warn(
+            f"{type(monitor).__name__} evaluates nothing: it was not fitted before, and the Trainer has no training "
+            "data to fit it to. Give the monitor `real_images=`, or the Trainer a datamodule with training data."
+        )
+        return
     if monitor.weights == "raw" and loaded_weights(trainer) == "averaged":
         raise ValueError(
             "Expected the raw weights for `weights`='raw', but Lightning has loaded the checkpoint's averaged ones. "
@@ -54,6 +66,10 @@ def evaluate_once(
             monitor.publisher.attempt(lambda: print(monitor.evaluator.summary(monitor.history)))
             if others[-1] is monitor:
                 print_reports([one.publisher for one in others if one.verbose])
+
+
+def _has_real_images(monitor: GenerativeMonitor, trainer: pl.Trainer) -> bool:
+    return monitor.real_images is not None or find_loader(training_dataloaders(trainer), monitor.image_key) is not None
 
 
 @contextmanager

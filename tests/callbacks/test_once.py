@@ -119,11 +119,12 @@ def test_averaged_weights_are_named(tmp_path, weights):
     assert json.loads(manifest.read_text())["weights"] == "averaged"
 
 
-def test_without_training_data_real_images_are_asked_for(runs, tmp_path):
+def test_without_training_data_the_trainer_goes_on_and_real_images_are_asked_for(runs, tmp_path):
     folder, logged = runs
-    loaders, path = loader(digits(300, 500)), last(folder / "without")
-    with pytest.raises(ValueError, match=r"the Trainer has no training data. Give `real_images=`"):
-        trainer(tmp_path, quiet()).validate(new(WithTestLoop), loaders, ckpt_path=path)
+    loaders, path, lonely = loader(digits(300, 500)), last(folder / "without"), quiet()
+    with pytest.warns(UserWarning, match=r"evaluates nothing: .* Give the monitor `real_images=`"):
+        trainer(tmp_path, lonely).validate(new(WithTestLoop), loaders, ckpt_path=path)
+    assert lonely.history == []
     monitor = quiet(real_images=digits(0, 300))
     trainer(tmp_path, monitor).validate(new(WithTestLoop), loaders, ckpt_path=path)
     assert [record["step"] for record in measured(monitor)] == [logged[-1]["step"]]

@@ -4,7 +4,7 @@ import warnings
 import pytest
 import torch
 from _helpers.logged import Remember
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain, trainer
+from _helpers.modules import LIGHTNING_SAYS, digits, epochs, fit, loader, plain
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from genmonitor.callbacks.schedule import Schedule
@@ -110,21 +110,3 @@ def test_early_stopping_on_something_else_is_not_warned_of(tmp_path):
     monitor = plain(every_n_epochs=2)
     fit(tmp_path, EarlyStopping("loss"), monitor, val=validation())
     assert not any("EarlyStopping" in note["text"] for note in monitor.publisher.notes)
-
-
-def test_validating_and_testing_alone_evaluate_nothing(tmp_path):
-    class Tested(Linear):
-        def test_step(self, batch, index):
-            pass
-
-    monitor, module = plain(), Tested()
-    runner = trainer(tmp_path, monitor)
-    runner.validate(module, validation(), verbose=False)
-    runner.test(module, validation(), verbose=False)
-    runner.save_checkpoint(tmp_path / "untrained.ckpt")
-    assert monitor.history == []
-    runner, _ = fit(tmp_path, monitor, module=module, val=validation())
-    kept = list(monitor.history)
-    runner.validate(module, validation(), verbose=False)
-    assert monitor.history == kept
-    assert len(kept) == 2

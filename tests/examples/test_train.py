@@ -147,6 +147,7 @@ BASE = {
     "on_error": ("raise", "raise"),
     "on_alert": ("builtins.print", print),
     "verbose": (False, False),
+    "evaluate_on": ("cpu", "cpu"),
     "prefix": ("other", "other"),
 }
 PROMPTED = {
@@ -175,6 +176,8 @@ ARGUMENTS = {
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
         "linkage": ("ward", "ward"),
         "own_widths": (False, False),
+        "reuse": (None, None),
+        "reuse_key": ("left", "left"),
     },
     "DiversityMonitor": BASE
     | PROMPTED

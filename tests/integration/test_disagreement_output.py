@@ -107,6 +107,7 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
         "disagreement_evaluation_00001.json",
         "disagreement_evaluation_00002.json",
         "disagreement_prompts.json",
+        "history.csv",
         "report.html",
     }
     rows = json.loads((folder / f"disagreement_prompts_{each[1]}.json").read_text())
