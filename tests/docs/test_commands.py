@@ -83,6 +83,21 @@ def test_python_command_names_a_script_and_its_arguments(command, monkeypatch, c
         module.main()
 
 
+BUILD = """
+from data import ImageData
+from dcgan import DCGAN
+
+from genmonitor.callbacks import PixelClusterMonitor
+
+
+def build():
+    data = ImageData("digits")
+    module = DCGAN(data.image_shape, generator_features=32, discriminator_features=32)
+    return module, data, PixelClusterMonitor(n_clusters=3, n_samples=100)
+"""
+"""A function such as `genmonitor sweep` takes."""
+
+
 @pytest.fixture(scope="module")
 def after_the_demo(tmp_path_factory):
     """A folder with two runs of the demo, of two epochs, and real and generated images beside."""
@@ -92,6 +107,7 @@ def after_the_demo(tmp_path_factory):
         patch.setattr(sys, "argv", ["dcgan.py", "--epochs", "2"])
         dcgan.main()
         shutil.copytree("runs/dcgan-digits/version_0", "runs/dcgan-digits/version_1")
+    (folder / "build.py").write_text(BUILD)
     sets = {"real_images": ImageData("digits").val_images.images[:200], "generated_images": None, "other_images": None}
     for name, images in sets.items():
         (folder / name).mkdir()
@@ -121,6 +137,7 @@ EXPECTED = {
     "clusters": "cluster_5",
     "report": "Report: ",
     "replay": "same to the last bit",
+    "sweep": "Evaluated 1 checkpoint",
 }
 
 
