@@ -42,7 +42,8 @@ def describe_place(inside: Tensor) -> str:
         return "outer ring"
     parts = _large_parts(mask)
     if not parts:
-        return "scattered"
+        half = _half_with_all(mask)
+        return f"scattered, {half}" if half else "scattered"
     return " and ".join(dict.fromkeys(_place_of_one(part) for part in parts))
 
 
@@ -128,6 +129,19 @@ def _large_parts(mask: _Mask) -> list[_Mask]:
     if count > 1 and sizes[order[:2]].sum() >= MOST and sizes[order[1]] >= 0.2:
         return [numbered == index + 1 for index in order[:2]]
     return []
+
+
+def _half_with_all(mask: _Mask) -> str | None:
+    """Return the half of the image in which all sites are, or nearly all; None where there is none."""
+    h, w = mask.shape
+    halves = {
+        "upper half": mask[: h // 2],
+        "lower half": mask[-(h // 2) :],
+        "left half": mask[:, : w // 2],
+        "right half": mask[:, -(w // 2) :],
+    }
+    name, most = max(halves.items(), key=lambda half: int(half[1].sum()))
+    return name if most.sum() >= WHOLE * mask.sum() else None
 
 
 def _cells(size: int, count: int) -> list[slice]:

@@ -29,6 +29,7 @@ def marked(*rows):
         (["xxxxx", "x...x", "x...x", "x...x", "xxxxx"], "outer ring"),
         (["x..x", "x..x", "x..x", "x..x"], "left edge and right edge"),
         (["x.x.x", ".....", "x.x.x", ".....", "x.x.x"], "scattered"),
+        (["......", "......", "......", "......", "x.x.x.", "......"], "scattered, lower half"),
     ],
 )
 def test_place_is_that_of_the_marked_sites(rows, place):

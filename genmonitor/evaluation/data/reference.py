@@ -65,8 +65,8 @@ class ReferenceImages:
         if self.given is not None or self.validation is not None:
             return ()
         return (
-            "there is no validation data, or it is switched off: generated images are compared with training images, "
-            "for which a p-value promises no level",
+            "there is no validation data, no `validation_step`, or validation is switched off: generated images are "
+            "compared with training images, for which a p-value promises no level",
         )
 
     def _source(self, data: Any, name: str) -> ImageSource:

@@ -10,7 +10,8 @@ from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorData
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
 
 AGAINST_TRAINING = (
-    "there is no validation data, or it is switched off: generated images are compared with training images, "
+    "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
+    "with training images, "
     "for which a p-value promises no level"
 )
 
