@@ -47,7 +47,7 @@ def test_alerts_name_the_region_by_the_second_evaluation():
     lines = printed(BENCHMARKS / "detection.py", "--tables", "alerts", "--runs", "1").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
     found = {row[0]: row[1:] for row in rows}
-    assert found["real images"] == ["1 × 100", "0.00", "", ""]
+    assert found["real images, n = 500"] == found["real images, n = 16"] == ["1 × 100", "0.00", "", ""]
     assert found["noise σ 0.2"] == found["blur 1"] == found["contrast − 0.3"] == ["1", "", "2", "1.00"]
 
 

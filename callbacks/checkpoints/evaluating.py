@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -65,19 +68,20 @@ class CheckpointEvaluations:
     ) -> None:
         """Evaluate what was found and, given a function that waits for more, whatever that returns."""
         trainer, pl_module = where
-        try:
+        with stopped_by_interrupt() if wait is not None else nullcontext(lambda: False) as interrupted:
+
+            def stopped() -> bool:
+                return trainer.received_sigterm or interrupted()
+
             while found:
                 start = time.monotonic()
                 for number, checkpoint in enumerate(found, 1):
-                    if trainer.received_sigterm:
+                    if stopped():
                         return
                     if self._evaluate(checkpoint, trainer, pl_module):
                         left = (time.monotonic() - start) / number * (len(found) - number)
                         self._tell_progress(checkpoint, number, len(found), left)
-                found = wait(lambda: trainer.received_sigterm) if wait is not None else []
-        except KeyboardInterrupt:
-            if wait is None:
-                raise
+                found = wait(stopped) if wait is not None else []
 
     def _tell_progress(self, checkpoint: Checkpoint, number: int, total: int, left: float) -> None:
         rest = f", {duration(left)} left" if number < total else ""
@@ -117,6 +121,28 @@ class CheckpointEvaluations:
             )
         if off := [monitor for monitor in self.monitors if monitor.failures.switched_off]:
             raise ValueError(f"{MAX_FAILURES} evaluations of {off[0].prefix} in a row failed, the last of {path.name}.")
+
+
+@contextmanager
+def stopped_by_interrupt() -> Iterator[Callable[[], bool]]:
+    """Have the first Ctrl-C inside the block take note of it only; yield what says whether there was one.
+
+    A KeyboardInterrupt may come up anywhere, and be lost where Python cannot raise. The second one is raised as ever.
+    """
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield interrupted.is_set
+        return
+
+    def note(*_: Any) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _samples(drawn: Callable[[], Drawn | None], monitor: GenerativeMonitor, trainer: Any, pl_module: Any) -> Samples:

@@ -147,7 +147,7 @@ class Comparison:
         sets = {"real": self.evaluator.shown_real()}
         for name, images in zip(("images", "other_images"), self.shown, strict=False):
             sets[name] = self.evaluator.shown_samples(Samples(images, torch.arange(len(images))))
-        return sets
+        return {name: shown for name, shown in sets.items() if shown is not None}
 
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region shown alone."""

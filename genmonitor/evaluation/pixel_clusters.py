@@ -243,13 +243,13 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             self.fitted.regions, history, samples.images, list(self._extra.names), captions
         )
 
-    def shown_real(self) -> ShownImages:
-        """Return real images that generated ones are compared with."""
-        return region_figures.shown_real(self.fitted)
+    def shown_real(self) -> ShownImages | None:
+        """Return real images that generated ones are compared with; None where this process has none."""
+        return region_figures.shown_real(self.fitted) if len(self.fitted.real) else None
 
-    def shown_samples(self, samples: Samples) -> ShownImages:
-        """Return generated images, and for each the most similar real one."""
-        return region_figures.shown_samples(self.fitted, samples, self.prompts)
+    def shown_samples(self, samples: Samples) -> ShownImages | None:
+        """Return generated images, and for each the most similar real one; None where this process has none."""
+        return region_figures.shown_samples(self.fitted, samples, self.prompts) if len(samples.images) else None
 
     def message(self, evaluation: RegionEvaluation, history: History) -> str:
         """Return one line about the last evaluation."""

@@ -56,7 +56,8 @@ class FittedRegions:
             "count": len(real),
             "sha256": fingerprint(real),
         }
-        nearest = NearestImages.of(split, real) if comm.rank == 0 else None
+        with comm.all_ranks_or_none():  # the first process may have no images where there are fewer than processes
+            nearest = NearestImages.of(split, real) if comm.rank == 0 and len(real) else None
         real = real.to(probe.device)
         metrics = RegionMetrics(
             regions.partition,

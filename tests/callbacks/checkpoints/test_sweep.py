@@ -3,6 +3,7 @@
 
 import json
 import re
+import signal
 from functools import partial
 
 import pytest
@@ -15,7 +16,7 @@ from lightning.pytorch.callbacks import EMAWeightAveraging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from genmonitor.callbacks import sweep
-from genmonitor.callbacks.checkpoints.evaluating import duration
+from genmonitor.callbacks.checkpoints.evaluating import duration, stopped_by_interrupt
 from genmonitor.callbacks.replay import replay
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
@@ -296,11 +297,24 @@ def test_ctrl_c_ends_following_with_what_there_is(tmp_path, monkeypatch):
     logged = both(tmp_path)
 
     def interrupt(*arguments):
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
+    before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr("genmonitor.callbacks.checkpoints.finder.time.sleep", interrupt)
     swept = sweep(tmp_path / "without", setup(), follow=True, tell=quietly)
     assert measured_in(swept) == logged
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_second_ctrl_c_interrupts():
+    def press_twice():
+        with stopped_by_interrupt() as interrupted:
+            signal.raise_signal(signal.SIGINT)
+            assert interrupted()
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        press_twice()
 
 
 def test_duration():
