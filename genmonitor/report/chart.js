@@ -38,7 +38,7 @@ class Chart {
     this.tip.setAttribute("role", "status");
     this.tip.hidden = true;
     if (spec.note) html("div", "faint", spec.note, place);
-    if (spec.series.length > 1 && spec.series.every((curve) => curve.region === null)) this.legend();
+    if (spec.series.length > 1 && spec.series.some((curve) => curve.region === null)) this.legend(); // the map has the regions
     place.tabIndex = 0;
     place.setAttribute("role", "group");
     place.setAttribute("aria-label", `Chart: ${spec.title}${spec.by ? "; arrow keys go through the evaluations" : ""}`);
@@ -53,7 +53,7 @@ class Chart {
 
   legend() {
     const legend = html("div", "legend", "", this.place);
-    for (const curve of this.spec.series.filter((c) => !c.run)) { // the second run's are the same, dotted
+    for (const curve of this.spec.series.filter((c) => !c.run && c.region === null)) { // the second run's are the same, dotted
       const entry = html("span", "", "", legend);
       html("span", "swatch", "", entry).style.setProperty("--c", curve.color);
       entry.append(curve.line ? `${curve.said} (${curve.line})` : curve.said);

@@ -149,7 +149,7 @@ def region_of(name: str) -> int | None:
 
 def _color(name: str, number: int) -> str:
     region = region_of(name)
-    if region is None and name in _BOUNDED:
+    if region is None and (name in _BOUNDED or name.endswith("_image")):
         return "var(--ink)"
     return cluster_color(number if region is None else region)
 

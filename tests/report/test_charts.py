@@ -45,6 +45,14 @@ def test_series_have_values_region_and_baseline(monitor):
     assert [s["band"] for s in (one, two, constant)] == [(0.95, 0.97, 0.99), (0.96, 0.97, 0.98), None]
 
 
+def test_image_has_another_color_than_any_region(tmp_path):
+    folder = make_run(tmp_path, evaluations=1)
+    ratios = {"error_ratio_image": 2.0, "error_ratio_1": 1.0, "error_ratio_2": 1.0, "error_ratio_constant": 1.0}
+    write_evaluation(folder, 1, evaluation=record(1, **ratios))
+    colors = {s["name"]: s["color"] for chart in charts_of(read(folder)) for s in chart["series"]}
+    assert len({colors[name] for name in ratios}) == len(ratios)
+
+
 def test_missing_and_nan_values_are_gaps(tmp_path):
     folder = make_run(tmp_path, evaluations=2)
     write_evaluation(folder, 1, evaluation=record(1, cluster_1=float("nan")))
