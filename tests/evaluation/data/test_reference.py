@@ -11,8 +11,7 @@ from genmonitor.evaluation.data.reference import ReferenceImages, split_referenc
 
 AGAINST_TRAINING = (
     "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
-    "with training images, "
-    "for which a p-value promises no level"
+    "with training images, for which a p-value promises no level"
 )
 
 
