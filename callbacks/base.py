@@ -25,13 +25,13 @@ from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.isolation import preserve_training_state
-from genmonitor.evaluation.proof import prove_unchanged
 from genmonitor.evaluation.results import Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.sharding import kept_sharded, tensor_parallel_size
+from genmonitor.evaluation.training_state.isolation import preserve_training_state
+from genmonitor.evaluation.training_state.proof import prove_unchanged
+from genmonitor.evaluation.training_state.sharding import kept_sharded, tensor_parallel_size
 from genmonitor.loggers.publisher import finish_evaluations, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError

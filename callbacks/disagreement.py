@@ -15,7 +15,7 @@ from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.prompted_images import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator, Reference
-from genmonitor.evaluation.encoders import Encoder
+from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, Sampler
 from genmonitor.kernels import Kernel
 from genmonitor.monitoring.failures import OnError

@@ -14,7 +14,7 @@ from genmonitor.callbacks.integration.weights import Weights
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.encoders import Encoder
+from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import Kernel

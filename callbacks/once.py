@@ -14,8 +14,8 @@ from genmonitor.callbacks.integration.compat import at_progress, training_datalo
 from genmonitor.callbacks.integration.data import find_loader
 from genmonitor.callbacks.integration.loaded import loaded_loops, loaded_weights
 from genmonitor.callbacks.integration.provenance import run_folder
-from genmonitor.evaluation.isolation import preserve_training_state
-from genmonitor.evaluation.sharding import kept_sharded
+from genmonitor.evaluation.training_state.isolation import preserve_training_state
+from genmonitor.evaluation.training_state.sharding import kept_sharded
 from genmonitor.loggers.publisher import print_reports
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
+from genmonitor.evaluation.encoders.vision import image_encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
 from genmonitor.evaluation.feature_metrics import FeatureMetrics
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table, ValueInfo
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.vision import image_encoder
 
 __all__ = [
     "Alert",

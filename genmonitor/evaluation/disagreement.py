@@ -18,7 +18,7 @@ from genmonitor.evaluation.data.prompted_images import PromptKey, subset_by_prom
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.encoders import Encoder
+from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges

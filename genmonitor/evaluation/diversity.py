@@ -17,7 +17,7 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.encoders import Encoder
+from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
 from genmonitor.evaluation.progress import Progress, no_progress

@@ -16,7 +16,6 @@ from genmonitor._validation import check_prefix
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.isolation import remember_attributes
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import (
     Alert,
@@ -29,7 +28,8 @@ from genmonitor.evaluation.results import (
     ValueInfo,
     of_value,
 )
-from genmonitor.evaluation.rng import preserve_rng, seed_everything
+from genmonitor.evaluation.training_state.isolation import remember_attributes
+from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
 from genmonitor.plotting.notebook import text_html
 
 _T = TypeVar("_T")

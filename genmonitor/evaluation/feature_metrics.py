@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from genmonitor._validation import check_at_least, check_bool, check_one_of
-from genmonitor.evaluation.encoders import Encoder, FrozenEncoder
-from genmonitor.evaluation.feature_cache import FeatureCache
+from genmonitor.evaluation.encoders.feature_cache import FeatureCache
+from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
 from genmonitor.metrics.prdc import PRDC
 from genmonitor.metrics.vendi import VendiScore
 

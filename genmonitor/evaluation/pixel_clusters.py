@@ -22,7 +22,7 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
 from genmonitor.evaluation.data.value_range import check_value_range
-from genmonitor.evaluation.encoders import SiteEncoder
+from genmonitor.evaluation.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.progress import Progress, no_progress

@@ -12,11 +12,11 @@ from torch.distributed.fsdp import fully_shard
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation import RegionEvaluator
-from genmonitor.evaluation.isolation import local_part
-from genmonitor.evaluation.proof import prove_unchanged
 from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.sharding import gather, kept_sharded, sharded_parts
+from genmonitor.evaluation.training_state.isolation import local_part
+from genmonitor.evaluation.training_state.proof import prove_unchanged
+from genmonitor.evaluation.training_state.sharding import gather, kept_sharded, sharded_parts
 from genmonitor.monitoring.loop import LoopMonitor
 
 BATCH = torch.ones(3, 2)

@@ -12,8 +12,8 @@ from _helpers.no_float64 import DEVICE, Device, OnDevice
 from torch import nn
 
 from genmonitor.evaluation import RegionEvaluator, Samples, SingleProcess
-from genmonitor.evaluation.rng import preserve_rng, seed_everything
 from genmonitor.evaluation.sampling.cache import weights_fingerprint
+from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 
 pytestmark = [

@@ -15,7 +15,8 @@ from genmonitor._io import write_json
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.encoders import Encoder, FrozenEncoder, OneHot, pixels
+from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
+from genmonitor.evaluation.encoders.simple import OneHot, pixels
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 OTHER_IMAGES = (

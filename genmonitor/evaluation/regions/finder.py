@@ -15,7 +15,7 @@ from genmonitor._validation.arguments import check_cka_arguments
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
-from genmonitor.evaluation.encoders import SiteEncoder
+from genmonitor.evaluation.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.agreement import Stability
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from genmonitor.evaluation.collective import FailedElsewhereError
-from genmonitor.evaluation.sharding import (
+from genmonitor.evaluation.training_state.sharding import (
     gather,
     reset_after_error,
     reshard,

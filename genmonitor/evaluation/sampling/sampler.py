@@ -17,13 +17,13 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
-from genmonitor.evaluation.rng import seed_everything
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.memory import free_memory, is_out_of_memory
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
-from genmonitor.evaluation.sharding import gather, sharded_parts
+from genmonitor.evaluation.training_state.rng import seed_everything
+from genmonitor.evaluation.training_state.sharding import gather, sharded_parts
 
 SampleFn = Callable[[Any, int], Tensor]
 ALONE = 2

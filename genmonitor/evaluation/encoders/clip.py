@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from genmonitor.evaluation.vision import ImageFeatures, check_range, import_transformers
+from genmonitor.evaluation.encoders.vision import ImageFeatures, check_range, import_transformers
 
 
 class CLIPTexts(nn.Module):

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from genmonitor.evaluation.clip import clip_encoders
-from genmonitor.evaluation.encoders import FrozenEncoder
+from genmonitor.evaluation.encoders.clip import clip_encoders
+from genmonitor.evaluation.encoders.frozen import FrozenEncoder
 
 SIDE, WIDTH, LENGTH, SHARED = 32, 16, 12, 6
 

@@ -7,7 +7,7 @@ import torch
 from _helpers.vision import MEAN, SIDE, STD, WIDTH, save_dinov2
 
 from genmonitor.evaluation import image_encoder
-from genmonitor.evaluation.vision import PRETRAINED
+from genmonitor.evaluation.encoders.vision import PRETRAINED
 
 
 @pytest.fixture(scope="module")
