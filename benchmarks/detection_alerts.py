@@ -10,51 +10,66 @@ from statistics import median
 import numpy as np
 import torch
 from detection_images import Source
-from detection_methods import FAULTS, contrast
+from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor.evaluation.regions.best import BestSoFar
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector
 from genmonitor.functional.mmd_influence import RealSide
 
+Fault = Callable[[Tensor, Tensor, float], Tensor]
+Spoil = Callable[[Tensor, int, torch.Generator], Tensor]
+START = 10
+"""The evaluation that a fault begins at."""
+NOISE = 0.15
+"""The standard deviation, in parts of the range, of the noise of a generator that is far from real images all along."""
+
 
 def alert_rows(source: Source, evaluations: int, runs: int) -> Iterator[list[str]]:
     """Yield false alarms per 1,000 evaluations, and the delay of each fault in evaluations."""
-    for name, size in {"real images": 0.0, "generator of contrast −30 %, unchanging": 0.3}.items():
+    unchanging: dict[str, Spoil] = {
+        "real images": lambda x, _, __: x,
+        "generator of contrast −30 %, unchanging": lambda x, _, __: contrast(x, torch.ones_like(x[0]).bool(), 0.3),
+        f"generator with noise {NOISE:g}, unchanging": lambda x, _, g: x + NOISE * torch.randn(x.shape, generator=g),
+    }
+    for name, spoil in unchanging.items():
         for n in (source.n, 64, 16):
-
-            def dull(x: Tensor, _: int, size: float = size) -> Tensor:
-                return contrast(x, torch.ones_like(x[0], dtype=torch.bool), size)
-
             some = replace(source, n=n)
-            alarms = sum(bool(names) for run in range(runs) for names in alerts(some, run, evaluations, dull))
+            alarms = sum(bool(names) for run in range(runs) for names in alerts(some, run, evaluations, spoil))
             rate = f"{1000 * alarms / (runs * evaluations):.2f}"
             yield [f"{name}, n = {n}", f"{runs} × {evaluations}", rate, "", ""]
-    start = 10
     for fault, (spoil, sizes) in FAULTS.items():
         for size in sizes[1:]:
-            delays, named = [], []
-            for run in range(runs):
-                label = 1 + run % source.partition.num_clusters
-                inside = source.partition.pixel_labels() == label
-
-                def spoiled(x: Tensor, i: int, spoil=spoil, inside=inside, size=size) -> Tensor:
-                    return x if i < start else spoil(x, inside, size)
-
-                raised = [(i, names) for i, names in enumerate(alerts(source, 100 + run, start + 10, spoiled)) if names]
-                raised = [(i, names) for i, names in raised if i >= start]
-                delays.append(raised[0][0] - start + 1 if raised else float("inf"))
-                named.append(bool(raised) and raised[0][1] == [f"cluster_{label}"])
-            yield [f"{fault} {size:g}", str(runs), "", f"{median(delays):g}", f"{np.mean(named):.2f}"]
+            yield [f"{fault} {size:g}", *delays(source, runs, spoil, size)]
+    for spoil, size, name in ((contrast, 0.5, "contrast −"), (blur, 1.0, "blur"), (brightness, 0.1, "brightness +")):
+        yield [f"{name} {size:g} of a generator with noise {NOISE:g}", *delays(source, runs, spoil, size, NOISE)]
 
 
-def alerts(source: Source, seed: int, evaluations: int, spoil: Callable[[Tensor, int], Tensor]) -> list[list[str]]:
+def delays(source: Source, runs: int, fault: Fault, size: float, noisy: float = 0.0) -> list[str]:
+    """Return the number of runs, the median delay, and in what part of them the right region alone is named."""
+    found, named = [], []
+    for run in range(runs):
+        label = 1 + run % source.partition.num_clusters
+        inside = source.partition.pixel_labels() == label
+
+        def spoiled(x: Tensor, i: int, generator: torch.Generator, inside: Tensor = inside) -> Tensor:
+            x = x if i < START else fault(x, inside, size)
+            return x + noisy * torch.randn(x.shape, generator=generator) if noisy else x
+
+        raised = [(i, names) for i, names in enumerate(alerts(source, 100 + run, START + 10, spoiled)) if names]
+        raised = [(i, names) for i, names in raised if i >= START]
+        found.append(raised[0][0] - START + 1 if raised else float("inf"))
+        named.append(bool(raised) and raised[0][1] == [f"cluster_{label}"])
+    return [str(runs), "", f"{median(found):g}", f"{np.mean(named):.2f}"]
+
+
+def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[list[str]]:
     """Return what is alerted of at each evaluation of fresh images."""
     generator = torch.Generator().manual_seed(seed)
     side = RealSide.of(source.draw(generator)[1], None, source.partition)
     best, detector, out = BestSoFar(), RegressionDetector(), []
     for i in range(evaluations):
-        influence = side.influence(spoil(source.draw(generator)[0], i).flatten(1))
+        influence = side.influence(spoil(source.draw(generator)[0], i, generator).flatten(1))
         scores = {name: z for name, z in best.scores(influence).items() if name != "image"}
         out.append(detector.update(scores, best.farther_by(influence, ALERT_FACTOR)))
         best.update(influence, i)

@@ -38,16 +38,19 @@ class KernelSums(NamedTuple):
         rows: over the columns [R, N], float64.
         columns: over the rows [R, M].
         squares: of squares, over all pairs [R].
+        by_width: of each Gaussian of the mean by itself, over all pairs [R, multipliers].
     """
 
     rows: Tensor
     columns: Tensor
     squares: Tensor
+    by_width: Tensor
 
     @classmethod
-    def zeros(cls, regions: int, n: int, m: int, device: torch.device) -> KernelSums:
+    def zeros(cls, regions: int, n: int, m: int, widths: int, device: torch.device) -> KernelSums:
         """Return the sums over no pairs."""
-        return cls(*(torch.zeros(s, dtype=torch.float64, device=device) for s in ((regions, n), (regions, m), regions)))
+        shapes = ((regions, n), (regions, m), (regions,), (regions, widths))
+        return cls(*(torch.zeros(shape, dtype=torch.float64, device=device) for shape in shapes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +130,14 @@ class RegionKernel:
     def sums_within(self, x: Tensor) -> KernelSums:
         """Sum over the pairs of different samples of x [N, D], each in both orders."""
         parts = [self.base.prepared(part, part)[0] for part in self._parts(x)]
-        sums = KernelSums.zeros(len(self.names), len(x), len(x), x.device)
+        sums = KernelSums.zeros(len(self.names), len(x), len(x), len(self.multipliers), x.device)
         for start, stop in row_blocks(len(x), 6 * 8):
-            rows = [part[start:stop] for part in parts]
-            for region, gram in self._grams(rows, [part[start:] for part in parts]):
-                own, beyond = gram[:, : stop - start], gram[:, stop - start :]
-                own.diagonal().zero_()
+            rows, size = [part[start:stop] for part in parts], stop - start
+            for region, distances in self._distances(rows, [part[start:] for part in parts]):
+                distances[:, :size].diagonal().zero_()
+                gram, by_width = self._gram(region, distances, twice_from=size)
+                own, beyond = gram[:, :size], gram[:, size:]
+                sums.by_width[region] += by_width
                 sums.rows[region, start:stop] += gram.sum(1, dtype=torch.float64)
                 sums.rows[region, stop:] += beyond.sum(0, dtype=torch.float64)
                 sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
@@ -141,9 +146,11 @@ class RegionKernel:
     def sums_across(self, x: Tensor, y: Tensor) -> KernelSums:
         """Sum over the pairs of a sample of x [N, D] and one of y [M, D]."""
         pairs = [self.base.prepared(a, b) for a, b in zip(self._parts(x), self._parts(y), strict=True)]
-        sums = KernelSums.zeros(len(self.names), len(x), len(y), x.device)
+        sums = KernelSums.zeros(len(self.names), len(x), len(y), len(self.multipliers), x.device)
         for start, stop in row_blocks(len(x), 6 * 8, columns=len(y)):
-            for region, gram in self._grams([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
+            for region, distances in self._distances([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
+                gram, by_width = self._gram(region, distances)
+                sums.by_width[region] += by_width
                 sums.rows[region, start:stop] += gram.sum(1, dtype=torch.float64)
                 sums.columns[region] += gram.sum(0, dtype=torch.float64)
                 sums.squares[region] += _sum_of_squares(gram)
@@ -157,14 +164,16 @@ class RegionKernel:
             else:  # near zero before it is divided, which rounds to the size of the values
                 yield (x[:, columns] - self.shift[columns]) / unit
 
-    def _grams(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
-        """Yield (region, kernel minus one [N, M]) where there is a kernel, the image last, holding one at a time."""
-        for region, distances in self._distances(x, y):
-            exponents = distances * -self.base.width
-            out = torch.zeros_like(exponents)
-            for multiplier, part in zip(self.multipliers, self.mixture[region].tolist(), strict=True):
-                out += part * torch.expm1(exponents * multiplier)
-            yield region, out
+    def _gram(self, region: int, distances: Tensor, twice_from: int | None = None) -> tuple[Tensor, Tensor]:
+        """Return the kernel minus one [N, M], and each Gaussian's sum [multipliers], some columns counted twice."""
+        exponents = distances * -self.base.width
+        out, by_width = torch.zeros_like(exponents), []
+        for multiplier, part in zip(self.multipliers, self.mixture[region].tolist(), strict=True):
+            term = (exponents * multiplier).expm1_()
+            out.add_(term, alpha=part)
+            total = term.sum(dtype=torch.float64)
+            by_width.append(total if twice_from is None else total + term[:, twice_from:].sum(dtype=torch.float64))
+        return out, torch.stack(by_width)
 
     def _distances(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
         """Yield (region, distances [N, M] in its unit) where there is a kernel, the image last."""

@@ -30,6 +30,7 @@ class MMDInfluence(NamedTuple):
         second_order: how much the variance of the influences exceeds that of the value [R], at least 0.
         real_mean: mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
         gamma: 1 over the mean squared distance of real samples [R], 0 if none vary; or the given kernel's.
+        by_width: the value for each Gaussian of the kernel by itself, widest first [R, 4]; [R, 1] for a given kernel.
     """
 
     regions: tuple[str, ...]
@@ -39,6 +40,7 @@ class MMDInfluence(NamedTuple):
     second_order: Tensor
     real_mean: Tensor
     gamma: Tensor
+    by_width: Tensor
 
 
 def mmd_influence(
@@ -139,6 +141,9 @@ class RealSide(NamedTuple):
             second_order=2 * _second_order_within(within) / ((n - 1) * (n - 2)) + 4 * _second_order(across) / (n * m),
             real_mean=real_mean,
             gamma=self.kernel.gamma,
+            by_width=within.by_width / (n * (n - 1))
+            + self.sums.by_width / (m * (m - 1))
+            - across.by_width * 2 / (n * m),
         )
 
 

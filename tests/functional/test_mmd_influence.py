@@ -11,7 +11,8 @@ from genmonitor.linalg import chunking
 LABELS = np.array([[1, 1, 2, 2], [1, 0, 0, 2], [3, 3, 1, 2]])
 PARTITION = PixelPartition(torch.from_numpy(LABELS))
 NAMES = ("image", "cluster_1", "cluster_2", "cluster_3", "constant")
-VALUES = ("mmd", "fake", "real", "second_order", "real_mean")
+VALUES = ("mmd", "fake", "real", "second_order", "real_mean", "by_width")
+MULTIPLIERS = (0.5, 2, 8, 32)
 
 
 def images(n: int, seed: int, shift: float = 0.0, channels: int = 2) -> torch.Tensor:
@@ -23,10 +24,15 @@ def parts(x: torch.Tensor) -> list[np.ndarray]:
     return [ref.flat(x.numpy()), *(ref.region(x.numpy(), LABELS, label) for label in (1, 2, 3, 0))]
 
 
-def mean_kernel(x: np.ndarray, y: np.ndarray, real: np.ndarray) -> np.ndarray:
-    """A mean of Gaussian kernels over widths around the mean squared distance of two different real samples."""
+def widths(real: np.ndarray) -> list[float]:
+    """Gammas around one over the mean squared distance of two different real samples."""
     squares = [((real[i] - real[j]) ** 2).sum() for i in range(len(real)) for j in range(i)]
-    gammas, n = [b / np.mean(squares) for b in (0.5, 2, 8, 32)], len(real)
+    return [b / np.mean(squares) for b in MULTIPLIERS]
+
+
+def mean_kernel(x: np.ndarray, y: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """A mean of Gaussian kernels over widths."""
+    gammas, n = widths(real), len(real)
     center = np.eye(n) - np.ones((n, n)) / n
     centered = [center @ ref.gram(real, real, gamma) @ center for gamma in gammas]
     spreads = [np.sqrt(sum(k[i, j] ** 2 for i in range(n) for j in range(n) if i != j)) for k in centered]
@@ -66,6 +72,9 @@ def test_twin(channels, budget, monkeypatch):
         assert float(found.second_order[region]) == pytest.approx(ref.mmd_second_order(xx, xz), rel=1e-9)
         pairs = zz[~np.eye(len(zz), dtype=bool)]
         assert float(found.real_mean[region]) == pytest.approx(pairs.mean() - 1)
+        for value, gamma in zip(found.by_width[region], widths(z), strict=True):
+            one = mmd(ref.gram(x, x, gamma), ref.gram(x, z, gamma), ref.gram(z, z, gamma))
+            assert float(value) == pytest.approx(one, abs=1e-12)
 
 
 @pytest.mark.parametrize("kernel", [GaussianKernel(0.05), LaplacianKernel(0.05), GaussianKernel()])
@@ -100,18 +109,18 @@ def test_a_region_where_real_samples_are_constant():
     assert found.gamma[2] == found.gamma[0] > 0
     a, c = parts(fake)[2], parts(real)[2]
     kernels = [
-        np.mean([ref.gram(*pair, b * float(found.gamma[0])) for b in (0.5, 2, 8, 32)], 0)
+        np.mean([ref.gram(*pair, b * float(found.gamma[0])) for b in MULTIPLIERS], 0)
         for pair in ((a, a), (a, c), (c, c))
     ]
     assert float(found.mmd[2]) == pytest.approx(mmd(*kernels), abs=1e-12)
     alike = mmd_influence(real, real, partition=PARTITION)
-    assert [float(getattr(alike, name)[2].abs().max()) for name in VALUES] == [0] * 5
+    assert [float(getattr(alike, name)[2].abs().max()) for name in VALUES] == [0] * 6
 
 
 def test_real_samples_that_are_all_the_same():
     fake, real = images(9, 0), images(12, 1)
     nothing = mmd_influence(fake, torch.full_like(real, 0.1), partition=PARTITION)
-    assert [float(getattr(nothing, name).abs().max()) for name in (*VALUES, "gamma")] == [0] * 6
+    assert [float(getattr(nothing, name).abs().max()) for name in (*VALUES, "gamma")] == [0] * 7
 
 
 @pytest.mark.parametrize(

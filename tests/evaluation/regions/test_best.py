@@ -53,8 +53,17 @@ def test_best_is_kept_region_by_region():
 
 
 def test_best_names_what_is_farther_by_a_factor():
-    best = best_after(images(1, left=0.5, right=0.5))
-    assert best.farther_by(influence(images(2, left=2, right=0.5)), 2) == {"image", "cluster_1"}
+    best = best_after(images(1, left=1, right=1))
+    assert best.farther_by(influence(images(2, left=3, right=1)), 2) == {"image", "cluster_1"}
+
+
+def test_best_names_what_is_farther_at_one_width_only():
+    noise = 2 * torch.randn(60, 1, 2, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    before, after = influence(images(1, left=1, right=1) + noise), influence(images(2, left=3, right=1) + noise)
+    assert (after.mmd < 2 * before.mmd).all()
+    best = BestSoFar()
+    best.update(before, 0.0)
+    assert best.farther_by(after, 2) == {"cluster_1"}
 
 
 def test_best_scores_of_real_images_that_never_vary_are_nan():
