@@ -12,7 +12,6 @@ from genmonitor.callbacks.diversity import DiversityMonitor
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.callbacks.validation_samples import ValidationSamples
-from genmonitor.evaluation.encoders.clip import clip_encoders
 from genmonitor.evaluation.sampling.sampler import Sampler
 
 __all__ = [
@@ -24,6 +23,5 @@ __all__ = [
     "Schedule",
     "SweepResult",
     "ValidationSamples",
-    "clip_encoders",
     "sweep",
 ]

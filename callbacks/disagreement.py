@@ -55,8 +55,10 @@ class DisagreementMonitor(GenerativeMonitor):
         reference: "data", "start" or "previous".
         num_modes: how many modes of either sign are logged.
         output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
-            `genmonitor.callbacks.clip_encoders` makes both. Modules are frozen and kept out of the trained module.
+            `genmonitor.evaluation.image_encoder` makes published ones.
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
+            one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
+            frozen and kept out of the trained module.
         kernel: of outputs, None for a Gaussian. Its width comes from real images where it has none.
         prompt_kernel: of prompts. None for the cosine where `kernel` is one, else for a Gaussian, which takes its width
             from the prompts or, without a `prompt_encoder`, keeps classes apart.
@@ -104,7 +106,7 @@ class DisagreementMonitor(GenerativeMonitor):
         reference: Reference = "data",
         num_modes: int = 5,
         output_encoder: Encoder | None = None,
-        prompt_encoder: Encoder | None = None,
+        prompt_encoder: Encoder | str | None = None,
         kernel: Kernel | None = None,
         prompt_kernel: Kernel | None = None,
         num_features: int | None = None,

@@ -50,8 +50,10 @@ class DiversityMonitor(GenerativeMonitor):
             None for a generator without prompts: the modes drawn are then those of kernel PCA.
         n_samples: images generated at each evaluation; None for 1000, or for one per prompt where there are more.
         output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
-            `genmonitor.callbacks.clip_encoders` makes both. Modules are frozen and kept out of the trained module.
+            `genmonitor.evaluation.image_encoder` makes published ones.
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
+            one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
+            frozen and kept out of the trained module.
         kernel: of outputs, None for the cosine. A Gaussian needs `num_features`; its width comes from real images.
         prompt_kernel: of prompts, None for the cosine.
         num_features: random Fourier features of each Gaussian kernel.
@@ -98,7 +100,7 @@ class DiversityMonitor(GenerativeMonitor):
         n_samples: int | None = None,
         *,
         output_encoder: Encoder | None = None,
-        prompt_encoder: Encoder | None = None,
+        prompt_encoder: Encoder | str | None = None,
         kernel: Kernel | None = None,
         prompt_kernel: Kernel | None = None,
         num_features: int | None = None,

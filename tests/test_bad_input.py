@@ -26,7 +26,8 @@ from genmonitor import (
     W1KPScore,
 )
 from genmonitor import functional as F
-from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor, clip_encoders
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor
+from genmonitor.evaluation import image_encoder
 
 generator = torch.Generator().manual_seed(0)
 x, y = torch.rand(8, 5, generator=generator), torch.rand(8, 3, generator=generator)
@@ -221,16 +222,17 @@ MONITORS = [
     (lambda: DiversityMonitor([]), "`prompts`", "list of nothing", "a list of strings"),
     (lambda: DiversityMonitor([1, "a"]), "`prompts`", "int, str", "a list of strings"),
     (lambda: DiversityMonitor([0.5, 1.0]), "`prompts`", "list of float", "integer class labels"),
-    (lambda: DiversityMonitor(["a", "b"]), "`prompt_encoder`", "None", "clip_encoders"),
+    (lambda: DiversityMonitor(["a", "b"]), "`prompt_encoder`", "None", 'such as "minilm"'),
     (lambda: DiversityMonitor(range(10), 5), "`n_samples`", "5", "Give fewer prompts or more samples"),
-    (lambda: DiversityMonitor(range(5), output_encoder="clip"), "`output_encoder`", "str", "a callable or Module"),
+    (lambda: DiversityMonitor(range(5), output_encoder="clip"), "`output_encoder`", "str", "image_encoder("),
+    (lambda: DiversityMonitor(range(5), prompt_encoder="clip"), "`prompts`", "class labels", "the classes' names"),
     (lambda: DiversityMonitor(range(5), prompt_encoder=1), "`prompt_encoder`", "int", "a callable or Module"),
     (lambda: DiversityMonitor(range(5), kernel=gaussian), "`num_features`", "None", "num_features=500"),
     (lambda: DiversityMonitor(range(5), kernel="rbf"), "`kernel`", "'rbf'", "such as CosineKernel()"),
     (lambda: DiversityMonitor(range(5), num_features=0), "`num_features`", "0", ">= 1"),
     (lambda: DiversityMonitor(range(5), rcond=3), "`rcond`", "3", "between 0 and 1"),
     (lambda: DiversityMonitor(range(5), calibration="c.pt"), "`calibration`", "'c.pt'", "W1KPCalibration.load"),
-    (lambda: DisagreementMonitor(["a", "b"]), "`prompt_encoder`", "None", "clip_encoders"),
+    (lambda: DisagreementMonitor(["a", "b"]), "`prompt_encoder`", "None", 'such as "minilm"'),
     (lambda: DisagreementMonitor(range(5), 12), "`n_samples`", "12", "Give 10 or 15"),
     (lambda: DisagreementMonitor(range(10), 5), "`n_samples`", "5", "Give fewer prompts or more samples"),
     (lambda: DisagreementMonitor(range(5), reference="real"), "`reference`", "'real'", "'start', 'previous'"),
@@ -238,8 +240,8 @@ MONITORS = [
     (lambda: DisagreementMonitor(range(5), kernel="rbf"), "`kernel`", "'rbf'", "such as GaussianKernel()"),
     (lambda: DisagreementMonitor(range(5), prompt_kernel=3), "`prompt_kernel`", "3", "such as GaussianKernel()"),
     (lambda: DisagreementMonitor(range(5), num_features=-1), "`num_features`", "-1", ">= 1"),
-    (lambda: clip_encoders("x", 3), "`value_range`", "3", "(low, high)"),
-    (lambda: clip_encoders("x", (1, -1)), "`value_range`", "(1, -1)", "low < high"),
+    (lambda: image_encoder("x", 3), "`value_range`", "3", "(low, high)"),
+    (lambda: image_encoder("x", (1, -1)), "`value_range`", "(1, -1)", "low < high"),
 ]
 WRONG = [*KERNELS, *PARTITIONS, *PIXELS, *VARIETY, *PROMPTS, *MONITORS]
 OURS = [Path(genmonitor.__file__).parent, Path(genmonitor.callbacks.__file__).parent]

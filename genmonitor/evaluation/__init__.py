@@ -19,6 +19,7 @@ from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
+from genmonitor.evaluation.encoders.text import text_encoder
 from genmonitor.evaluation.encoders.vision import image_encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
 from genmonitor.evaluation.feature_metrics import FeatureMetrics
@@ -53,4 +54,5 @@ __all__ = [
     "require_fitted",
     "run_evaluation",
     "terminal_progress",
+    "text_encoder",
 ]

@@ -52,7 +52,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         reference: "data", "start" or "previous".
         num_modes: how many modes of either sign are reported.
         output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
+            None for one-hot labels.
         kernel: of outputs, None for a Gaussian.
         prompt_kernel: of prompts.
         num_features: random features in place of exact kernels, see `PromptSplit`.
@@ -77,7 +78,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         reference: Reference = "data",
         num_modes: int = 5,
         output_encoder: Encoder | None = None,
-        prompt_encoder: Encoder | None = None,
+        prompt_encoder: Encoder | str | None = None,
         kernel: Kernel | None = None,
         prompt_kernel: Kernel | None = None,
         num_features: int | None = None,
@@ -306,7 +307,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
 
 def _kernels(
-    kernel: Kernel | None, prompt_kernel: Kernel | None, prompt_encoder: Encoder | None
+    kernel: Kernel | None, prompt_kernel: Kernel | None, prompt_encoder: Encoder | str | None
 ) -> tuple[Kernel, Kernel]:
     """Return the kernels of outputs and prompts, those not given by what is sensible with the other."""
     for name, given in (("kernel", kernel), ("prompt_kernel", prompt_kernel)):

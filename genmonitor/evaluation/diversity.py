@@ -71,7 +71,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         prompts: strings, or class labels as integers; None for a generator without them.
         n_samples: generated images per evaluation; None for 1000, or for one per prompt where there are more.
         output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
+            None for one-hot labels.
         kernel: of outputs, None for the cosine.
         prompt_kernel: of prompts, None for the cosine.
         num_features: random Fourier features of each Gaussian kernel.
@@ -95,7 +96,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         n_samples: int | None = None,
         *,
         output_encoder: Encoder | None = None,
-        prompt_encoder: Encoder | None = None,
+        prompt_encoder: Encoder | str | None = None,
         kernel: Kernel | None = None,
         prompt_kernel: Kernel | None = None,
         num_features: int | None = None,

@@ -14,6 +14,7 @@ from genmonitor._validation import check_callable, check_features
 from genmonitor.evaluation.training_state.isolation import preserve_training_state
 
 Encoder = nn.Module | Callable[[Any], Tensor]
+_HINT = ' A published one needs the images\' range: genmonitor.evaluation.image_encoder("dinov2", value_range=(-1, 1)).'
 
 
 def check_not_shared(name: str, encoder: nn.Module, generator: nn.Module) -> None:
@@ -80,7 +81,7 @@ class FrozenEncoder:
         if not callable(encoder):
             raise TypeError(
                 f"Expected `{name}` to be a callable or Module from a batch to features [n, d], "
-                f"but got {type(encoder).__name__}."
+                f"but got {type(encoder).__name__}.{_HINT if isinstance(encoder, str) else ''}"
             )
         self.name = name
         self.encoder = encoder

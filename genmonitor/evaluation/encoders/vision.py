@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published image encoders, loaded through transformers: DINOv2, the image side of CLIP, or a folder of either."""
+"""Published image encoders, loaded through transformers: DINOv2, the image side of CLIP and SigLIP, and DreamSim."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-PRETRAINED = {"dinov2": "facebook/dinov2-base", "clip": "openai/clip-vit-base-patch32"}
-"""Short names of models on the Hugging Face hub."""
+from genmonitor.evaluation.encoders.registry import IMAGE_MODELS, check_range, import_transformers, load_local
+
+INTERPOLATION = {2: "bilinear", 3: "bicubic"}
+"""By Pillow's numbers, which preprocessors give."""
 
 
 class ImageFeatures(nn.Module):
@@ -21,7 +23,7 @@ class ImageFeatures(nn.Module):
         tower: of transformers, whose output has `pooler_output` [n, k].
         projection: from there to the features.
         num_features: d.
-        preprocessor: the model's `preprocessor_config.json`.
+        preprocessor: the model's image processor, of transformers.
         value_range: (low, high) of the images.
 
     Attributes:
@@ -36,28 +38,35 @@ class ImageFeatures(nn.Module):
         tower: nn.Module,
         projection: nn.Module,
         num_features: int,
-        preprocessor: dict[str, Any],
+        preprocessor: Any,
         value_range: tuple[float, float],
     ) -> None:
         super().__init__()
         self.tower, self.projection, self.num_features = tower, projection, num_features
-        self.short_side, self.side = preprocessor["size"]["shortest_edge"], preprocessor["crop_size"]["height"]
-        self.value_range = value_range
-        self.register_buffer("mean", torch.tensor(preprocessor["image_mean"])[:, None, None])
-        self.register_buffer("std", torch.tensor(preprocessor["image_std"])[:, None, None])
+        size, crop = dict(preprocessor.size), preprocessor.crop_size
+        self.short_side = size.get("shortest_edge")  # None where the whole image becomes a square
+        self.side = size["height"] if self.short_side is None else crop["height"]
+        self.interpolation, self.value_range = INTERPOLATION[int(preprocessor.resample)], value_range
+        self.register_buffer("mean", torch.tensor(preprocessor.image_mean)[:, None, None])
+        self.register_buffer("std", torch.tensor(preprocessor.image_std)[:, None, None])
 
     def to_inputs(self, images: Tensor) -> Tensor:
-        """Return what the tower sees [n, 3, side, side]: short side resized (bicubic), center cropped, normalized."""
+        """Return what the tower sees [n, 3, side, side]: resized, center cropped, normalized."""
         low, high = self.value_range
-        height, width = images.shape[2:]
-        scale = self.short_side / min(height, width)
-        size = (max(self.short_side, int(height * scale)), max(self.short_side, int(width * scale)))
+        size, top, left = self._resized(*images.shape[2:])
         x = (images.float() - low) / (high - low)
-        x = interpolate(x, size, mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
-        top, left = (size[0] - self.side) // 2, (size[1] - self.side) // 2
+        x = interpolate(x, size, mode=self.interpolation, antialias=True, align_corners=False).clamp(0, 1)
         x = x[:, :, top : top + self.side, left : left + self.side].expand(-1, 3, -1, -1)
         inputs: Tensor = (x - self.mean) / self.std
         return inputs
+
+    def _resized(self, height: int, width: int) -> tuple[tuple[int, int], int, int]:
+        """Return the size before the crop, and the crop's upper left corner."""
+        if self.short_side is None:
+            return (self.side, self.side), 0, 0
+        scale = self.short_side / min(height, width)
+        size = (max(self.short_side, int(height * scale)), max(self.short_side, int(width * scale)))
+        return size, (size[0] - self.side) // 2, (size[1] - self.side) // 2
 
     def forward(self, images: Tensor) -> Tensor:
         """Encode images."""
@@ -66,19 +75,22 @@ class ImageFeatures(nn.Module):
 
     def extra_repr(self) -> str:
         """Return how images are prepared."""
-        return f"short_side={self.short_side}, side={self.side}, value_range={self.value_range}"
+        prepared = f"short_side={self.short_side}, side={self.side}, interpolation={self.interpolation}"
+        return f"{prepared}, value_range={self.value_range}"
 
 
 def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFeatures:
     """Load an image encoder from this machine's files; nothing is downloaded.
 
     Args:
-        name: "dinov2" (facebook/dinov2-base), "clip" (openai/clip-vit-base-patch32), another model of these kinds by
-            its name on the Hugging Face hub, or the folder of one.
+        name: "dinov2" (facebook/dinov2-base), "clip" (openai/clip-vit-base-patch32), "siglip", "siglip2"
+            (google/siglip-base-patch16-224, google/siglip2-base-patch16-224), another model of these kinds by its name
+            on the Hugging Face hub, or the folder of one.
         value_range: (low, high) of the images that will be encoded, (-1, 1) for a generator that ends in a tanh.
 
     Returns:
-        A Module from images [n, 1 or 3, h, w] to features [n, d]: DINOv2's normalized class token, or CLIP's embedding.
+        A Module from images [n, 1 or 3, h, w] to features [n, d]: DINOv2's normalized class token, or the embedding
+        that CLIP's and SigLIP's images share with texts, as `text_encoder` gives these.
 
     Raises:
         ModuleNotFoundError: if transformers is not installed.
@@ -88,44 +100,23 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
     References:
         Oquab et al., "DINOv2: Learning Robust Visual Features without Supervision", arXiv 2304.07193.
         Radford et al., "Learning Transferable Visual Models From Natural Language Supervision", arXiv 2103.00020.
+        Zhai et al., "Sigmoid Loss for Language Image Pre-Training", arXiv 2303.15343.
+        Tschannen et al., "SigLIP 2: Multilingual Vision-Language Encoders", arXiv 2502.14786.
         Stein et al., "Exposing flaws of generative model evaluation metrics and their unfair treatment of diffusion
             models", arXiv 2306.04675, for DINOv2 in place of Inception.
     """
-    low, high = check_range(value_range)
-    transformers = import_transformers("A pretrained encoder")
-    where = PRETRAINED.get(str(name), name)
-    try:
-        model: Any = transformers.AutoModel.from_pretrained(where, local_files_only=True)
-        preprocessor, _ = transformers.ImageProcessingMixin.get_image_processor_dict(where, local_files_only=True)
-    except (OSError, ValueError) as error:  # the latter where a folder holds something else
-        get = "Give the folder of a saved model." if Path(where).is_dir() else f"Run: hf download {where!s}"
-        raise FileNotFoundError(
-            f"Expected `name` to be a model on this machine, but {where!s} holds none, or not all of it. Nothing is "
-            f"downloaded while a run waits. {get}"
-        ) from error
+    checked, transformers = check_range(value_range), import_transformers()
+    where = IMAGE_MODELS.get(str(name), name)
+    model: Any = load_local(where, lambda: transformers.AutoModel.from_pretrained(where, local_files_only=True))
     kind, config = model.config.model_type, model.config
     if kind == "clip":
         parts = (model.vision_model, model.visual_projection, config.projection_dim)
+    elif kind == "siglip":
+        parts = (model.vision_model, nn.Identity(), config.vision_config.hidden_size)
     elif kind == "dinov2":
         parts = (model, nn.Identity(), config.hidden_size)
     else:
-        raise ValueError(f"Expected `name` to be a DINOv2 or CLIP model, but {where!s} is of kind {kind!r}.")
-    return ImageFeatures(*parts, preprocessor, (low, high)).eval()
-
-
-def check_range(value_range: tuple[float, float]) -> tuple[float, float]:
-    """Return a value range as floats; raise ValueError if it is no (low, high) with low < high."""
-    if not (isinstance(value_range, (tuple, list)) and len(value_range) == 2 and value_range[0] < value_range[1]):
-        raise ValueError(f"Expected `value_range` as (low, high) with low < high, but got {value_range!r}.")
-    return float(value_range[0]), float(value_range[1])
-
-
-def import_transformers(what: str) -> Any:
-    """Return the package; raise ModuleNotFoundError that says how to install it."""
-    try:
-        import transformers
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            f'{what} needs transformers, which is not installed. Run: pip install "genmonitor[clip]"'
-        ) from error
-    return transformers
+        raise ValueError(f"Expected `name` to be a DINOv2, CLIP or SigLIP model, but {where!s} is of kind {kind!r}.")
+    processor = transformers.AutoImageProcessor
+    preprocessor = load_local(where, lambda: processor.from_pretrained(where, local_files_only=True))
+    return ImageFeatures(*parts, preprocessor, checked).eval()

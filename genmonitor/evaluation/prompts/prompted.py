@@ -17,6 +17,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
 from genmonitor.evaluation.encoders.simple import OneHot, pixels
+from genmonitor.evaluation.encoders.text import text_encoder
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 OTHER_IMAGES = (
@@ -32,7 +33,8 @@ class PromptedFeatures:
         prompts: sample i has prompt i modulo their number.
         n_samples: generated images per evaluation.
         output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
-        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; None for one-hot labels.
+        prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; a name for `text_encoder`; or
+            None for one-hot labels.
         kernel: of outputs.
         prompt_kernel: of prompts.
         num_features: random features of the kernels, or None.
@@ -48,7 +50,7 @@ class PromptedFeatures:
         prompts: Prompts,
         n_samples: int,
         output_encoder: Encoder | None,
-        prompt_encoder: Encoder | None,
+        prompt_encoder: Encoder | str | None,
         kernel: Kernel,
         prompt_kernel: Kernel,
         num_features: int | None,
@@ -62,9 +64,16 @@ class PromptedFeatures:
             )
         if prompt_encoder is None and not prompts.are_labels:
             raise ValueError(
-                "Expected a `prompt_encoder` for prompts that are strings, but got None. Give any callable from a list "
-                "of strings to features [n, e], for example the second of `genmonitor.callbacks.clip_encoders(...)`."
+                "Expected a `prompt_encoder` for prompts that are strings, but got None. Give the name of a published "
+                'one, such as "minilm" or "clip", or any callable from a list of strings to features [n, e].'
             )
+        if isinstance(prompt_encoder, str):
+            if prompts.are_labels:
+                raise ValueError(
+                    f"Expected `prompts` to be strings with `prompt_encoder`={prompt_encoder!r}, but got class labels. "
+                    "Give the classes' names, or leave `prompt_encoder` out."
+                )
+            prompt_encoder = text_encoder(prompt_encoder)
         self.prompts, self.num_features, self.seed = prompts, num_features, seed
         self.output_encoder = FrozenEncoder("output_encoder", output_encoder or pixels, batch_size)
         self.prompt_encoder = FrozenEncoder("prompt_encoder", prompt_encoder or OneHot(prompts.values), batch_size)

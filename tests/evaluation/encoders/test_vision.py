@@ -4,51 +4,88 @@ import sys
 import numpy as np
 import pytest
 import torch
-from _helpers.vision import MEAN, SIDE, STD, WIDTH, save_dinov2
+from _helpers.pretrained import MEAN, SHARED, SHORT, SIDE, STD, WIDTH, save_clip, save_dinov2, save_siglip
+from torch.nn.functional import normalize
 
 from genmonitor.evaluation import image_encoder
-from genmonitor.evaluation.encoders.vision import PRETRAINED
+from genmonitor.evaluation.encoders.frozen import FrozenEncoder
+from genmonitor.evaluation.encoders.registry import IMAGE_MODELS
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return save_dinov2(tmp_path_factory.mktemp("dinov2"))
+def folders(tmp_path_factory):
+    save = {"dinov2": save_dinov2, "clip": save_clip, "siglip": save_siglip}
+    folders = {name: save(tmp_path_factory.mktemp(name)) for name, save in save.items()}
+    return folders | {"siglip2": save_siglip(tmp_path_factory.mktemp("siglip2"), resample=2)}
 
 
-def test_features_are_the_class_token_of_transformers(folder):
+def normalized(x):
+    return (x - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+
+
+def test_dinov2_features_are_the_class_token_of_transformers(folders):
     from transformers import Dinov2Model
 
-    encoder, model = image_encoder(folder, (0, 1)), Dinov2Model.from_pretrained(folder).eval()
-    x = torch.rand(3, 3, 32, 32)
-    inputs = (x[:, :, 2:30, 2:30] - torch.tensor(MEAN)[:, None, None]) / torch.tensor(STD)[:, None, None]
+    encoder, model = image_encoder(folders["dinov2"], (0, 1)), Dinov2Model.from_pretrained(folders["dinov2"]).eval()
+    x = torch.rand(3, 3, SHORT, SHORT)
     with torch.no_grad():
-        expected = model(pixel_values=inputs).last_hidden_state[:, 0]
+        expected = model(pixel_values=normalized(x[:, :, 2:30, 2:30])).last_hidden_state[:, 0]
         assert torch.allclose(encoder(x), expected, atol=1e-5)
     assert encoder.num_features == WIDTH
     assert not encoder.training
 
 
+def test_clip_features_are_those_of_transformers(folders):
+    from transformers import CLIPModel
+
+    encoder, model = image_encoder(folders["clip"], (0, 1)), CLIPModel.from_pretrained(folders["clip"]).eval()
+    x = torch.rand(3, 3, SHORT, SHORT)
+    with torch.no_grad():
+        expected = model(pixel_values=normalized(x), input_ids=torch.tensor([[0, 5, 1]])).image_embeds
+        assert torch.allclose(normalize(encoder(x)), expected, atol=1e-5)
+    assert encoder.num_features == SHARED
+
+
+def test_siglip_features_are_those_of_transformers(folders):
+    from transformers import SiglipModel
+
+    encoder, model = image_encoder(folders["siglip"], (0, 1)), SiglipModel.from_pretrained(folders["siglip"]).eval()
+    x = torch.rand(3, 3, SIDE, SIDE)
+    with torch.no_grad():
+        expected = model.vision_model(pixel_values=normalized(x)).pooler_output
+        assert torch.allclose(encoder(x), expected, atol=1e-5)
+    assert encoder.num_features == WIDTH
+
+
+@pytest.mark.parametrize("name", ["dinov2", "clip", "siglip", "siglip2"])
 @pytest.mark.parametrize("shape", [(48, 64), (64, 48), (8, 8), (32, 33)])
-def test_images_are_prepared_as_by_its_own_preprocessor(folder, shape):
+def test_images_are_prepared_as_by_its_own_preprocessor(folders, name, shape):
     from PIL import Image
-    from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+    from transformers import AutoImageProcessor
 
     bits = np.random.default_rng(0).integers(0, 256, (9, 9, 3), dtype=np.uint8)
     smooth = np.asarray(Image.fromarray(bits).resize(shape[::-1], Image.Resampling.BILINEAR))
-    theirs = BitImageProcessorPil.from_pretrained(folder)(Image.fromarray(smooth), return_tensors="pt")["pixel_values"]
-    ours = image_encoder(folder, (-1, 1)).to_inputs(torch.from_numpy(smooth.copy()).permute(2, 0, 1)[None] / 127.5 - 1)
-    assert ours.shape == theirs.shape == (1, 3, SIDE, SIDE)
-    assert (ours - theirs).abs().max() < 1.6 / 255 / 0.26  # they round to 8 bits in between
+    processor = AutoImageProcessor.from_pretrained(folders[name])
+    assert "Pil" in type(processor).__name__
+    theirs = processor(Image.fromarray(smooth), return_tensors="pt")["pixel_values"]
+    encoder = image_encoder(folders[name], (-1, 1))
+    ours = encoder.to_inputs(torch.from_numpy(smooth.copy()).permute(2, 0, 1)[None] / 127.5 - 1)
+    assert ours.shape == theirs.shape == (1, 3, encoder.side, encoder.side)
+    # they round to 8 bits in between: half a step, and a step where their resizing rounds twice
+    assert (ours - theirs).abs().max() < 1.6 / 255 / 0.26
 
 
-def test_gray_images_are_seen_and_the_value_range_counts(folder):
+def test_gray_images_are_seen_and_the_value_range_counts(folders):
     x = torch.rand(2, 1, 8, 8)
     with torch.no_grad():
-        assert torch.allclose(image_encoder(folder, (0, 1))(x), image_encoder(folder, (-1, 1))(2 * x - 1), atol=1e-5)
+        zero_to_one, around_zero = (image_encoder(folders["dinov2"], limits) for limits in ((0, 1), (-1, 1)))
+        assert torch.allclose(zero_to_one(x), around_zero(2 * x - 1), atol=1e-5)
+    seen = around_zero.to_inputs(torch.full((1, 1, SHORT, SHORT), 3.0)) * around_zero.std + around_zero.mean
+    assert torch.allclose(seen, torch.ones(1, 3, SIDE, SIDE))
 
 
-@pytest.mark.parametrize("name", PRETRAINED)
-def test_short_names_are_looked_for_on_this_machine_only(name, monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", IMAGE_MODELS)
+def test_short_names_are_looked_for_on_this_machine_only(name, monkeypatch):
     transformers = pytest.importorskip("transformers")
     asked = []
 
@@ -57,9 +94,9 @@ def test_short_names_are_looked_for_on_this_machine_only(name, monkeypatch, tmp_
         raise OSError("not here")
 
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", absent)
-    with pytest.raises(FileNotFoundError, match=f"Run: hf download {PRETRAINED[name]}"):
+    with pytest.raises(FileNotFoundError, match=f"Run: hf download {IMAGE_MODELS[name]}"):
         image_encoder(name, (0, 1))
-    assert asked == [(PRETRAINED[name], {"local_files_only": True})]
+    assert asked == [(IMAGE_MODELS[name], {"local_files_only": True})]
 
 
 def test_a_folder_without_a_model_is_named(tmp_path):
@@ -72,9 +109,13 @@ def test_a_model_of_another_kind_is_refused(tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.ViTConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     transformers.ViTModel(config).save_pretrained(tmp_path)
-    (tmp_path / "preprocessor_config.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"DINOv2 or CLIP model, but .* is of kind 'vit'"):
+    with pytest.raises(ValueError, match=r"DINOv2, CLIP or SigLIP model, but .* is of kind 'vit'"):
         image_encoder(tmp_path, (0, 1))
+
+
+def test_a_name_alone_is_no_encoder():
+    with pytest.raises(TypeError, match=r'got str. .*image_encoder\("dinov2", value_range=\(-1, 1\)\)'):
+        FrozenEncoder("output_encoder", "dinov2", 10)
 
 
 def test_the_extra_is_named_without_transformers(monkeypatch):

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Short names of published encoders, and how a model's files are found on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+IMAGE_MODELS = {
+    "dinov2": "facebook/dinov2-base",
+    "clip": "openai/clip-vit-base-patch32",
+    "siglip": "google/siglip-base-patch16-224",
+    "siglip2": "google/siglip2-base-patch16-224",
+}
+"""What `image_encoder` takes: short names of models on the Hugging Face hub."""
+TEXT_MODELS = {name: IMAGE_MODELS[name] for name in ("clip", "siglip", "siglip2")} | {
+    "minilm": "sentence-transformers/all-MiniLM-L6-v2"
+}
+"""What `text_encoder` takes."""
+T = TypeVar("T")
+
+
+def load_local(where: str | Path, load: Callable[[], T]) -> T:
+    """Return what `load` reads from a folder or from the cache of the Hugging Face hub.
+
+    Args:
+        where: the folder, or the model's name on the hub, for the error.
+        load: calls transformers with `local_files_only=True`.
+
+    Raises:
+        FileNotFoundError: if something is missing, saying how to get it.
+    """
+    try:
+        return load()
+    except (OSError, ValueError) as error:  # the latter where a folder holds something else
+        get = "Give the folder of a saved model." if Path(where).is_dir() else f"Run: hf download {where!s}"
+        raise FileNotFoundError(
+            f"Expected `name` to be a model on this machine, but {where!s} holds none, or not all of it. Nothing is "
+            f"downloaded while a run waits. {get}"
+        ) from error
+
+
+def check_range(value_range: tuple[float, float]) -> tuple[float, float]:
+    """Return a value range as floats; raise ValueError if it is no (low, high) with low < high."""
+    if not (isinstance(value_range, (tuple, list)) and len(value_range) == 2 and value_range[0] < value_range[1]):
+        raise ValueError(f"Expected `value_range` as (low, high) with low < high, but got {value_range!r}.")
+    return float(value_range[0]), float(value_range[1])
+
+
+def import_transformers() -> Any:
+    """Return the package; raise ModuleNotFoundError that says how to install it."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            'A pretrained encoder needs transformers, which is not installed. Run: pip install "genmonitor[clip]"'
+        ) from error
+    return transformers
