@@ -80,7 +80,7 @@ def differences(questions: list[str], sides: Sequence[list[str]], encoder: Encod
     """
     t, answers = embed(questions, sides, encoder)
     threshold = max(_chance(t, answers, seed) for seed in range(SHUFFLES))
-    modes = _split(t, answers, num_modes=2 * len(questions))
+    modes = _split(t, answers, num_modes=len(questions))
     real = modes.eigenvalues.abs() > threshold
     parts = (modes.scores.square() + modes.reference_scores.square())[:, real]
     words, weights = _words(questions)
@@ -106,7 +106,7 @@ def _chance(t: Tensor, answers: Sequence[Tensor], seed: int) -> float:
     """Return the eigenvalue furthest from zero when answers change sides at random."""
     swap = torch.rand(len(t), 1, generator=torch.Generator().manual_seed(seed)) < 0.5
     mixed = [torch.where(swap, answers[1 - side], answers[side]) for side in (0, 1)]
-    return float(_split(t, mixed, num_modes=1).eigenvalues.abs())
+    return float(_split(t, mixed, num_modes=1).eigenvalues.abs().max())
 
 
 def _words(questions: Sequence[str]) -> tuple[list[str], Tensor]:

@@ -86,7 +86,7 @@ def draw(per_prompt: int, seed: int) -> tuple[Answers, Answers]:
 def split(test: Answers, reference: Answers) -> PromptSplitModes:
     """Compare the two models."""
     kernel = GaussianKernel.from_sigma(0.5)  # of the prompts: nearly 0 between any two
-    return prompt_split(*test.embedded(), *reference.embedded(), prompt_kernel=kernel, num_modes=20)
+    return prompt_split(*test.embedded(), *reference.embedded(), prompt_kernel=kernel, num_modes=10)
 
 
 def disagreement(modes: PromptSplitModes, test: Answers, reference: Answers) -> dict[str, float]:

@@ -40,7 +40,7 @@ def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, probes: Probes, count:
         eta: weight of the reference side.
         gram: from rows [a, D + E] and [b, D + E] to their Gram matrix.
         probes: for that Gram matrix.
-        count: eigenpairs that will be wanted.
+        count: eigenpairs of either sign that will be wanted.
     """
     weights = side_weights(len(rows), n, eta, rows)
     # equal rows are one with their weights added: with two of them the matrix is singular, and rounding makes of a

@@ -93,7 +93,7 @@ def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: i
         n: N.
         eta: weight of the reference side.
         features: the map, to R values.
-        count: eigenpairs that will be wanted.
+        count: eigenpairs of either sign that will be wanted.
     """
     size = features.size
     # as many rows as are read at a time: their angles are still in the cache when cosines are taken
@@ -145,7 +145,7 @@ def by_covariances(
         eta: weight of the reference side.
         means: mean features of both sides [2, R], float64.
         features: the map.
-        count: eigenpairs that will be wanted.
+        count: eigenpairs of either sign that will be wanted.
     """
     size, difference = len(test), test - eta * reference
     eigenvalues: Tensor | None = None
@@ -183,7 +183,7 @@ def takes_all_eigenvalues(size: int) -> bool:
 
 def takes_all_vectors(size: int, count: int) -> bool:
     """Tell whether so many eigenvectors of a matrix are found fastest together with all others."""
-    return size <= WHOLE_LIMIT or 8 * count > size
+    return size <= WHOLE_LIMIT or 16 * count > size
 
 
 def side_weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
@@ -194,7 +194,7 @@ def side_weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
 
 
 def columns_for(count: int) -> int:
-    """Return how many columns a block has: some more than the eigenpairs that are wanted."""
+    """Return how many columns a block has: some more than the eigenpairs of either sign that are wanted."""
     return max(COLUMNS, count + COLUMNS // 3)
 
 

@@ -25,21 +25,22 @@ SIMILAR = 0.1
 
 @dataclass(frozen=True, eq=False)
 class PromptSplitModes:
-    """The directions in which the joint features of two sets of outputs and prompts differ most, in descending order.
+    """The directions in which the joint features of two sets of outputs and prompts differ most, M of either sign.
 
     A positive eigenvalue is a mode that the test side has and the reference lacks; a negative one is the reverse.
 
     Attributes:
-        eigenvalues: [M], float64: the M furthest from zero, with zeros among them where there are fewer.
-        residuals: [M], float64: how far each may be from an eigenvalue at most.
-        scores: [N, M], float64: of every test sample on each mode, signed so that their mean over the side that has the
-            mode is positive. No rows where samples were not kept.
-        reference_scores: [N', M]: the same of the reference samples.
+        eigenvalues: [2M], float64, falling: the M largest positive ones, then the M lowest negative ones; zeros take
+            the place of those that a side does not have.
+        residuals: [2M], float64: how far each may be from an eigenvalue at most.
+        scores: [N, 2M], float64: of every test sample on each mode, signed so that their mean over the side that has
+            the mode is positive. No rows where samples were not kept.
+        reference_scores: [N', 2M]: the same of the reference samples.
         total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum: how much the test side has that is new.
         total_error: standard error of `total`, 0 where it is exact.
         similar: one mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
             samples share most. None for that mode itself.
-        score: computes the scores [N, M] of other outputs [N, D] and prompts [N, E].
+        score: computes the scores [N, 2M] of other outputs [N, D] and prompts [N, E].
         eta: weight of the reference side.
     """
 
@@ -61,7 +62,7 @@ class PromptSplitModes:
             reference_prompts: the prompt of each reference sample, N' names.
 
         Returns:
-            Prompt to its part of each eigenvalue [M]; the parts sum to the eigenvalues.
+            Prompt to its part of each eigenvalue [2M]; the parts sum to the eigenvalues.
 
         Raises:
             ValueError: if the prompts are not as many as the samples.
@@ -112,7 +113,7 @@ def prompt_split(
         output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`.
         prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
         eta: weight of the reference side, positive.
-        num_modes: M, the number of eigenpairs, from either end.
+        num_modes: M, how many modes of the test side and how many of the reference.
         num_features: R for random features of two Gaussian or two cosine kernels in place of their exact values: the
             cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R) (Theorem 1).
         seed: of the random features.
@@ -133,7 +134,7 @@ def prompt_split(
         >>> prompts = torch.eye(3).repeat(4, 1)
         >>> outputs = torch.linspace(0, 1, 12)[:, None]
         >>> reference = outputs + 5 * prompts[:, :1]  # another answer to the first prompt
-        >>> modes = prompt_split(outputs, prompts, reference, prompts, num_modes=2)
+        >>> modes = prompt_split(outputs, prompts, reference, prompts, num_modes=1)
         >>> modes.eigenvalues
         tensor([ 0.2711, -0.2711], dtype=torch.float64)
         >>> modes.scores[:3, 0].abs().argmax()
@@ -198,7 +199,7 @@ def split_modes(
 
         return PromptSplitModes(eigenvalues, residuals, scores[:n], scores[n:], total, total_error, similar, score, eta)
 
-    return read(coefficients[:, wanted], num_modes, read(shared, 1, None))
+    return read(coefficients[:, wanted], 2 * num_modes, read(shared, 1, None))
 
 
 def rank_prompts(scores: Tensor, prompts: Sequence[Hashable]) -> list[tuple[Hashable, float]]:

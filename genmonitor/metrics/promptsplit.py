@@ -36,7 +36,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
             processes at the first `compute`, or from the samples of the first `update` when the metric streams.
         prompt_kernel: likewise for prompts.
         eta: weight of the reference side, positive.
-        num_modes: M, the number of eigenpairs, those furthest from zero.
+        num_modes: M, how many modes of the test side and how many of the reference.
         num_features: None for the exact form; R random features for two Gaussian or two cosine kernels.
         seed: of the random features.
         kwargs: those of torchmetrics.Metric.
@@ -54,7 +54,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         >>> from genmonitor import PromptSplit
         >>> prompts = torch.eye(3).repeat(4, 1)
         >>> outputs = torch.linspace(0, 1, 12)[:, None]
-        >>> metric = PromptSplit(num_modes=2)
+        >>> metric = PromptSplit(num_modes=1)
         >>> metric.update(outputs, prompts, reference=False)
         >>> metric.update(outputs + 5 * prompts[:, :1], prompts, reference=True)  # another answer to the first prompt
         >>> metric.compute()["eigenvalues"]
@@ -129,12 +129,12 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         self._add_moments([pairs.rows(x, t)], [self._features(self.num_features)], f"{side}_")
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """Return `eigenvalues`, the `num_modes` furthest from zero in descending order, `total` and `total_error`.
+        """Return `eigenvalues` [2 `num_modes`], `total` and `total_error`, all float64.
 
-        Positive eigenvalues are modes that the test side has and the reference lacks, negative ones the reverse;
-        `total` is Σ λ log(S / λ) over all positive ones, S their sum. `total_error` is its standard error: 0 up to 4096
-        samples of both sides together, or up to 4096 features where the metric streams, and beyond that of an estimate.
-        All are float64.
+        The eigenvalues fall: first the largest positive ones, modes that the test side has and the reference lacks,
+        then the lowest negative ones, the reverse, with zeros for those that a side does not have. `total` is
+        Σ λ log(S / λ) over all positive ones, S their sum. `total_error` is its standard error: 0 up to 4096 samples of
+        both sides together, or up to 4096 features where the metric streams, and beyond that of an estimate.
         """
         modes = self._modes()
         return {"eigenvalues": modes.eigenvalues, "total": modes.total, "total_error": modes.total_error}

@@ -73,6 +73,13 @@ def difference_spectrum(x: Array, t: Array, y: Array, u: Array, gammas: tuple[fl
     return np.sort(np.linalg.eigvals(k).real)[::-1]
 
 
+def by_side(eigenvalues: Array, count: int) -> Array:
+    """The `count` largest positive and as many of the lowest negative, falling, with zeros for those that lack."""
+    falling = np.sort(eigenvalues)[::-1]
+    positive, negative = falling[falling > 0][:count], falling[falling < 0][-count:]
+    return np.concatenate([positive, np.zeros(2 * count - len(positive) - len(negative)), negative])
+
+
 def symmetric(n: int, seed: int = 0) -> Tensor:
     x = torch.randn(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return x + x.T

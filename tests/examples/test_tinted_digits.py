@@ -57,7 +57,7 @@ def test_more_answers_than_digits_are_refused():
 
 
 def test_script_prints_the_ranking_and_draws_it(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(sys, "argv", ["tinted_digits.py", "--per-prompt", "8", "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["tinted_digits.py", "--per-prompt", "16", "--out", str(tmp_path)])
     tinted_digits.main()
     said = capsys.readouterr().out
     ranking = [line for line in said.splitlines() if " digit " in line]

@@ -29,13 +29,14 @@ def same(found, expected, error=1e-9):
 
 def test_golden_numbers():
     x, t, y, u = digit_sides()
-    metric = PromptSplit(**KERNELS, num_modes=7)
+    metric = PromptSplit(**KERNELS, num_modes=4)
     for start in range(0, 500, 200):
         rows = slice(start, start + 200)
         metric.update(x[rows], t[rows], reference=False)
         metric.update(y[rows], u[rows], reference=True)
     found = metric.compute()
-    same(found["eigenvalues"], torch.tensor(TOP + BOTTOM, dtype=torch.float64), 1e-8)
+    same(found["eigenvalues"][:4], torch.tensor(TOP, dtype=torch.float64), 1e-8)
+    same(found["eigenvalues"][-3:], torch.tensor(BOTTOM, dtype=torch.float64), 1e-8)
     assert float(found["total"]) == pytest.approx(TOTAL, abs=1e-8)
 
 
@@ -88,7 +89,7 @@ def test_modes_score_samples(form):
         same(modes.scores, scores)
         same(modes.reference_scores, reference_scores)
     else:
-        assert modes.scores.shape == modes.reference_scores.shape == (0, 10)
+        assert modes.scores.shape == modes.reference_scores.shape == (0, 20)
         with pytest.raises(ValueError, match=r"modes.score\(outputs, prompts\)"):
             modes.parts(["a"] * 30, ["b"] * 20)
 
@@ -274,7 +275,7 @@ def test_two_processes_say_what_one_says(ranks, share, form):
         assert float(rank[share, form]["total"]) == pytest.approx(float(expected["total"]), abs=1e-5)
         eigenvalues, shape = rank[share, form, "modes"]
         same(eigenvalues, expected["eigenvalues"], 1e-9)
-        assert shape == (30 if form == "exact" else 0, 10)
+        assert shape == (30 if form == "exact" else 0, 20)
     if form == "exact":
         assert first[0] == GaussianKernel().resolved(random_sides()[2]).gamma
 

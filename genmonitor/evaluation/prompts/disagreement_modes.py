@@ -14,8 +14,8 @@ from torch.nn.functional import avg_pool2d
 from genmonitor.evaluation.collective import Collective
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
 
-LOOKED_AT = 4
-"""Modes that are computed for each one of either sign that is logged."""
+LOOKED_AT = 2
+"""Modes of either sign that are computed for each one that is logged: prompts are ranked by all of them."""
 ROUNDING = 1e-6
 """An eigenvalue closer to zero than this is none."""
 LARGEST_SIDE = 128
@@ -88,17 +88,15 @@ def disagreement(
     """Read the k largest modes of either sign and their prompts off a split.
 
     Args:
-        split: gives so many modes, those furthest from zero.
+        split: gives so many modes of either sign.
         k: modes of each sign.
         names: the prompt of each sample of the model.
         reference_names: the prompt of each sample of the reference.
     """
-    modes, size = split(LOOKED_AT * k), len(names) + len(reference_names)
-    while _too_few(modes.eigenvalues, k) and len(modes.eigenvalues) < size:
-        modes = split(min(2 * len(modes.eigenvalues), size))
+    modes = split(LOOKED_AT * k)
     values = modes.eigenvalues.tolist()
-    top = [i for i, value in enumerate(values) if value > ROUNDING][:k]
-    bottom = [i for i, value in enumerate(values) if value < -ROUNDING][-k:][::-1]
+    top = [i for i in range(k) if values[i] > ROUNDING]
+    bottom = [i for i in range(-1, -k - 1, -1) if values[i] < -ROUNDING]
     similar = modes.similar or modes
     return Disagreement(
         float(modes.total),
@@ -108,12 +106,6 @@ def disagreement(
         _changed(modes, names, reference_names),
         float(modes.total_error),
     )
-
-
-def _too_few(values: Tensor, k: int) -> bool:
-    """Whether a sign has fewer than k modes, while the modes at hand are all there and so more may be."""
-    fewest = min(int((values > ROUNDING).sum()), int((values < -ROUNDING).sum()))
-    return fewest < k and bool((values.abs() > ROUNDING).all())
 
 
 def _changed(modes: PromptSplitModes, names: Sequence[Any], reference_names: Sequence[Any]) -> Ranked:
