@@ -220,7 +220,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             far.discard("constant")
         regressed = self._regressions.update(scores, far)
         self._best.update(evaluation.influence, record["epoch"])
-        return [text.regressed(self.prefix, name, record, p[name], best[name], partition) for name in regressed]
+        return [text.regressed(self.prefix, name, history, p[name], best[name], partition) for name in regressed]
 
     def charts(self) -> dict[str, list[str]]:
         """Return which values share a chart, by its title."""

@@ -44,7 +44,8 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     monitor = planted_monitor(on_alert=said.append)
     with (
         pytest.warns(
-            UserWarning, match=rf"cluster_{spoiled} \(.*\) regressed: at epoch 3 and the evaluation before, it is worse"
+            UserWarning,
+            match=rf"cluster_{spoiled} \(.*\) regressed: since epoch 2 it is worse than at epoch [01], its best",
         ) as warned,
         caplog.at_level(logging.INFO),
     ):
@@ -60,8 +61,8 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     assert all(sum(v for k, v in record.items() if "share" in k) == pytest.approx(1) for record in monitor.history)
 
     place = PixelPartition(planted_labels()).location(spoiled)
-    expected = [[f"cluster_{spoiled} ({place}) regressed", "at epoch 3 and"]]
-    assert [re.findall(r"cluster_. \(.*\) regressed|at epoch . and", text) for text in said] == expected
+    expected = [[f"cluster_{spoiled} ({place}) regressed", "since epoch 2", "at epoch 3"]]
+    assert [re.findall(r"cluster_. \(.*\) regressed|since epoch .|at epoch 3", text) for text in said] == expected
     assert [str(w.message) for w in warned if "regressed" in str(w.message)] == [f"Plain: {text}" for text in said]
     lines = [line for line in caplog.messages if re.search(r"\(epoch \d\)$", line)]
     found = [re.match("No region differs|cluster_.", line)[0] for line in lines]

@@ -150,7 +150,7 @@ def test_region_commit_alerts_once_on_a_regression():
     (alert,) = third
     assert alert.title == f"cms: {dark_region(evaluator)} regressed"
     assert alert.text.startswith(f"{dark_region(evaluator)} (right half) regressed: ")
-    assert "at epoch 2 and the evaluation before, it is worse than at epoch 0, its best" in alert.text
+    assert "since epoch 1 it is worse than at epoch 0, its best" in alert.text
 
 
 @pytest.mark.parametrize(("noise", "alerts"), [(0.01, 0), (0.5, 1)])

@@ -16,13 +16,19 @@ from genmonitor.evaluation.verdicts import differs, format_p, p_values_of_change
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
-TABLE_NOTE = "error: how many times as far from 1 the CMS is as that of real images; share: part of the image's loss"
+TABLE_NOTE = (
+    "error: how many times as far from 1 the CMS is as that of real images; a few unusual images can raise it by "
+    "chance, and p says whether it is more than that; share: part of the image's loss"
+)
+NOTABLE_ERROR = 2.0
+"""Error ratio from which on a region that is not shown to differ is not called indistinguishable either."""
 ABOUT = {
     "image": "cosine mean similarity of whole images, in [0, 1], higher is better",
     "product": "product of all regions' values; equal to `image` where the regions are independent",
     "cluster_…": "cosine mean similarity of one cluster of pixels, in [0, 1], higher is better",
     "constant": "the same for the pixels that never vary in the training images",
-    "error_ratio_…": "how many times as far from 1 the CMS is as that of real images: about 1 at best, lower is better",
+    "error_ratio_…": "how many times as far from 1 the CMS is as that of real images: about 1 at best, lower is "
+    "better; whether a large one is more than chance, the p-value says",
     "p_…": "p-value of the two-sample test: the chance that real images in place of generated ones would differ as "
     "much; 0.05 or less says that the generated ones differ. All regions share this level; the image has its own",
     "vs_best_…": "by how many standard errors the squared maximum mean discrepancy is lower, that is better, than at "
@@ -196,34 +202,44 @@ def _strength(record: Mapping[str, float], region: str) -> str:
     return f"{p}error {format_ratio(record[suffixed('error_ratio', region)])} that of real images"
 
 
-def regressed(prefix: str, region: str, record: Record, p: float, best: float, partition: PixelPartition) -> Alert:
-    """Return the alert about a region that is worse than at its best evaluation.
+def regressed(
+    prefix: str, region: str, records: Sequence[Record], p: float, best: float, partition: PixelPartition
+) -> Alert:
+    """Return the alert about a region that is worse than at its best evaluation, with the epoch since when.
 
     Args:
         prefix: of the evaluator.
         region: which.
-        record: of this evaluation.
+        records: of all evaluations, this one last.
         p: of the change.
         best: the epoch of the best evaluation.
         partition: the regions.
     """
-    ratio = format_ratio(record[suffixed("error_ratio", region)])
+    last, regions = records[-1], list(partition.regions())
+    worse = list(takewhile(lambda record: differs(_changes(record, regions, worse=True)[region]), reversed(records)))
+    since = f"since epoch {worse[-1]['epoch']:g} it is" if len(worse) > 1 else "it is"
+    ratio = format_ratio(last[suffixed("error_ratio", region)])
     text = (
-        f"{named(region, partition)} regressed: at epoch {record['epoch']:g} and the evaluation before, it is worse "
-        f"than at epoch {best:g}, its best ({format_p(p)}); its error is {ratio} that of real images."
+        f"{named(region, partition)} regressed: {since} worse than at epoch {best:g}, its best ({format_p(p)}); "
+        f"at epoch {last['epoch']:g} its error is {ratio} that of real images."
     )
     return Alert(f"{prefix}: {region} regressed", text)
+
+
+def _changes(record: Mapping[str, float], regions: Sequence[str], *, worse: bool) -> dict[str, float]:
+    """Return p-values of the regions' change from their best evaluations, 1 where there is none to compare with."""
+    return p_values_of_change({name: record.get(f"vs_best_{name}", math.nan) for name in regions}, worse=worse)
 
 
 def verdicts(records: Sequence[Mapping[str, float]], partition: PixelPartition) -> dict[str, str]:
     """Say of each region whether it differs from real images, and whether it is as good as at its best evaluation."""
     last, regions = records[-1], list(partition.regions())
-    scores = {name: last.get(f"vs_best_{name}", math.nan) for name in regions}
-    worse, better = p_values_of_change(scores, worse=True), p_values_of_change(scores, worse=False)
+    worse, better = (_changes(last, regions, worse=worse) for worse in (True, False))
     out = {}
     for name in regions:
         p = last.get(f"p_{name}")
-        said = "not tested" if p is None else f"{'differs' if differs(p) else 'indistinguishable'} ({format_p(p)})"
+        same = "may be chance" if last[suffixed("error_ratio", name)] >= NOTABLE_ERROR else "indistinguishable"
+        said = "not tested" if p is None else f"{'differs' if differs(p) else same} ({format_p(p)})"
         if differs(worse[name]):
             said += f", worse than at its best ({format_p(worse[name])})"
         elif differs(better[name]):

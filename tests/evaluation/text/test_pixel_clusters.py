@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import math
+
 import pytest
 import torch
 
@@ -91,12 +93,20 @@ def test_region_message_of_a_comparison_names_no_epoch():
 
 
 def test_regressed_says_what_when_and_against_what():
-    alert = regressed("cms", "cluster_2", BAD | {"epoch": 40.0}, p=2e-6, best=17.0, partition=PARTITION)
+    alert = regressed("cms", "cluster_2", [BAD | {"epoch": 40.0}], p=2e-6, best=17.0, partition=PARTITION)
     assert alert.title == "cms: cluster_2 regressed"
     assert alert.text == (
-        "cluster_2 (upper right) regressed: at epoch 40 and the evaluation before, it is worse than at epoch 17, its "
-        "best (p < 0.0001); its error is 12 × that of real images."
+        "cluster_2 (upper right) regressed: it is worse than at epoch 17, its best (p < 0.0001); at epoch 40 its error "
+        "is 12 × that of real images."
     )
+
+
+@pytest.mark.parametrize(("first", "since"), [(-4.0, 30), (-1.0, 35), (math.nan, 35)])
+def test_regressed_says_since_which_evaluation_in_a_row(first, since):
+    scores = {20.0: -9.0, 25.0: 0.5, 30.0: first, 35.0: -2.9, 40.0: -8.0}
+    records = [BAD | {"epoch": epoch, "vs_best_cluster_2": score} for epoch, score in scores.items()]
+    alert = regressed("cms", "cluster_2", records, p=2e-6, best=25.0, partition=PARTITION)
+    assert f"regressed: since epoch {since} it is worse than at epoch 25, its best" in alert.text
 
 
 def test_verdicts_of_a_first_evaluation_are_about_real_images_alone():
@@ -105,6 +115,12 @@ def test_verdicts_of_a_first_evaluation_are_about_real_images_alone():
         "cluster_2": "differs (p = 0.005)",
         "constant": "indistinguishable (p = 1)",
     }
+
+
+def test_a_large_error_that_may_be_chance_is_not_called_indistinguishable():
+    large = BAD | {"p_cluster_2": 0.46, "error_ratio_2": 5.8}
+    assert verdicts([large], PARTITION)["cluster_2"] == "may be chance (p = 0.46)"
+    assert verdicts([large | {"error_ratio_2": 1.9}], PARTITION)["cluster_2"] == "indistinguishable (p = 0.46)"
 
 
 def test_verdicts_say_what_is_worse_or_better_than_before():
