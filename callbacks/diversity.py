@@ -27,10 +27,12 @@ class DiversityMonitor(GenerativeMonitor):
     The keys: `diversity/vendi` and `diversity/rke`, how many modes the images have, rare ones counting less in RKE.
     With prompts `diversity/scendi`, the variety that the model adds by itself, and `diversity/scendi_prompt`, that of
     what the prompts explain, both at least 1; `diversity/prompt_share` in [0, 1], the part of the variety that the
-    prompts explain. With a calibration `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged
-    over the prompts: high is similar, low is varied. With real images also `diversity/precision`, `/recall`,
-    `/density`, `/coverage` (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so
-    many real images get. And `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
+    prompts explain; up to 2000 samples `diversity/conditional_vendi`, the modes among the images of one prompt, and
+    `diversity/information_vendi`, by what factor prompts multiply these, both at least 1. With a calibration
+    `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged over the prompts: high is similar, low
+    is varied. With real images also `diversity/precision`, `/recall`, `/density`, `/coverage` (5 nearest neighbors)
+    and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get. And
+    `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
 
@@ -86,6 +88,7 @@ class DiversityMonitor(GenerativeMonitor):
     References:
         The Vendi Score: A Diversity Evaluation Metric for Machine Learning (arXiv 2210.02410).
         Scendi Score: Prompt-Aware Diversity Evaluation via Schur Complement of CLIP Embeddings (arXiv 2412.18645).
+        Conditional Vendi Score: Prompt-Aware Diversity Evaluation for Generative AI Models and LLMs (arXiv 2411.02817).
 
     Example:
         >>> DiversityMonitor(range(10), n_samples=500).sampler.prompts.of([9, 10, 11])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "PRDC",
+    "ConditionalVendiScore",
     "CosineKernel",
     "CosineMeanSimilarity",
     "GaussianKernel",
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from genmonitor.kernels import CosineKernel, GaussianKernel, LaplacianKernel
     from genmonitor.metrics import (
         PRDC,
+        ConditionalVendiScore,
         CosineMeanSimilarity,
         MaximumMeanDiscrepancy,
         PixelCKA,

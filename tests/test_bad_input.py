@@ -11,6 +11,7 @@ from _helpers.citizens import images
 import genmonitor
 from genmonitor import (
     PRDC,
+    ConditionalVendiScore,
     CosineKernel,
     CosineMeanSimilarity,
     GaussianKernel,
@@ -156,6 +157,8 @@ VARIETY = [
     (lambda: F.scendi_score(x, ["a"] * 8), "`prompts`", "list", "Convert it first"),
     (lambda: F.scendi_score(x, 0 * y), "`prompts`", "8 of 8 rows are zero", "Leave them out"),
     (lambda: F.conditional_vendi_score(x, y[:2]), "`outputs` and `prompts`", "8 and 2", "row i of one"),
+    (lambda: F.conditional_vendi_score(x, y, order=0), "`order`", "0", "a positive number or math.inf"),
+    (lambda: F.conditional_vendi_score(x, y, truncation=0), "`truncation`", "0", ">= 1"),
     (lambda: F.precision_recall_density_coverage(x, x[:3]), "`k`=5", "got 3", "Add samples or lower `k`"),
     (lambda: F.precision_recall_density_coverage(x, y), "`fake`", "[8, 5]", "Use one encoder throughout"),
     (lambda: F.precision_recall_density_coverage(x, x, k=0), "`k`", "0", ">= 1"),
@@ -168,6 +171,9 @@ VARIETY = [
     (lambda: ScendiScore(rcond=0), "`rcond`", "0", "None takes the default"),
     (lambda: ScendiScore(prompt_kernel="cosine"), "`prompt_kernel`", "'cosine'", "such as CosineKernel()"),
     (lambda: ScendiScore().update(x, y[:3]), "`outputs` and `prompts`", "8 and 3", "as many samples"),
+    (lambda: ConditionalVendiScore(order=0), "`order`", "0", "a positive number or math.inf"),
+    (lambda: ConditionalVendiScore(truncation=1.5), "`truncation`", "1.5", "a whole number"),
+    (lambda: ConditionalVendiScore().update(x, y[:3]), "`outputs` and `prompts`", "8 and 3", "as many samples"),
     (lambda: PRDC(k=2.0), "`k`", "2.0", "a whole number"),
     (lambda: PRDC().update(real, real=True), "`real samples`", "[6, 1, 3, 4]", "x.flatten(1)"),
 ]

@@ -20,6 +20,7 @@ import genmonitor.metrics
 
 PUBLIC = [
     "PRDC",
+    "ConditionalVendiScore",
     "CosineKernel",
     "CosineMeanSimilarity",
     "GaussianKernel",

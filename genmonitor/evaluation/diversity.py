@@ -30,12 +30,16 @@ from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversi
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples
 from genmonitor.evaluation.text import diversity as text
 from genmonitor.functional import W1KPCalibration
+from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.dispersion import kernel_dispersion
+from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.kernels import CosineKernel, Kernel
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
+MAX_PAIRS = 2000
+"""With more samples than these, the spectrum of their [n, n] kernel of pairs would take many seconds."""
 NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
 ONE_PROMPT = Prompts([0])
 """Of a generator without prompts: it explains the mean of the samples alone, so their modes are those of PCA."""
@@ -83,7 +87,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         prefix: what its log keys and files begin with.
 
     References:
-        The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645).
+        The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645). Conditional Vendi Score (arXiv 2411.02817).
     """
 
     about = text.ABOUT
@@ -199,6 +203,11 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
         with comm.all_ranks_or_none():
             spread = spread_by_prompt(outputs[indices.argsort()], self._groups, self.kernel)
+        if self._measures_pairs:
+            with comm.all_ranks_or_none():
+                pairs = self.fitted.metric.vendi_of_pairs(outputs, self._features.of_prompts(indices))
+            given = conditional_vendi_of(pairs, computed["vendi"], vendi_from_covariance(computed["prompts"]))
+            values |= {name: float(value) for name, value in given.items()}
         with comm.all_ranks_or_none():
             near = self._scored(len(computed["outputs"])).near_ends(ENDS)
         ends = near.gathered(comm).ends(ENDS)
@@ -224,7 +233,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def charts(self) -> dict[str, list[str]]:
         """Return which values share a chart, by its title."""
-        return text.charts(self.n_samples, self.prompts is not None, self.calibration is not None)
+        return text.charts(self.n_samples, self.prompts is not None, self._measures_pairs, self.calibration is not None)
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return which values are better when they are higher."""
@@ -269,6 +278,10 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Take over what `fit_state` returned."""
         self._features.load_state_dict(state)
         self._changes.load_state_dict(state["changes"])
+
+    @property
+    def _measures_pairs(self) -> bool:
+        return self.prompts is not None and self.n_samples <= MAX_PAIRS
 
     def _new_metric(self) -> DiversityMetric:
         return DiversityMetric(self.kernel, self.prompt_kernel, self._features.num_features, self.rcond)

@@ -3,6 +3,7 @@
 
 from genmonitor.metrics.cka import PixelCKA
 from genmonitor.metrics.cms import CosineMeanSimilarity
+from genmonitor.metrics.conditional_vendi import ConditionalVendiScore
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC
 from genmonitor.metrics.promptsplit import PromptSplit
@@ -13,6 +14,7 @@ from genmonitor.metrics.w1kp import W1KPScore
 
 __all__ = [
     "PRDC",
+    "ConditionalVendiScore",
     "CosineMeanSimilarity",
     "MaximumMeanDiscrepancy",
     "PixelCKA",

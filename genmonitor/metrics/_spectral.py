@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor._validation import check_at_least, check_count, check_features, check_min_samples, check_no_zero_rows
+from genmonitor._validation import (
+    check_at_least,
+    check_count,
+    check_features,
+    check_min_samples,
+    check_no_zero_rows,
+    check_same_length,
+)
 from genmonitor.kernels import CosineKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap, feature_map, has_features
 from genmonitor.metrics._base import from_rank_zero
@@ -30,6 +37,8 @@ class SpectralMetric(MomentMetric):
     full_state_update: bool = False
     gammas: ClassVar[dict[str, str]]
     """Each side, a set of samples that `update` takes under that name, and the buffer that holds its gamma."""
+    may_stream: ClassVar[bool] = True
+    """Whether second moments of the sides' features are all that it takes."""
 
     count: Tensor
     products: Tensor
@@ -42,7 +51,7 @@ class SpectralMetric(MomentMetric):
         self.seed = check_at_least("seed", seed, 0)
         # of the samples of each side; they give the random Fourier features, together with gamma and seed
         self.add_state("dims", default=torch.zeros(len(kernels), dtype=torch.int64), dist_reduce_fx="max")
-        self.streams = all(has_features(kernel, num_features) for kernel in kernels)
+        self.streams = self.may_stream and all(has_features(kernel, num_features) for kernel in kernels)
         if self.streams:
             self._add_moment_states()
         else:
@@ -130,3 +139,44 @@ class SpectralMetric(MomentMetric):
             check_min_samples(side, x)
             out.append((x, self._resolved(gamma, x)))
         return out
+
+
+class PromptedMetric(SpectralMetric):
+    """A spectral metric of outputs and their prompts, row by row."""
+
+    is_differentiable: bool = False
+    higher_is_better: bool = True
+    gammas: ClassVar[dict[str, str]] = {"outputs": "gamma", "prompts": "prompt_gamma"}
+
+    outputs: list[Tensor]
+    prompts: list[Tensor]
+    gamma: Tensor
+    prompt_gamma: Tensor
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of outputs, with its gamma once that is known."""
+        return self._kernel("gamma")
+
+    @property
+    def prompt_kernel(self) -> Kernel:
+        """The kernel of prompts, with its gamma once that is known."""
+        return self._kernel("prompt_gamma")
+
+    def update(self, outputs: Tensor, prompts: Tensor) -> None:
+        """Add outputs and their prompts, row by row.
+
+        Args:
+            outputs: features [N, D].
+            prompts: features [N, E].
+
+        Raises:
+            TypeError: if they are not tensors of real numbers.
+            ValueError: if they differ in length, or as `VendiScore.update` does.
+        """
+        self._add(self._checked_pairs(outputs, prompts))
+
+    def _checked_pairs(self, outputs: Tensor, prompts: Tensor) -> dict[str, Tensor]:
+        samples = {"outputs": self._checked("outputs", outputs), "prompts": self._checked("prompts", prompts)}
+        check_same_length("outputs", samples["outputs"], "prompts", samples["prompts"])
+        return samples

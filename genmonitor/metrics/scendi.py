@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
-from genmonitor._validation import check_relative_cutoff, check_same_length
+from genmonitor._validation import check_relative_cutoff
 from genmonitor.functional._scendi_modes import ScendiModes, scendi_modes
 from genmonitor.functional.scendi import JointCovariance, least_squares_map, scendi_from_covariances, scendi_from_grams
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, gram_matrix
-from genmonitor.metrics._spectral import SpectralMetric
+from genmonitor.metrics._spectral import PromptedMetric
 
 
-class ScendiScore(SpectralMetric):
+class ScendiScore(PromptedMetric):
     """Scendi score: the diversity of outputs beyond what their prompts explain.
 
     If both kernels have explicit features (the cosine, or a Gaussian with `num_features`), the metric streams: its
@@ -54,15 +54,7 @@ class ScendiScore(SpectralMetric):
                 [-0.5000,  0.5000,  0.0000,  0.0000]])
     """
 
-    is_differentiable: bool = False
-    higher_is_better: bool = True
-    gammas: ClassVar[dict[str, str]] = {"outputs": "gamma", "prompts": "prompt_gamma"}
     plot_lower_bound: float = 0.0
-
-    outputs: list[Tensor]
-    prompts: list[Tensor]
-    gamma: Tensor
-    prompt_gamma: Tensor
 
     def __init__(
         self,
@@ -76,29 +68,6 @@ class ScendiScore(SpectralMetric):
         kernels = check_kernels(num_features, kernel=kernel, prompt_kernel=prompt_kernel)
         super().__init__(kernels, num_features, seed, **kwargs)
         self.rcond = None if rcond is None else check_relative_cutoff("rcond", rcond)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once that is known."""
-        return self._kernel("gamma")
-
-    @property
-    def prompt_kernel(self) -> Kernel:
-        """The kernel of prompts, with its gamma once that is known."""
-        return self._kernel("prompt_gamma")
-
-    def update(self, outputs: Tensor, prompts: Tensor) -> None:
-        """Add outputs and their prompts, row by row.
-
-        Args:
-            outputs: features [N, D].
-            prompts: features [N, E].
-
-        Raises:
-            TypeError: if they are not tensors of real numbers.
-            ValueError: if they differ in length, or as `VendiScore.update` does.
-        """
-        self._add(self._checked_pairs(outputs, prompts))
 
     def compute(self) -> dict[str, Tensor]:
         """Return float64 scalars `scendi`, `scendi_prompt` and `prompt_share`."""
@@ -150,11 +119,6 @@ class ScendiScore(SpectralMetric):
         """
         x, t = self._features(outputs, prompts)
         return x @ modes.vectors.to(x) - t @ modes.prompt_vectors.to(t)
-
-    def _checked_pairs(self, outputs: Tensor, prompts: Tensor) -> dict[str, Tensor]:
-        samples = {"outputs": self._checked("outputs", outputs), "prompts": self._checked("prompts", prompts)}
-        check_same_length("outputs", samples["outputs"], "prompts", samples["prompts"])
-        return samples
 
     def _features(self, outputs: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
         """Return explicit features of outputs and prompts."""

@@ -12,6 +12,7 @@ from torchmetrics import Metric
 
 from genmonitor import (
     PRDC,
+    ConditionalVendiScore,
     CosineKernel,
     CosineMeanSimilarity,
     GaussianKernel,
@@ -115,6 +116,10 @@ CITIZENS = {
     "scendi": Citizen(ScendiScore, PAIRS),
     "scendi gaussian": Citizen(ScendiScore, PAIRS, {"kernel": GaussianKernel()}),
     "scendi fourier": Citizen(ScendiScore, PAIRS, {"kernel": GaussianKernel(0.7), "num_features": 6, "rcond": 1e-4}),
+    "conditional vendi": Citizen(ConditionalVendiScore, PAIRS),
+    "conditional vendi gaussian": Citizen(
+        ConditionalVendiScore, PAIRS, {"kernel": GaussianKernel(), "order": 2, "truncation": 20}
+    ),
     "promptsplit": Citizen(PromptSplit, PAIRS_OF_BOTH, {"num_modes": 3}),
     "promptsplit cosine": Citizen(
         PromptSplit,

@@ -78,8 +78,12 @@ def scendi(outputs: Array, prompts: Array, rcond: float = 1e-6) -> dict[str, flo
     return {"scendi": score(model), "scendi_prompt": score(driven), "prompt_share": float(np.trace(driven))}
 
 
-def conditional_vendi(gram: Array, prompt_gram: Array) -> float:
-    return vendi(gram * prompt_gram) / vendi(prompt_gram)
+def conditional_vendi(gram: Array, prompt_gram: Array, order: float = 1.0) -> dict[str, float]:
+    outputs, prompts, pairs = (np.log(vendi(k, order)) for k in (gram, prompt_gram, gram * prompt_gram))
+    return {
+        "conditional_vendi": float(np.exp(pairs - prompts)),
+        "information_vendi": float(np.exp(outputs + prompts - pairs)),
+    }
 
 
 def prdc(fake: Array, real: Array, k: int) -> dict[str, float]:

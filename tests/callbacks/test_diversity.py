@@ -15,15 +15,15 @@ from torch import nn
 
 from genmonitor import GaussianKernel
 from genmonitor.callbacks import DiversityMonitor
-from genmonitor.functional import rke_score, scendi_score, vendi_score
+from genmonitor.functional import conditional_vendi_score, rke_score, scendi_score, vendi_score
 from genmonitor.plotting import diversity as diversity_figures
 from genmonitor.report.run import read_run
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 
-SCORES = {"vendi", "rke", "scendi", "scendi_prompt", "prompt_share"}
+SCORES = {"vendi", "rke", "scendi", "scendi_prompt", "prompt_share", "conditional_vendi", "information_vendi"}
 AGAINST_REAL = {"precision", "recall", "density", "coverage", "real_vendi", "real_rke"}
-NO_CURVES = {"epoch", "step", "images_seen", "real_vendi", "real_rke"}
+NO_CURVES = {"epoch", "step", "images_seen", "real_vendi", "real_rke", "information_vendi"}
 CLOCK = {"sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
 
 
@@ -46,6 +46,7 @@ def test_scores_are_those_of_samples_and_their_prompts(tmp_path):
     record = watch(tmp_path, plain(output_encoder=encoder), val=loader(digits(300, 400)))
     features, prompts = encoder.last(60).flatten(1), torch.eye(5).repeat(12, 1)
     expected = {name: float(value) for name, value in scendi_score(features, prompts).items()}
+    expected |= {name: float(value) for name, value in conditional_vendi_score(features, prompts).items()}
     expected |= {"vendi": float(vendi_score(features)), "rke": float(rke_score(features))}
     assert {name: record[name] for name in SCORES} == pytest.approx(expected, rel=1e-5)
     assert set(record) == SCORES | AGAINST_REAL | CLOCK

@@ -67,6 +67,9 @@ SAYS = {
     "docs/metrics/relative-similarity.md": lambda s: s["found"].difference > 0 and s["found"].p_value < 0.05,
     "docs/metrics/vendi.md": lambda s: 9 < s["rke"].compute() < s["vendi"].compute() < 10.5,
     "docs/metrics/scendi.md": lambda s: s["scendi"].compute()["scendi"] > 1.5,
+    "docs/metrics/conditional-vendi.md": lambda s: (
+        [round(float(value), 6) for value in s["score"].compute().values()] == [2, 3]
+    ),
     "docs/metrics/prdc.md": lambda s: s["prdc"].compute()["precision"] > 0.95 and s["prdc"].compute()["recall"] < 0.1,
     "docs/metrics/promptsplit.md": lambda s: (
         s["split"].compute()["eigenvalues"].abs().sort().values.diff().argmax() == 1  # between the pair and the rest

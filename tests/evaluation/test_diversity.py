@@ -16,6 +16,7 @@ from genmonitor.evaluation.fidelity import NEIGHBORS
 from genmonitor.functional import (
     W1KPCalibration,
     calibrate,
+    conditional_vendi_score,
     precision_recall_density_coverage,
     rke_score,
     scendi_score,
@@ -48,6 +49,7 @@ def test_diversity_values_are_the_scores_of_the_samples(shared):
     values = shared[2].values
     outputs, prompts = FAKE.flatten(1), torch.eye(3)[LABELS]
     expected = scendi_score(outputs, prompts) | {"vendi": vendi_score(outputs), "rke": rke_score(outputs)}
+    expected |= conditional_vendi_score(outputs, prompts)
     assert {name: values[name] for name in expected} == pytest.approx({k: float(v) for k, v in expected.items()})
 
 
@@ -72,6 +74,21 @@ def test_diversity_values_lack_w1kp_without_a_calibration():
     evaluator = fitted()
     assert "w1kp" not in evaluate(evaluator, FAKE).values
     assert not any("w1kp" in names for names in evaluator.charts().values())
+
+
+def test_diversity_of_random_features_splits_vendi_by_prompts():
+    values = evaluate(fitted(kernel=GaussianKernel(), num_features=16), FAKE).values
+    assert values["conditional_vendi"] * values["information_vendi"] == pytest.approx(values["vendi"])
+    assert min(values["conditional_vendi"], values["information_vendi"]) > 1
+
+
+def test_diversity_of_many_samples_lacks_the_spectrum_of_pairs(monkeypatch):
+    monkeypatch.setattr("genmonitor.evaluation.diversity.MAX_PAIRS", 23)
+    evaluator = fitted()
+    values = evaluate(evaluator, FAKE).values
+    assert "scendi" in values
+    assert not {"conditional_vendi", "information_vendi"} & values.keys()
+    assert not any("conditional_vendi" in names for names in evaluator.charts().values())
 
 
 def test_diversity_evaluation_is_repeatable(shared):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
-from genmonitor.functional import conditional_vendi_score, scendi_score, vendi_score
+from genmonitor.functional import scendi_score, vendi_score
 from genmonitor.functional._scendi_modes import scendi_modes
 from genmonitor.functional.scendi import JointCovariance, least_squares_map, scendi_from_covariances, scendi_from_grams
 from genmonitor.kernels.covariance import covariance, feature_map
@@ -233,17 +233,6 @@ def test_rank_deficient_prompts_give_finite_values():
         assert score == pytest.approx(floats(scendi_score(outputs, deficient[:, : deficient.shape[1] // 2 or 1])))
 
 
-def test_conditional_vendi():
-    outputs, prompts = pairs(30)
-    x, t = outputs.numpy(), prompts.numpy()
-    expected = twin.conditional_vendi(unit(outputs) @ unit(outputs).T, unit(prompts) @ unit(prompts).T)
-    assert float(conditional_vendi_score(outputs, prompts)) == pytest.approx(expected)
-    found = conditional_vendi_score(outputs, prompts, kernel=GaussianKernel(0.2), prompt_kernel=LaplacianKernel(0.3))
-    assert float(found) == pytest.approx(twin.conditional_vendi(ref.gram(x, x, 0.2), ref.gram(t, t, 0.3, "laplacian")))
-    constant = torch.ones(30, 1)  # prompts without news
-    assert float(conditional_vendi_score(outputs, constant)) == pytest.approx(float(vendi_score(outputs)))
-
-
 x, t = draw(4), draw(4, 2)
 REFUSALS = {
     "lengths": ((x, t[:3]), {}, "`outputs` and `prompts` to hold as many samples"),
@@ -263,10 +252,6 @@ def test_what_is_refused(case):
     with pytest.raises(ValueError) as caught:
         scendi_score(*samples, **options)
     assert message in str(caught.value)
-    if not options:
-        with pytest.raises(ValueError) as caught:
-            conditional_vendi_score(*samples)
-        assert message in str(caught.value)
 
 
 def test_more_modes_than_features_are_refused():

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.functional.scendi import least_squares_map, scendi_from_covariances
-from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance
+from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram
+from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
 
 
@@ -18,9 +19,9 @@ class DiversityMetric(ScendiScore):
     """Scendi, and Vendi and RKE of the outputs, all from the joint covariance."""
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the dictionary of ScendiScore, `vendi`, `rke`, and two covariances [P, P].
+        """Return the dictionary of ScendiScore, `vendi`, `rke`, and three covariances.
 
-        `outputs` is C_II, `explained` the part Λ_T of it that the prompts explain.
+        `outputs` is C_II, `explained` the part Λ_T of it that the prompts explain, `prompts` C_TT [Q, Q].
         """
         joint = self._joint()
         return scendi_from_covariances(joint, rcond=self.rcond) | {
@@ -28,7 +29,13 @@ class DiversityMetric(ScendiScore):
             "rke": rke_from_covariance(joint.outputs),
             "outputs": joint.outputs,
             "explained": least_squares_map(joint, rcond=self.rcond) @ joint.cross.T,
+            "prompts": joint.prompts,
         }
+
+    def vendi_of_pairs(self, outputs: Tensor, prompts: Tensor) -> Tensor:
+        """Return the Vendi score of outputs [n, D] and prompts [n, E] together, alike if both sides are."""
+        x, t = self._features(outputs.double(), prompts.double())
+        return vendi_from_gram(symmetric_product(x) * symmetric_product(t))
 
 
 @dataclass(frozen=True)

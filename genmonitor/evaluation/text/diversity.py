@@ -17,6 +17,8 @@ SCORES = (
     "scendi",
     "scendi_prompt",
     "prompt_share",
+    "conditional_vendi",
+    "information_vendi",
     "w1kp",
     "precision",
     "recall",
@@ -32,6 +34,8 @@ NAMES = {
     "scendi": "the model's own (Scendi)",
     "scendi_prompt": "from the prompts (Scendi)",
     "prompt_share": "share of the prompts",
+    "conditional_vendi": "modes of a prompt (Vendi)",
+    "information_vendi": "times more by prompts (Vendi)",
     "w1kp": "likeness within a prompt (W1KP)",
     "precision": "precision",
     "recall": "recall",
@@ -45,6 +49,8 @@ ABOUT = {
     "scendi": "the variety that the model adds by itself, at least 1",
     "scendi_prompt": "the variety of what the prompts explain, at least 1",
     "prompt_share": "share of the variety that the prompts explain, in [0, 1]",
+    "conditional_vendi": "effective number of modes among the images of one prompt, at least 1",
+    "information_vendi": "by what factor the prompts multiply that to give the modes (Vendi) of all images, at least 1",
     "w1kp": "how alike the images of one prompt are, in [0, 1]: higher is less varied",
     "precision": "share of generated images near real ones, in [0, 1]",
     "recall": "share of real images near generated ones, in [0, 1]",
@@ -57,21 +63,23 @@ ABOUT = {
 }
 
 HIGHER_IS_BETTER = {"precision": True, "recall": True, "coverage": True}
-DETAILS = ("real_…", "images_seen")
+DETAILS = ("real_…", "information_vendi", "images_seen")
 
 
-def charts(n: int, prompted: bool, calibrated: bool) -> dict[str, list[str]]:
+def charts(n: int, prompted: bool, paired: bool, calibrated: bool) -> dict[str, list[str]]:
     """Return which values belong in one chart, by a title that says of how many samples they are.
 
     Args:
         n: samples.
         prompted: whether there are prompts.
+        paired: whether Conditional-Vendi is measured.
         calibrated: whether W1KP is measured.
     """
     alike = {"Likeness of the images of one prompt (W1KP)": ["w1kp"]} if calibrated else {}
     modes = {f"Modes of {n} images (Vendi grows with n)": ["vendi", "real_vendi", "rke", "real_rke"]}
+    given_prompts = ["conditional_vendi", "information_vendi"] if paired else []
     by_source = {
-        f"Variety of {n} images by its source": ["scendi", "scendi_prompt"],
+        f"Variety of {n} images by its source": ["scendi", "scendi_prompt", *given_prompts],
         "Share of the variety that prompts explain": ["prompt_share"],
     }
     return (

@@ -43,11 +43,11 @@ def test_diversity_table_quotes_prompts():
 
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_diversity_charts_hold_w1kp_with_a_calibration(calibrated):
-    assert (["w1kp"] in charts(24, True, calibrated).values()) is calibrated
+    assert (["w1kp"] in charts(24, True, True, calibrated).values()) is calibrated
 
 
 def test_diversity_charts_say_of_how_many_samples():
-    assert "Modes of 24 images (Vendi grows with n)" in charts(24, True, False)
+    assert "Modes of 24 images (Vendi grows with n)" in charts(24, True, True, False)
 
 
 def test_diversity_values_are_all_named_and_explained():
