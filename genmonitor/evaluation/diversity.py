@@ -247,11 +247,11 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def message(self, evaluation: DiversityEvaluation, history: History) -> str:
         """Return one line about the last evaluation."""
-        return text.message(history[-1], self.n_samples)
+        return text.message(history[-1], self.n_samples, self._changes.standing, self._groups.by_prompt)
 
     def summary(self, history: History) -> str:
         """Return a table of the last evaluation."""
-        return text.table(history, self.n_samples, self._least, self._groups.note())
+        return text.table(history, self.n_samples, self._least, self._groups.note(), self._changes.standing)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the prompts and the calibration."""

@@ -77,6 +77,10 @@ class RegressionDetector:
                 regressed.append(name)
         return regressed
 
+    def standing(self) -> list[str]:
+        """Return the names that are far worse at the last evaluation and the one before, whenever they were named."""
+        return [name for name, count in self.below.items() if count >= EVALUATIONS_BELOW]
+
     def state_dict(self) -> dict[str, int]:
         """Return plain Python only."""
         return dict(self.below)

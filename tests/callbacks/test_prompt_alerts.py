@@ -34,8 +34,8 @@ def test_on_alert_is_told_of_a_class_that_lost_its_variety(tmp_path):
     with pytest.warns(UserWarning, match="prompt '4' lost its variety"):
         fit(tmp_path, monitor, module=Drawing(), val=loader(digits(300, 500)), max_epochs=5)
     (text,) = told
-    assert text.startswith("prompt '4' lost its variety: at epoch 3 and the evaluation before, its samples are 0")
-    assert "times as spread as at epoch 0, its best (p < 0.0001)." in text
+    assert text.startswith("prompt '4' lost its variety: at epoch 3 and the evaluation before, its samples have 0 %")
+    assert "of the spread that they had at epoch 0, its best (p < 0.0001)." in text
 
 
 def test_on_alert_is_told_of_a_class_that_moved_away_from_the_data(tmp_path):

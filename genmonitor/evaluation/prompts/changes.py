@@ -75,6 +75,7 @@ class PromptChanges:
         values: the best of each prompt.
         epochs: of the best.
         errors: the largest standard error so far.
+        standing: prompts that are worse at the last evaluation and the one before, the surest first, then the largest.
     """
 
     def __init__(self, *, highest: bool) -> None:
@@ -83,10 +84,11 @@ class PromptChanges:
         self.values: dict[str, float] = {}
         self.epochs: dict[str, float] = {}
         self.errors: dict[str, float] = {}
+        self.standing: list[Change] = []
         self._regressions = RegressionDetector()
 
     def update(self, found: Mapping[str, Estimate], epoch: float, limit: float = math.inf) -> list[Change]:
-        """Take in an evaluation; return the prompts that have now become worse, the surest first, then the largest.
+        """Take in an evaluation; return those of the standing changes that are new.
 
         Args:
             found: the value of each prompt, of the same prompts every time.
@@ -97,14 +99,18 @@ class PromptChanges:
         p = p_values_of_change(scores, worse=True)
         # a new one, since what a commit that fails puts back does not reach into it
         self._regressions = copy.deepcopy(self._regressions)
-        names = self._regressions.update(scores, self._far(found, limit))
-        changes = [Change(name, found[name].value, self.values[name], self.epochs[name], p[name]) for name in names]
+        new = self._regressions.update(scores, self._far(found, limit))
+        changes = [
+            Change(name, found[name].value, self.values[name], self.epochs[name], p[name])
+            for name in self._regressions.standing()
+        ]
+        self.standing = sorted(changes, key=lambda change: (change.p, -self._by(change.now, change.best)))
         for name, now in found.items():
             if name not in self.values or self._by(now.value, self.values[name]) < 0:
                 self.values[name], self.epochs[name] = now.value, epoch
             self.errors[name] = max(now.error, self.errors.get(name, 0.0))
         self.evaluations += 1
-        return sorted(changes, key=lambda change: (change.p, -self._by(change.now, change.best)))
+        return [change for change in self.standing if change.prompt in new]
 
     def scores(self, found: Mapping[str, Estimate]) -> dict[str, float]:
         """Return the standard score of each prompt's change for the worse, as `p_values_of_change` takes it.

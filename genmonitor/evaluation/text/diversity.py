@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.results import Alert, History, Record, when
-from genmonitor.evaluation.text.prompts import named, others
+from genmonitor.evaluation.text.prompts import NAMED, named, others, quoted
 from genmonitor.evaluation.verdicts import format_p
 from genmonitor.functional.w1kp import PromptVariability
 
@@ -93,16 +93,34 @@ def charts(n: int, prompted: bool, paired: bool, calibrated: bool) -> dict[str, 
     )
 
 
-def message(record: Record, n: int) -> str:
-    """Return one line about an evaluation."""
+def message(record: Record, n: int, lost: Sequence[Change] = (), by_prompt: bool = True) -> str:
+    """Return one line about an evaluation.
+
+    Args:
+        record: of the evaluation.
+        n: samples.
+        lost: the prompts that have lost their variety, the surest first.
+        by_prompt: whether each is judged by itself, not all samples together.
+    """
     real = f" (real images: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
-    modes = f"{record['vendi']:.3g} modes in {n} images{real}"
+    modes = f"{_without_variety(lost, by_prompt)}{record['vendi']:.3g} modes in {n} images{real}"
     if "scendi" not in record:
         return f"{modes}{when(record)}"
     return (
         f"{modes}; the prompts explain {100 * record['prompt_share']:.0f} % of "
         f"the variety; the model's own: Scendi {record['scendi']:.3g}{when(record)}"
     )
+
+
+def _without_variety(lost: Sequence[Change], by_prompt: bool) -> str:
+    """Return how a message begins: with the prompts that have lost their variety, if any."""
+    if not lost:
+        return ""
+    if len(lost) == 1:
+        return f"{named(lost[0], by_prompt)} {'has lost its' if by_prompt else 'have lost their'} variety; "
+    names = ", ".join(quoted(change.prompt) for change in lost[:NAMED])
+    more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
+    return f"prompts {names}{more} have lost their variety; "
 
 
 def lost_variety(prefix: str, lost: Sequence[Change], record: Record, by_prompt: bool) -> list[Alert]:
@@ -118,19 +136,21 @@ def lost_variety(prefix: str, lost: Sequence[Change], record: Record, by_prompt:
         return []
     first = lost[0]
     found = f"{named(first, by_prompt)} lost {'its' if by_prompt else 'their'} variety"
+    its, of_its = ("its", "its") if by_prompt else ("the", "their")
     text = (
-        f"{found}: at epoch {record['epoch']:g} and the evaluation before, {'its' if by_prompt else 'the'} samples are "
-        f"{_times(first)} times as spread as at epoch {first.epoch:g}, {'its' if by_prompt else 'their'} best "
-        f"({format_p(first.p)}){others(lost, _times)}."
+        f"{found}: at epoch {record['epoch']:g} and the evaluation before, {its} samples have {_kept(first)} of the "
+        f"spread that they had at epoch {first.epoch:g}, {of_its} best ({format_p(first.p)}){others(lost, _kept)}."
     )
     return [Alert(f"{prefix}: {found}", text)]
 
 
-def _times(change: Change) -> str:
-    return f"{round(max(0.0, change.now / change.best), 3):.2g}"
+def _kept(change: Change) -> str:
+    return f"{round(max(0.0, 100 * change.now / change.best), 1):.2g} %"
 
 
-def table(history: History, n: int, alike: Sequence[PromptVariability], note: str = "") -> str:
+def table(
+    history: History, n: int, alike: Sequence[PromptVariability], note: str = "", lost: Sequence[Change] = ()
+) -> str:
     """Return the last evaluation value by value, the highest so far, what real images get, and the alike prompts.
 
     Args:
@@ -138,6 +158,7 @@ def table(history: History, n: int, alike: Sequence[PromptVariability], note: st
         n: samples.
         alike: the least varied prompts, the least first; may be empty.
         note: a last line.
+        lost: the prompts that have lost their variety, the surest first.
     """
     last, rows = history[-1], []
     for name, title in NAMES.items():
@@ -148,6 +169,8 @@ def table(history: History, n: int, alike: Sequence[PromptVariability], note: st
     # repr, since what a prompt holds must not move a terminal's cursor
     least = [f"{row.w1kp:>6.2f} {row.level:<6} {str(row.prompt)[:60]!r}" for row in alike]
     least = ["The least varied prompts, by W1KP and level of likeness", *least] if least else []
+    gone = [f"{_kept(change):>6} {quoted(change.prompt)}, best at epoch {change.epoch:g}" for change in lost]
+    gone = [f"Lost their variety: {len(gone)}, by what is left of their spread", *gone] if gone else []
     head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
     title = f"What the generator varies, epoch {last['epoch']:g}, {n} images"
-    return "\n".join(["", title, head, *rows, *least, *filter(None, [note]), ""])
+    return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [note]), ""])

@@ -69,8 +69,8 @@ MAKE = pytest.mark.parametrize("make", [diversity, disagreement])
         (
             diversity,
             "diversity: prompt '2' lost its variety",
-            "prompt '2' lost its variety: at epoch 16 and the evaluation before, its samples are 0 times as spread as "
-            "at epoch ",
+            "prompt '2' lost its variety: at epoch 16 and the evaluation before, its samples have 0 % of the spread "
+            "that they had at epoch ",
         ),
         (
             disagreement,

@@ -60,6 +60,15 @@ def test_change_says_what_and_when_the_best_was():
     assert change.p < 1e-4
 
 
+def test_standing_changes_stay_until_a_recovery():
+    changes = PromptChanges(highest=True)
+    standing = []
+    for epoch, value in enumerate((1.0, 0.1, 0.1, 0.05, 1.0, 0.1)):
+        changes.update({"a": spread(value), "b": spread(0.5)}, float(epoch))
+        standing.append([(change.prompt, change.now) for change in changes.standing])
+    assert standing == [[], [], [("a", 0.1)], [("a", 0.05)], [], []]
+
+
 def test_surest_comes_first():
     assert named(PromptChanges(highest=True), [{"a": 1, "b": 1}, *2 * [{"a": 0.09, "b": 0.05}]])[-1] == ["b", "a"]
 

@@ -27,16 +27,16 @@ def test_alert_about_lost_variety_begins_with_the_finding():
     (alert,) = lost_variety("diversity", changes(1), RECORD, by_prompt=True)
     assert alert.title == "diversity: prompt 'p0' lost its variety"
     assert alert.text == (
-        "prompt 'p0' lost its variety: at epoch 16 and the evaluation before, its samples are 0.04 times as spread as "
-        "at epoch 9, its best (p < 0.0001)."
+        "prompt 'p0' lost its variety: at epoch 16 and the evaluation before, its samples have 4 % of the spread "
+        "that they had at epoch 9, its best (p < 0.0001)."
     )
 
 
 def test_alert_about_all_prompts_is_in_the_plural():
     (alert,) = lost_variety("diversity", [Change("all samples", 0.1, 1.0, 9.0, 1e-9)], RECORD, by_prompt=False)
     assert alert.text == (
-        "all samples lost their variety: at epoch 16 and the evaluation before, the samples are 0.1 times as spread as "
-        "at epoch 9, their best (p < 0.0001)."
+        "all samples lost their variety: at epoch 16 and the evaluation before, the samples have 10 % of the spread "
+        "that they had at epoch 9, their best (p < 0.0001)."
     )
 
 
