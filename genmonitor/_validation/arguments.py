@@ -14,7 +14,7 @@ from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.product import feature_size
 
 if TYPE_CHECKING:
-    from genmonitor.functional.w1kp_calibration import W1KPCalibration
+    from genmonitor.functional.w1kp.calibration import W1KPCalibration
 
 FEATURE_BUDGET = 2**32
 """Bytes that PromptSplit's covariances of random features may take, those of both sides: 4 GiB."""

@@ -198,8 +198,9 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             with comm.all_ranks_or_none():
                 values |= self.fitted.fidelity.compute()
         least: list[LeastVaried] = []
+        reusability = None
         if self._prompt_diversity is not None:
-            values["w1kp"], least = self._prompt_diversity.measure(self._outputs, self._samples, comm)
+            values["w1kp"], least, reusability = self._prompt_diversity.measure(self._outputs, self._samples, comm)
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
         with comm.all_ranks_or_none():
             spread = spread_by_prompt(outputs[indices.argsort()], self._groups, self.kernel)
@@ -213,7 +214,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         ends = near.gathered(comm).ends(ENDS)
         parts = computed["outputs"], computed["explained"], computed["outputs"] - computed["explained"]
         total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
-        return DiversityEvaluation(values, (total, explained, own), ends, least, spread)
+        return DiversityEvaluation(values, (total, explained, own), ends, least, spread, reusability)
 
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Alert]:
         """Keep the least varied prompts for the summary; return an alert if some lost their variety."""

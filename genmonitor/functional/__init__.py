@@ -17,19 +17,35 @@ from genmonitor.functional.relative_similarity import (
 from genmonitor.functional.scendi import scendi_score
 from genmonitor.functional.two_sample_test import two_sample_test
 from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
-from genmonitor.functional.w1kp import similarity_level, w1kp_by_prompt, w1kp_score
-from genmonitor.functional.w1kp_calibration import W1KPCalibration, calibrate
-from genmonitor.functional.w1kp_subsets import expected_closest_pairs, prompt_reusability
+from genmonitor.functional.w1kp import (
+    FittedCutoffs,
+    ReusabilityCurve,
+    TwoAFC,
+    W1KPCalibration,
+    calibrate,
+    expected_closest_pairs,
+    fit_cutoffs,
+    prompt_reusability,
+    reusability_curve,
+    similarity_level,
+    two_afc_accuracy,
+    w1kp_by_prompt,
+    w1kp_score,
+)
 
 __all__ = [
+    "FittedCutoffs",
     "MMDInfluence",
     "RelativeSimilarity",
+    "ReusabilityCurve",
+    "TwoAFC",
     "W1KPCalibration",
     "calibrate",
     "centered_kernel_alignment",
     "conditional_vendi_score",
     "cosine_mean_similarity",
     "expected_closest_pairs",
+    "fit_cutoffs",
     "joint_diversity",
     "maximum_mean_discrepancy",
     "mmd_influence",
@@ -41,9 +57,11 @@ __all__ = [
     "rank_prompts",
     "relative_similarity_from_influences",
     "relative_similarity_test",
+    "reusability_curve",
     "rke_score",
     "scendi_score",
     "similarity_level",
+    "two_afc_accuracy",
     "two_sample_test",
     "vendi_from_covariance",
     "vendi_from_gram",

@@ -10,8 +10,15 @@ from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_count, check_integers
 from genmonitor._validation.arguments import check_calibration, check_prompted_outputs
-from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt, w1kp_score
-from genmonitor.functional.w1kp_calibration import W1KPCalibration
+from genmonitor.functional.w1kp import (
+    PromptVariability,
+    ReusabilityCurve,
+    W1KPCalibration,
+    reusability_curve,
+    w1kp_by_prompt,
+    w1kp_score,
+)
+from genmonitor.functional.w1kp.subsets import HIGH
 from genmonitor.metrics._base import GenerativeMetric
 
 
@@ -90,6 +97,38 @@ class W1KPScore(GenerativeMetric):
         """
         with self._synced():
             return w1kp_by_prompt(*self._kept(), calibration=self.calibration, k=self.k, names=names)
+
+    def reusability_curve(self, k: int | None = None, cutoff: float = HIGH) -> ReusabilityCurve:
+        """Average the expected similarity of the closest pair among 2 to k outputs over the prompts, with a band.
+
+        Args:
+            k: the largest number of outputs; None for as many as every prompt with two or more has.
+            cutoff: where high similarity begins.
+
+        Raises:
+            ValueError: as `functional.reusability_curve` does, which also documents the values.
+        """
+        with self._synced():
+            return reusability_curve(*self._kept(), calibration=self.calibration, k=k, cutoff=cutoff)
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draw the reusability curve, or values of `compute` as torchmetrics does.
+
+        Args:
+            val: None for `reusability_curve()`; a dictionary of several such curves by name, such as those of two
+                models; or what `compute` returned, one or a list.
+            ax: a matplotlib axis, for values of `compute` only.
+
+        Returns:
+            The figure and its axis.
+        """
+        from genmonitor.plotting.w1kp import reusability_figure
+
+        curves = {"": self.reusability_curve()} if val is None and ax is None else val
+        if not isinstance(curves, dict) or not all(isinstance(curve, ReusabilityCurve) for curve in curves.values()):
+            return super().plot(val, ax)
+        figure = reusability_figure(curves)
+        return figure, figure.axes[0]
 
     def forward(self, features: Tensor, prompt_index: Tensor) -> None:  # type: ignore[override]
         """Add a batch as `update` does. It has no value of its own: a prompt's outputs may be spread over several."""

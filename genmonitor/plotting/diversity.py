@@ -210,25 +210,30 @@ def mode_samples(
 def least_varied(
     rows: Sequence[tuple[str, float, str, Array]], value_range: tuple[float, float] = (0.0, 1.0)
 ) -> Figure:
-    """The prompts whose images are most alike: each with its W1KP and some of its images.
+    """The prompts whose images are most alike: each with its W1KP, its closest pair and some other images.
 
     Args:
-        rows: prompt, W1KP, a remark, and images (k, c, H, W); at least one row, the least varied first.
+        rows: prompt, W1KP, a remark, and images (k, c, H, W), the two most similar ones first; at least one row, the
+            least varied first.
         value_range: what to show as black and as white.
     """
     tiles = [to_tiles(to_array(images), value_range) for *_, images in rows]
     height, width = tiles[0].shape[1:3]
-    words, head, gap, between = 300, 76, 14, 6
-    size = (max(18 + words + max(map(len, tiles)) * (width + between) + 12, 560), head + len(rows) * (height + gap) + 6)
+    words, head, gap, between, middle = 300, 88, 14, 6, 24
+    most = max(map(len, tiles))
+    xs = [18 + words + column * (width + between) + (middle if column > 1 else 0) for column in range(most)]
+    size = (max(xs[-1] + width + 18, 560), head + len(rows) * (height + gap) + 6)
     note = "W1KP: 1 where all images of a prompt are alike, 0 where they differ as much as any."
     figure = new_figure(*size, "The least varied prompts", note)
+    for x, above in zip(xs[::2], ("closest pair", "others"), strict=False):
+        figure.text(x / size[0], 1 - 78 / size[1], above, fontsize=11, color=INK)
     for row, ((prompt, w1kp, remark, _), some) in enumerate(zip(rows, tiles, strict=True)):
         top = head + row * (height + gap)
         text = f"{fill(printable(prompt, 66), 34)}\n{w1kp:.2f}  {remark}"
         place: dict[str, Any] = {"fontsize": 11, "va": "center", "color": INK, "parse_math": False}
         figure.text(18 / size[0], 1 - (top + height / 2) / size[1], text, **place)
         for column, tile in enumerate(some):
-            ax = add_axes(figure, 18 + words + column * (width + between), size[1] - top - height, width, height)
+            ax = add_axes(figure, xs[column], size[1] - top - height, width, height)
             ax.imshow(tile, interpolation="nearest")
             ax.set(xticks=[], yticks=[])
     return figure

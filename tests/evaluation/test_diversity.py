@@ -138,7 +138,7 @@ def test_diversity_summary_lists_the_least_varied_prompts(shared):
 def test_diversity_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
     drawn = evaluator.figures(evaluation, history, samples_of(FAKE))
-    assert drawn.keys() == {"curves", "spectrum", "modes", "least_varied"}
+    assert drawn.keys() == {"curves", "spectrum", "modes", "least_varied", "reusability"}
     assert all(isinstance(figure, Figure) for figure in drawn.values())
 
 

@@ -40,6 +40,7 @@ EXCEPTIONS = {
         "genmonitor.plotting.pixel_clusters",
     ): "torchmetrics' interface has metrics plot themselves",
     ("genmonitor.metrics.cms", "genmonitor.plotting.cms"): "the same",
+    ("genmonitor.metrics.w1kp", "genmonitor.plotting.w1kp"): "the same",
     ("genmonitor.metrics.cka", "genmonitor.plotting.notebook"): "IPython's interface has objects show themselves",
     ("genmonitor.metrics._base", "genmonitor.plotting.notebook"): "the same",
     ("genmonitor.partition", "genmonitor.plotting.notebook"): "the same",

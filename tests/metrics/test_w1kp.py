@@ -10,7 +10,7 @@ from matplotlib import pyplot
 from torch.testing import assert_close
 
 from genmonitor import W1KPScore
-from genmonitor.functional import calibrate, w1kp_by_prompt, w1kp_score
+from genmonitor.functional import calibrate, reusability_curve, w1kp_by_prompt, w1kp_score
 
 FEATURES, PROMPTS = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)), torch.arange(40) ** 2 % 7
 CALIBRATION = calibrate(FEATURES)
@@ -80,11 +80,28 @@ def test_the_graph_of_a_batch_is_not_kept():
     assert not metric.compute()["w1kp"].requires_grad
 
 
-def test_plot():
+def test_plot_draws_the_reusability_curve():
     metric = fed()
-    metric.compute()
-    metric.plot()[0].canvas.draw()
+    curve = metric.reusability_curve()
+    figure, ax = metric.plot()
+    assert list(ax.lines[0].get_ydata()) == list(curve.mean)
+    assert figure.texts[0].get_text().startswith("Images that one prompt is good for: ")
+    _, ax = metric.plot({"one": curve, "other": curve})
+    assert [text.get_text().split(":")[0] for text in ax.get_legend().get_texts()] == ["one", "other"]
+
+
+def test_values_are_plotted_as_torchmetrics_does():
+    metric = fed()
+    figures = [metric.plot(metric.compute())[0], metric.plot([metric.compute()] * 3)[0]]
+    _, ax = pyplot.subplots()
+    figures.append(metric.plot(ax=ax)[0])
+    assert all(figure is None or "good for" not in str(figure.texts) for figure in figures)
     pyplot.close("all")
+
+
+def test_the_reusability_curve_is_the_functions():
+    expected = reusability_curve(FEATURES, PROMPTS, calibration=CALIBRATION, k=4, cutoff=0.7)
+    assert fed(9).reusability_curve(k=4, cutoff=0.7) == expected
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method of metric")

@@ -153,8 +153,9 @@ def test_the_least_varied_prompts_are_rows_of_their_images():
     figure.canvas.draw()
     texts = [text.get_text() for text in figure.texts]
     assert texts[0] == "The least varied prompts"
-    assert texts[2] == "a cat\n0.90  high similarity"
-    assert texts[3].endswith("…\n0.30  low")
+    assert texts[2:4] == ["closest pair", "others"]
+    assert texts[4] == "a cat\n0.90  high similarity"
+    assert texts[5].endswith("…\n0.30  low")
     assert [float(ax.images[0].get_array()[0, 0, 0]) for ax in figure.axes] == [0, 0, 1, 1, 1]
     size = figure.get_size_inches() * figure.dpi
     for box in [text.get_window_extent() for text in figure.texts] + [ax.get_tightbbox() for ax in figure.axes]:

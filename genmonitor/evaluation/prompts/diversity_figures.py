@@ -15,7 +15,9 @@ from genmonitor.evaluation.prompts.diversity_modes import ModeEnds
 from genmonitor.evaluation.prompts.variability import LeastVaried
 from genmonitor.evaluation.results import Evaluation, History, curve
 from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
+from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.plotting import diversity as plots
+from genmonitor.plotting.w1kp import reusability_figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,18 +29,20 @@ class DiversityEvaluation(Evaluation):
         ends: samples at both ends of the model's own modes.
         least_varied: the least varied prompts, without a calibration none.
         spread: how spread the samples of each prompt are.
+        reusability: how many images the prompts are good for, without a calibration None.
     """
 
     spectra: tuple[Tensor, Tensor, Tensor]
     ends: ModeEnds
     least_varied: list[LeastVaried]
     spread: Mapping[str, Estimate] = field(default_factory=dict)
+    reusability: ReusabilityCurve | None = None
 
 
 def evaluation_figures(
     evaluation: DiversityEvaluation, history: History, prompts: Prompts | None, n: int, value_range: tuple[float, float]
 ) -> dict[str, Figure]:
-    """Draw the curves, the spectrum, the samples at both ends of the model's own modes, and the least varied prompts.
+    """Draw curves, spectrum, the samples at both ends of the model's own modes, and with a calibration the prompts.
 
     Args:
         evaluation: the last one.
@@ -62,4 +66,6 @@ def evaluation_figures(
     if evaluation.least_varied:
         rows = [(str(x.found.prompt), x.found.w1kp, x.caption(), x.images) for x in evaluation.least_varied]
         out["least_varied"] = plots.least_varied(rows, value_range)
+    if evaluation.reusability is not None:
+        out["reusability"] = reusability_figure({"": evaluation.reusability})
     return out

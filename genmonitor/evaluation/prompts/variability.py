@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least
@@ -13,15 +15,16 @@ from genmonitor._validation.arguments import check_calibration
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.results import Samples
-from genmonitor.functional import W1KPCalibration, prompt_reusability, similarity_level
-from genmonitor.functional.w1kp import PromptVariability
-from genmonitor.functional.w1kp_calibration import similarities
-from genmonitor.functional.w1kp_subsets import pair_mean
+from genmonitor.functional import W1KPCalibration, similarity_level
+from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
+from genmonitor.functional.w1kp.calibration import similarities
+from genmonitor.functional.w1kp.reusability import curve_of
+from genmonitor.functional.w1kp.subsets import HIGH, closest_pair, closest_pairs, pair_mean, reusability
 
 LISTED, SHOWN = 5, 6
 """Prompts that are listed, and images of each."""
 REUSED = 50
-"""Samples of a listed prompt that its reusability is measured of: the cost grows with their square."""
+"""Samples of a prompt that its reusability is measured of: the cost grows with their square."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +33,7 @@ class LeastVaried:
 
     Attributes:
         found: its W1KP and what follows from it.
-        images: some of its images [k, C, H, W], on the CPU.
+        images: some of its images [k, C, H, W], on the CPU: the two most similar of all, then the first others.
     """
 
     found: PromptVariability
@@ -40,8 +43,23 @@ class LeastVaried:
         """Return what its row in the figure says."""
         return (
             f"{self.found.level} similarity\n"
-            f"good for {self.found.reusability} of {min(self.found.outputs, REUSED)} images"
+            f"good for {self.found.reusability} of {min(self.found.outputs, REUSED)} images\n"
+            f"closest pair {self.found.closest:.2f}"
         )
+
+
+class MeasuredPrompts(NamedTuple):
+    """What W1KP says of the prompts of an evaluation.
+
+    Attributes:
+        w1kp: its mean over the prompts.
+        least: the least varied prompts, the least first.
+        reusability: how many images the prompts are good for; None with a single prompt, or with two samples of one.
+    """
+
+    w1kp: float
+    least: list[LeastVaried]
+    reusability: ReusabilityCurve | None
 
 
 class PromptDiversity:
@@ -65,8 +83,8 @@ class PromptDiversity:
                 f"Give n_samples={2 * len(prompts)} or more, or fewer prompts."
             )
 
-    def measure(self, features: Tensor, samples: Samples, comm: Collective) -> tuple[float, list[LeastVaried]]:
-        """Return the mean W1KP of the prompts, and the least varied of them; every process must call it.
+    def measure(self, features: Tensor, samples: Samples, comm: Collective) -> MeasuredPrompts:
+        """Return what W1KP says of the prompts; every process must call it.
 
         Args:
             features: of this process's samples [n, d].
@@ -74,17 +92,40 @@ class PromptDiversity:
             comm: the processes that evaluate together.
         """
         with comm.all_ranks_or_none():
-            features, numbers = comm.gather_rows(features), self.prompts.numbers(comm.gather_rows(samples.indices))
+            features, indices = comm.gather_rows(features), comm.gather_rows(samples.indices)
+            order = indices.argsort()
+            features, indices = features[order], indices[order]
+            numbers = self.prompts.numbers(indices)
             found = similarities(features, numbers, self.calibration)
             means = {number: float(pair_mean(similarity)) for number, similarity in found.items()}
             listed = sorted(means, key=lambda number: means[number], reverse=True)[:LISTED]
-            rows = [self._row(number, means[number], features[numbers == number]) for number in listed]
-        mine = self.prompts.numbers(samples.indices)
-        shown = [comm.gather_rows(samples.images[mine == number][:SHOWN])[:SHOWN].cpu() for number in listed]
-        least = [LeastVaried(row, images) for row, images in zip(rows, shown, strict=True)]
-        return sum(means.values()) / len(means), least
+            members = {number: indices[numbers == number].tolist() for number in listed}
+            rows = [self._row(number, means[number], found[number], members[number]) for number in listed]
+            some = [similarity[:REUSED, :REUSED] for similarity in found.values()]
+            curve = curve_of(some) if len(some) > 1 and min(map(len, some)) > 2 else None
+        least = []
+        for row, of_prompt in zip(rows, members.values(), strict=True):
+            shown = [*row.closest_pair, *(i for i in of_prompt if i not in row.closest_pair)][:SHOWN]
+            least.append(LeastVaried(row, _images_of(shown, samples, comm)))
+        return MeasuredPrompts(sum(means.values()) / len(means), least, curve)
 
-    def _row(self, number: int, w1kp: float, outputs: Tensor) -> PromptVariability:
-        reusability = prompt_reusability(outputs[:REUSED], calibration=self.calibration)
-        prompt = str(self.prompts.distinct[number])
-        return PromptVariability(prompt, len(outputs), w1kp, similarity_level(w1kp), reusability)
+    def _row(self, number: int, w1kp: float, similarity: Tensor, members: list[int]) -> PromptVariability:
+        """Return what a prompt is found to be like, whose samples have these similarities and indices."""
+        values, _ = closest_pairs(similarity[:REUSED, :REUSED], None)
+        a, b = closest_pair(similarity)
+        return PromptVariability(
+            str(self.prompts.distinct[number]),
+            len(similarity),
+            w1kp,
+            similarity_level(w1kp),
+            reusability(values, HIGH),
+            (members[a], members[b]),
+            float(similarity[a, b]),
+        )
+
+
+def _images_of(indices: list[int], samples: Samples, comm: Collective) -> Tensor:
+    """Return the images of samples [k, C, H, W], wherever they are, in that order and on the CPU."""
+    mine = torch.isin(samples.indices, torch.tensor(indices, device=samples.indices.device))
+    images, found = comm.gather_rows(samples.images[mine]).cpu(), comm.gather_rows(samples.indices[mine]).tolist()
+    return images[[found.index(i) for i in indices]]

@@ -6,7 +6,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.prompts.diversity_modes import ModeEnds
 from genmonitor.evaluation.prompts.variability import LeastVaried
-from genmonitor.functional.w1kp import PromptVariability
+from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 
 SCORES = {"vendi": 5.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
 PROMPTS = Prompts(["a cat", "a dog", "a fish"])
@@ -14,14 +14,16 @@ INDICES = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7]])
 
 
 def least_varied():
-    found = PromptVariability("a dog", outputs=8, w1kp=0.9, level="high", reusability=2)
+    found = PromptVariability(
+        "a dog", outputs=8, w1kp=0.9, level="high", reusability=2, closest_pair=(1, 4), closest=0.95
+    )
     return LeastVaried(found, torch.rand(6, 1, 2, 2))
 
 
-def figures(least=(), **values):
+def figures(least=(), reusability=None, **values):
     spectra = torch.tensor([0.6, 0.4]), torch.tensor([0.3, 0.1]), torch.tensor([0.45, 0.15])
     ends = ModeEnds(torch.rand(2, 4, 1, 2, 2), INDICES)
-    evaluation = DiversityEvaluation(SCORES | values, spectra, ends, list(least))
+    evaluation = DiversityEvaluation(SCORES | values, spectra, ends, list(least), reusability=reusability)
     history = [{"epoch": epoch, "step": epoch, **evaluation.values} for epoch in (0, 1)]
     return evaluation_figures(evaluation, history, PROMPTS, 24, (0.0, 1.0))
 
@@ -38,6 +40,12 @@ def test_diversity_figures_draw_the_least_varied_prompts():
     drawn = texts(figures([least_varied()])["least_varied"])
     assert "a dog" in drawn
     assert "high similarity" in drawn
+    assert "closest pair 0.95" in drawn
+
+
+def test_diversity_figures_draw_how_many_images_a_prompt_is_good_for():
+    curve = ReusabilityCurve((0.3, 0.6, 0.9), (0.2, 0.5, 0.8), (0.4, 0.7, 1.0), 3, 0, 0.85)
+    assert "good for: 3 (3 to 4 or more)" in texts(figures(reusability=curve)["reusability"])
 
 
 def test_diversity_modes_are_captioned_by_their_prompts():

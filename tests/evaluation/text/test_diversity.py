@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.text.diversity import ABOUT, NAMES, SCORES, charts, message, table
 from genmonitor.functional.w1kp import PromptVariability
 
+LOST = [Change(f"p{i}", 0.04, 1.0, 9.0, 1e-9) for i in range(7)]
 FIRST = {"epoch": 0.0, "vendi": 9.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
 LAST = FIRST | {"epoch": 1.0, "vendi": 5.0}
 WITH_REAL = LAST | {"real_vendi": 12.0, "real_rke": 7.0, "precision": 0.5}
-ALIKE = PromptVariability("a cat\x1b[2J", outputs=9, w1kp=0.9, level="high", reusability=2)
+ALIKE = PromptVariability(
+    "a cat\x1b[2J", outputs=9, w1kp=0.9, level="high", reusability=2, closest_pair=(0, 1), closest=1.0
+)
 
 
 def test_diversity_message_counts_modes():
@@ -18,6 +22,26 @@ def test_diversity_message_counts_modes():
 
 def test_diversity_message_says_what_real_images_get():
     assert "5 modes in 24 images (real images: 12);" in message(WITH_REAL, 24)
+
+
+@pytest.mark.parametrize(
+    ("lost", "by_prompt", "begin"),
+    [
+        (LOST[:1], True, "prompt 'p0' has lost its variety; 5 modes"),
+        (LOST[:2], True, "prompts 'p0', 'p1' have lost their variety; 5 modes"),
+        (LOST, True, "prompts 'p0', 'p1', 'p2', 'p3', 'p4' and 2 more have lost their variety; 5 modes"),
+        ([Change("all samples", 0.1, 1.0, 9.0, 1e-9)], False, "all samples have lost their variety; 5 modes"),
+    ],
+)
+def test_diversity_message_begins_with_lost_variety(lost, by_prompt, begin):
+    assert message(LAST, 24, lost, by_prompt).startswith(begin)
+
+
+def test_diversity_table_names_the_prompts_that_lost_their_variety():
+    said = table([LAST], 24, [], lost=LOST[:2]).splitlines()
+    at = said.index("Lost their variety: 2, by what is left of their spread")
+    assert said[at + 1 : at + 3] == ["   4 % 'p0', best at epoch 9", "   4 % 'p1', best at epoch 9"]
+    assert "Lost" not in table([LAST], 24, [])
 
 
 def test_diversity_table_says_when_each_was_highest():

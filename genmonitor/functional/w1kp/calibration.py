@@ -18,10 +18,12 @@ from genmonitor._io import atomic_write
 from genmonitor._validation import (
     check_at_least,
     check_features,
+    check_finite,
     check_integers,
     check_monotonic,
     check_same_length,
     check_some_prompts,
+    check_tensor,
 )
 from genmonitor.linalg.distances import centered, squared_distances
 from genmonitor.linalg.precision import full_precision
@@ -115,12 +117,35 @@ class W1KPCalibration:
 
     def __call__(self, distances: Tensor) -> Tensor:
         """Return F of squared distances of any shape, float64, as numpy.interp would."""
-        x, y = self.distances.to(distances.device), self.heights.to(distances.device)
-        d = distances.double()
-        left = (torch.searchsorted(x, d, right=True) - 1).clamp(0, len(x) - 2)
-        step = x[left + 1] - x[left]
-        part = torch.where(step > 0, (d - x[left]) / step.where(step > 0, 1), 1).clamp(0, 1)
-        return y[left] + part * (y[left + 1] - y[left])
+        return _interpolate(distances, self.distances, self.heights)
+
+    def inverse(self, heights: Tensor) -> Tensor:
+        """Return the squared distances at which F has these heights: the raw distance of a level of similarity.
+
+        Two outputs of similarity s are `inverse(1 - s)` apart. Beyond what F reaches it is the largest knot.
+
+        Args:
+            heights: F, in [0, 1], of any shape.
+
+        Returns:
+            Squared distances of the same shape, float64.
+
+        Raises:
+            TypeError: if `heights` is no tensor of real numbers.
+            ValueError: if a height is outside [0, 1].
+
+        Example:
+            >>> calibration = calibrate(torch.tensor([[0.0], [1.0], [2.0]]))
+            >>> calibration.inverse(torch.tensor([0.0, 0.2, 0.6], dtype=torch.float64))
+            tensor([0., 1., 4.], dtype=torch.float64)
+        """
+        check_finite("heights", check_tensor("heights", heights))
+        if bool(((heights < 0) | (heights > 1)).any()):
+            raise ValueError(
+                f"Expected `heights` in [0, 1], but got {float(heights.min()):g} to {float(heights.max()):g}. "
+                "For a similarity s give 1 - s."
+            )
+        return _interpolate(heights, self.heights, self.distances)
 
 
 def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalibration:
@@ -172,6 +197,15 @@ def pair_distances(x: Tensor) -> Tensor:
 def similarities(x: Tensor, index: Tensor, calibration: W1KPCalibration) -> dict[int, Tensor]:
     """Map each prompt to the similarities [n, n] of its outputs."""
     return {int(prompt): 1 - calibration(pair_distances(x[index == prompt])) for prompt in index.unique(sorted=True)}
+
+
+def _interpolate(at: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return the piecewise linear function through rising x [K] and y [K] at values of any shape, in float64."""
+    x, y, at = x.to(at.device), y.to(at.device), at.double()
+    left = (torch.searchsorted(x, at, right=True) - 1).clamp(0, len(x) - 2)
+    step = x[left + 1] - x[left]
+    part = torch.where(step > 0, (at - x[left]) / step.where(step > 0, 1), 1).clamp(0, 1)
+    return y[left] + part * (y[left + 1] - y[left])
 
 
 def _numpy_globals() -> list[Any]:

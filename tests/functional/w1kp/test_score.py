@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmonitor.functional import (
+    W1KPCalibration,
     calibrate,
     expected_closest_pairs,
     prompt_reusability,
@@ -15,7 +16,7 @@ from genmonitor.functional import (
     w1kp_by_prompt,
     w1kp_score,
 )
-from genmonitor.functional import w1kp_subsets as subsets
+from genmonitor.functional.w1kp import subsets
 from genmonitor.linalg import chunking
 
 
@@ -203,3 +204,20 @@ def test_bad_input_of_the_others():
         w1kp_by_prompt(outputs(), torch.arange(12) % 3, calibration=CALIBRATION, names=["a", "b"])
     with pytest.raises(ValueError, match="a prompt with at least 2 outputs"):
         w1kp_by_prompt(outputs(), torch.arange(12), calibration=CALIBRATION)
+
+
+def test_the_table_names_the_closest_pair_of_each_prompt():
+    x, index = outputs(20), torch.arange(20) % 3
+    rows = {row.prompt: row for row in w1kp_by_prompt(x, index, calibration=CALIBRATION)}
+    for prompt in range(3):
+        members = [i for i in range(20) if i % 3 == prompt]
+        expected = max(combinations(members, 2), key=lambda pair: similarity(x[pair[0]].numpy(), x[pair[1]].numpy()))
+        assert rows[prompt].closest_pair == expected
+        assert rows[prompt].closest == pytest.approx(similarity(*(x[i].numpy() for i in expected)))
+
+
+def test_the_closest_pair_of_outputs_that_differ_as_much_as_any_is_two_of_them():
+    far = torch.tensor([[0.0, 0, 0], [1e9, 0, 0], [0, 1e9, 0]])
+    calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=3)
+    (row,) = w1kp_by_prompt(far, torch.zeros(3, dtype=torch.long), calibration=calibration)
+    assert (row.closest_pair, row.closest) == ((0, 1), 0)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_min_samples
 from genmonitor._validation.arguments import check_calibration, check_prompted_outputs
-from genmonitor.functional.w1kp_calibration import W1KPCalibration, similarities
+from genmonitor.functional.w1kp.calibration import W1KPCalibration, similarities
 from genmonitor.linalg import chunking
 
 SUBSETS = 1000
@@ -99,6 +99,14 @@ def closest_pairs(similarity: Tensor, generator: torch.Generator | None, k: int 
     if k == n:
         values[-1], errors[-1] = similarity.tril(-1).amax(), 0
     return torch.stack([values, errors])
+
+
+def closest_pair(similarity: Tensor) -> tuple[int, int]:
+    """Return the two most similar outputs, of their similarities [n, n]; the first of several such pairs."""
+    n = len(similarity)
+    rows, columns = torch.triu_indices(n, n, offset=1, device=similarity.device)
+    best = similarity[rows, columns].argmax()
+    return int(rows[best]), int(columns[best])
 
 
 def pair_mean(similarity: Tensor) -> Tensor:

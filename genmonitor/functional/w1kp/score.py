@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,11 +12,12 @@ from torch import Tensor
 
 from genmonitor._validation import check_some_prompts
 from genmonitor._validation.arguments import check_calibration, check_names, check_prompted_outputs
-from genmonitor.functional.w1kp_calibration import W1KPCalibration, similarities
-from genmonitor.functional.w1kp_subsets import HIGH, closest_pairs, pair_mean, reusability
+from genmonitor.functional.w1kp.calibration import W1KPCalibration, similarities
+from genmonitor.functional.w1kp.subsets import HIGH, closest_pair, closest_pairs, pair_mean, reusability
 
-LEVELS = {"none": 0.2, "low": 0.4, "medium": HIGH}
-"""Human-calibrated levels of similarity and where each ends."""
+LEVELS = ("none", "low", "medium", "high")
+CUTOFFS = (0.2, 0.4, HIGH)
+"""Where each level of similarity after the first begins, as fitted to people's judgments of DreamSim's distances."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class PromptVariability:
         w1kp: mean similarity of all pairs in [0, 1]: high is similar, low is diverse.
         level: "none", "low", "medium" or "high" similarity.
         reusability: how many outputs the prompt is good for, at least 1; see `prompt_reusability`.
+        closest_pair: the two most similar outputs, rows of the features that were given.
+        closest: their similarity.
         w1kp_k: expected similarity of the closest pair among k outputs; None without k, or with fewer outputs than k.
         w1kp_k_error: its standard error.
     """
@@ -36,6 +41,8 @@ class PromptVariability:
     w1kp: float
     level: str
     reusability: int
+    closest_pair: tuple[int, int]
+    closest: float
     w1kp_k: float | None = None
     w1kp_k_error: float | None = None
 
@@ -140,7 +147,10 @@ def w1kp_by_prompt(
         values, errors = closest_pairs(similarity, None)
         mean = float(values[0])
         name = prompt if names is None else names[prompt]
-        row = PromptVariability(name, n, mean, similarity_level(mean), reusability(values, HIGH))
+        a, b = closest_pair(similarity)
+        rows_of_prompt = (index == prompt).nonzero()[:, 0].tolist()
+        pair, closest = (rows_of_prompt[a], rows_of_prompt[b]), float(similarity[a, b])
+        row = PromptVariability(name, n, mean, similarity_level(mean), reusability(values, HIGH), pair, closest)
         if k is not None and k <= n:
             row = replace(row, w1kp_k=float(values[k - 2]), w1kp_k_error=float(errors[k - 2]))
         rows.append(row)
@@ -148,8 +158,16 @@ def w1kp_by_prompt(
     return sorted(rows, key=lambda row: row.w1kp, reverse=True)
 
 
-def similarity_level(value: float) -> str:
+def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
     """Name a similarity as people would: none [0, 0.2), low [0.2, 0.4), medium [0.4, 0.85) or high [0.85, 1].
+
+    Args:
+        value: a similarity.
+        cutoffs: where low, medium and high begin, such as those of `fit_cutoffs` for an embedding of your own.
+
+    Raises:
+        TypeError: if the value is no number.
+        ValueError: if the cut-offs are not three numbers that never fall.
 
     Example:
         >>> [similarity_level(value) for value in (0.0, 0.2, 0.84, 1.0)]
@@ -157,4 +175,6 @@ def similarity_level(value: float) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"Expected `value` to be a number, such as float(scores['w1kp']), but got {value!r}.")
-    return next((level for level, end in LEVELS.items() if value < end), "high")
+    if len(cutoffs) != len(CUTOFFS) or sorted(cutoffs) != list(cutoffs):
+        raise ValueError(f"Expected `cutoffs` to be three rising numbers, such as {CUTOFFS}, but got {cutoffs!r}.")
+    return LEVELS[bisect_right(cutoffs, value)]
