@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
+
 import pytest
 import torch
+
+# of the processes that tests start too: with several tests at once their threads would wait for each other
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(autouse=True, scope="session")

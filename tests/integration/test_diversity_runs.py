@@ -88,7 +88,7 @@ def test_early_stopping_finds_its_key_after_a_failure(tmp_path):
 @pytest.mark.filterwarnings("ignore:The prompts' features have rank", "ignore:.*are not measured")
 @pytest.mark.parametrize(("processes", "n"), [(2, 61), (3, 2)], ids=["uneven", "none for one"])
 def test_several_processes_find_and_show_what_one_does(tmp_path, processes, n):
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+    environment = os.environ | {"PYTHONWARNINGS": "default"}
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(processes), str(n)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr

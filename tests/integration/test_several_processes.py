@@ -33,7 +33,7 @@ def expected(tmp_path_factory):
 
 def run(folder, processes, *more, script=SCRIPT):
     """Return what was said, and what each process measured."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
+    environment = os.environ | {"PYTHONWARNINGS": "default"}
     command = [sys.executable, str(script), str(folder), str(processes), *more]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 """Models whose parameters are spread over processes: the same numbers, nothing left behind, and none that waits."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,9 +19,8 @@ SECONDS = 300  # a process that waits for another would wait for half an hour
 
 def run(folder, processes, what, *more):
     """Return what was said, and what each process found."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(SCRIPT), str(folder), str(processes), what, *more]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     ranks = [json.loads((folder / f"rank_{rank}.json").read_text()) for rank in range(processes)]
     return done.stdout + done.stderr, ranks

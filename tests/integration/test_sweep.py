@@ -2,7 +2,6 @@
 """Examples trained without a monitor and swept afterwards, or beside the training, by the command."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -77,9 +76,8 @@ def sweep():
 def _start(*arguments):
     command = "import sys; from genmonitor.cli import main; sys.exit(main())"
     words = ["sweep", *map(str, arguments), "--script", str(EXAMPLES / "train.py")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", command, *words], text=True, env=environment, **pipes)
+    return subprocess.Popen([sys.executable, "-c", command, *words], text=True, **pipes)
 
 
 def manifests(run):
