@@ -13,11 +13,17 @@ IMAGE_MODELS = {
     "siglip": "google/siglip-base-patch16-224",
     "siglip2": "google/siglip2-base-patch16-224",
 }
-"""What `image_encoder` takes: short names of models on the Hugging Face hub."""
+"""What `image_encoder` takes beside "dreamsim": short names of models on the Hugging Face hub."""
 TEXT_MODELS = {name: IMAGE_MODELS[name] for name in ("clip", "siglip", "siglip2")} | {
     "minilm": "sentence-transformers/all-MiniLM-L6-v2"
 }
 """What `text_encoder` takes."""
+DREAMSIM_PARTS = {
+    "dino": "facebook/dino-vitb16",
+    "clip": "openai/clip-vit-base-patch16",
+    "open_clip": "laion/CLIP-ViT-B-16-laion2B-s34B-b88K",
+}
+"""The three networks of "dreamsim", before they were tuned."""
 T = TypeVar("T")
 
 
