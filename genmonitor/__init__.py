@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 __all__ = [
     "PRDC",
+    "Authenticity",
     "ConditionalVendiScore",
     "CosineKernel",
     "CosineMeanSimilarity",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from genmonitor.kernels import CosineKernel, GaussianKernel, LaplacianKernel
     from genmonitor.metrics import (
         PRDC,
+        Authenticity,
         ConditionalVendiScore,
         CosineMeanSimilarity,
         MaximumMeanDiscrepancy,

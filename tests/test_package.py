@@ -20,6 +20,7 @@ import genmonitor.metrics
 
 PUBLIC = [
     "PRDC",
+    "Authenticity",
     "ConditionalVendiScore",
     "CosineKernel",
     "CosineMeanSimilarity",

@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FID, KID, PRDC and Vendi on the features of one encoder."""
+"""FID, KID, CMMD, PRDC, authenticity and Vendi on the features of one encoder."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 from torchmetrics import Metric
 
 from genmonitor._validation import check_at_least, check_bool, check_one_of
 from genmonitor.evaluation.encoders.feature_cache import FeatureCache
 from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
+from genmonitor.kernels import GaussianKernel
+from genmonitor.kernels.means import KernelMeans
+from genmonitor.metrics.authenticity import Authenticity
+from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC
 from genmonitor.metrics.vendi import VendiScore
 
-Name = Literal["fid", "kid", "prdc", "vendi"]
+Name = Literal["fid", "kid", "cmmd", "prdc", "authenticity", "vendi"]
 
 
 class FeatureMetrics(Metric):
-    """FID, KID, PRDC and Vendi on the features of one encoder, which sees each image once.
+    """FID, KID, CMMD, PRDC, authenticity and Vendi on the features of one encoder, which sees each image once.
 
     Real images are encoded once per run, as `reset` keeps them, and with `cache` once for all runs. To log them beside
     CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
@@ -29,7 +34,9 @@ class FeatureMetrics(Metric):
     Args:
         encoder: a Module, or any callable, from images [n, C, H, W] to features [n, d], such as `image_encoder` gives;
             a Module is frozen.
-        metrics: which of "fid", "kid", "prdc" and "vendi".
+        metrics: which of "fid", "kid", "cmmd", "prdc", "authenticity" and "vendi". FID of DINOv2's features is the
+            FD-DINOv2 of Stein et al. CMMD is meant for CLIP's, of which it takes the directions. Authenticity is about
+            the real images given, which must be those of training.
         cache: a folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
         num_features: d; None for the encoder's own attribute of this name.
         subset_size: of KID, samples per subset; at most the number of samples.
@@ -44,6 +51,8 @@ class FeatureMetrics(Metric):
     References:
         Heusel et al., "GANs Trained by a Two Time-Scale Update Rule", arXiv 1706.08500, for FID.
         Binkowski et al., "Demystifying MMD GANs", arXiv 1801.01401, for KID.
+        Jayasumana et al., "Rethinking FID: Towards a Better Evaluation Metric for Image Generation", arXiv 2401.09603,
+            for CMMD, computed with the pairs of a sample with itself as in the published code.
         Stein et al., "Exposing flaws of generative model evaluation metrics", arXiv 2306.04675, for DINOv2.
 
     Example:
@@ -115,6 +124,22 @@ class FeatureMetrics(Metric):
             metric.reset()
 
 
+class _CMMD(MaximumMeanDiscrepancy):
+    """1000 times the MMD of unit vectors by a Gaussian kernel of sigma 10."""
+
+    def __init__(self, reset_real_features: bool) -> None:
+        super().__init__(GaussianKernel.from_sigma(10), unbiased=False, reset_real_features=reset_real_features)
+
+    def update(self, samples: Tensor, real: bool) -> None:
+        super().update(normalize(samples), real)
+
+    def _value(self, means: KernelMeans) -> Tensor:
+        return 1000 * super()._value(means)
+
+
+OURS: dict[str, Callable[..., Metric]] = {"prdc": PRDC, "authenticity": Authenticity, "cmmd": _CMMD}
+
+
 class _Features(nn.Module):
     """What torchmetrics takes for a network where the features are there already."""
 
@@ -129,8 +154,8 @@ class _Features(nn.Module):
 def _make(name: Name, num_features: int | None, subset_size: int) -> Metric:
     if name == "vendi":
         return VendiScore()
-    if name == "prdc":
-        return PRDC(reset_real_features=False)
+    if name in OURS:
+        return OURS[name](reset_real_features=False)
     if num_features is None:
         raise ValueError("Expected `num_features` for an encoder that does not say how many it gives, but got None.")
     features = _Features(num_features)

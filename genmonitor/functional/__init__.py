@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics as pure functions of tensors."""
 
+from genmonitor.functional.authenticity import authenticity
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.functional.conditional_vendi import conditional_vendi_score
@@ -40,6 +41,7 @@ __all__ = [
     "ReusabilityCurve",
     "TwoAFC",
     "W1KPCalibration",
+    "authenticity",
     "calibrate",
     "centered_kernel_alignment",
     "conditional_vendi_score",

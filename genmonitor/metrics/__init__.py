@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics as torchmetrics.Metric: state, streaming and synchronization around the formulas in `functional`."""
 
+from genmonitor.metrics.authenticity import Authenticity
 from genmonitor.metrics.cka import PixelCKA
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.metrics.conditional_vendi import ConditionalVendiScore
@@ -14,6 +15,7 @@ from genmonitor.metrics.w1kp import W1KPScore
 
 __all__ = [
     "PRDC",
+    "Authenticity",
     "ConditionalVendiScore",
     "CosineMeanSimilarity",
     "MaximumMeanDiscrepancy",

@@ -12,6 +12,7 @@ from torchmetrics import Metric
 
 from genmonitor import (
     PRDC,
+    Authenticity,
     ConditionalVendiScore,
     CosineKernel,
     CosineMeanSimilarity,
@@ -108,6 +109,7 @@ CITIZENS = {
     "cka product": Citizen(PixelCKA, IMAGES, {"kernel": LaplacianKernel()}),
     "cka batches": Citizen(PixelCKA, IMAGES, {"batch_estimator": 10}, ordered=True),
     "prdc": Citizen(PRDC, FEATURES_OF_BOTH, {"k": 3}),
+    "authenticity": Citizen(Authenticity, FEATURES_OF_BOTH),
     "vendi": Citizen(VendiScore, FEATURES),
     "vendi gaussian": Citizen(VendiScore, FEATURES, {"kernel": GaussianKernel()}),
     "vendi fourier": Citizen(VendiScore, FEATURES, {"kernel": GaussianKernel(0.7), "num_features": 16}),

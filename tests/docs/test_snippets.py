@@ -70,6 +70,7 @@ SAYS = {
     "docs/metrics/conditional-vendi.md": lambda s: (
         [round(float(value), 6) for value in s["score"].compute().values()] == [2, 3]
     ),
+    "docs/metrics/authenticity.md": lambda s: 0.5 < s["metric"].compute() / s["usual"] < 0.7,
     "docs/metrics/prdc.md": lambda s: s["prdc"].compute()["precision"] > 0.95 and s["prdc"].compute()["recall"] < 0.1,
     "docs/metrics/promptsplit.md": lambda s: (
         s["split"].compute()["eigenvalues"].abs().sort().values.diff().argmax() == 1  # between the pair and the rest

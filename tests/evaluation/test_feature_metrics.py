@@ -10,6 +10,7 @@ from genmonitor import PRDC, VendiScore
 from genmonitor.evaluation import FeatureMetrics, RegionEvaluator, image_encoder
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
+from genmonitor.functional import authenticity
 
 pytestmark = pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")
 
@@ -46,7 +47,7 @@ def fed(metric, real=REAL, fake=FAKE):
 
 def test_values_are_those_of_the_metrics_alone():
     encoder = Counting()
-    found = fed(FeatureMetrics(encoder, ["fid", "kid", "prdc", "vendi"])).compute()
+    found = fed(FeatureMetrics(encoder, ["fid", "kid", "cmmd", "prdc", "authenticity", "vendi"])).compute()
     expected = {"fid": fed(FrechetInceptionDistance(encoder)).compute()}
     features = {"real": encoder(REAL).detach(), "fake": encoder(FAKE).detach()}
     prdc, vendi = PRDC(), VendiScore()
@@ -54,7 +55,11 @@ def test_values_are_those_of_the_metrics_alone():
     prdc.update(features["fake"], real=False)
     vendi.update(features["fake"])
     expected |= prdc.compute() | {"vendi": vendi.compute()}
-    assert set(found) == {"fid", "kid", "precision", "recall", "density", "coverage", "vendi"}
+    expected["authenticity"] = authenticity(features["fake"], features["real"])
+    fake, real = (nn.functional.normalize(features[side].double()) for side in ("fake", "real"))
+    pairs = ((fake, fake, 1), (real, real, 1), (fake, real, -2))
+    expected["cmmd"] = 1000 * sum(sign * (-(torch.cdist(x, y) ** 2) / 200).exp().mean() for x, y, sign in pairs)
+    assert set(found) == {"kid", *expected}
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-5)
     kid = fed(KernelInceptionDistance(encoder, subset_size=100)).compute()[0]
@@ -132,7 +137,11 @@ def test_encoder_is_frozen_and_follows_to():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ((Counting(), ["fidd"]), ValueError, "`metrics` to be one of 'fid', 'kid', 'prdc', 'vendi', but got 'fidd'"),
+        (
+            (Counting(), ["fidd"]),
+            ValueError,
+            "`metrics` to be one of 'fid', 'kid', 'cmmd', 'prdc', 'authenticity', 'vendi', but got 'fidd'",
+        ),
         ((nn.Flatten(), ["fid"]), ValueError, "`num_features` for an encoder that does not say"),
         ((3, ["vendi"]), TypeError, "`encoder` to be a callable or Module"),
     ],

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Authenticity: how many generated samples are no copies of training samples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_features
+from genmonitor._validation.arguments import check_neighbors
+from genmonitor.functional.prdc import neighbor_radii
+from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.distances import centered, squared_distances
+
+
+def authenticity(fake: Tensor, real: Tensor) -> Tensor:
+    """Share of generated samples that are further from their nearest training sample than that is from its own nearest.
+
+    Real samples held out from training get a share that grows with the dimension of the features (of a normal
+    distribution and 1000 training samples about 0.5 in 2 dimensions, 0.85 in 768) and falls with M: compare with
+    theirs. Less than that says that training samples are copied; a share near 1 may say that the generator misses the
+    data.
+
+    Args:
+        fake: features [N, D], N at least 2.
+        real: features of training samples [M, D], M at least 2; those of other real samples could not be copied.
+
+    Returns:
+        A float64 scalar in [0, 1].
+
+    Raises:
+        TypeError: if a side is not a tensor of real numbers.
+        ValueError: if dimensions differ, values are not finite, or a side has fewer than 2 samples.
+
+    References:
+        Alaa et al., "How Faithful is your Synthetic Data? Sample-level Metrics for Evaluating and Auditing Generative
+            Models", arXiv 2102.08921.
+        Stein et al., "Exposing flaws of generative model evaluation metrics and their unfair treatment of diffusion
+            models", arXiv 2306.04675, where it is called AuthPct.
+
+    Example:
+        >>> real = torch.tensor([[0.0], [1.0], [3.0]])
+        >>> authenticity(torch.tensor([[0.1], [5.5]]), real)  # the first one is a copy
+        tensor(0.5000, dtype=torch.float64)
+    """
+    real = check_features("real", real)
+    fake = check_features("fake", fake, real.shape[1])
+    check_neighbors(1, fake, real)
+    return authenticity_from_radii(fake, real, neighbor_radii(real, 1))[0]
+
+
+def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Compare with the training samples and their `neighbor_radii`, a block of pairs at a time.
+
+    Returns:
+        The share; each generated sample's squared distance to its nearest training sample over that one's to its own
+        [N]; which that is [N].
+    """
+    x, y = centered(fake.double(), real.double())
+    found = [squared_distances(x[start:stop], y).min(1) for start, stop in row_blocks(len(x), 3 * 8, columns=len(y))]
+    nearest = torch.cat([some.indices for some in found])
+    ratios = torch.cat([some.values for some in found]) / real_radii[nearest]
+    ratios = ratios.nan_to_num(0, posinf=torch.inf)  # 0 / 0: a copy of what occurs twice in training
+    return (ratios > 1).double().mean(), ratios, nearest

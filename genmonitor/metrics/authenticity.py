@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Authenticity as a stateful metric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_features
+from genmonitor._validation.arguments import check_neighbors
+from genmonitor.functional.authenticity import authenticity_from_radii
+from genmonitor.functional.prdc import neighbor_radii
+from genmonitor.metrics._real_fake import TwoSidedMetric
+
+
+class Authenticity(TwoSidedMetric):
+    """Share of generated samples that are no copies of training samples.
+
+    Keeps every sample of both sides. The distances among the training samples are computed once and reused while these
+    stay the same.
+
+    Args:
+        reset_real_features: whether `reset` forgets the training samples too.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        ValueError: if an argument is out of its range; by `update` and `compute` as `functional.authenticity` does,
+            which also documents the value.
+
+    References:
+        Alaa et al., "How Faithful is your Synthetic Data? Sample-level Metrics for Evaluating and Auditing Generative
+            Models", arXiv 2102.08921.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor import Authenticity
+        >>> metric = Authenticity()
+        >>> metric.update(torch.tensor([[0.0], [1.0], [3.0]]), real=True)
+        >>> metric.update(torch.tensor([[5.5], [0.1]]), real=False)
+        >>> metric.compute()
+        tensor(0.5000, dtype=torch.float64)
+        >>> metric.copies()  # the generated sample 1 is near the training sample 0
+        tensor([[1, 0]])
+    """
+
+    is_differentiable: bool = False
+    higher_is_better: bool = True
+    plot_lower_bound: float = 0.0
+    plot_upper_bound: float = 1.0
+
+    def __init__(self, reset_real_features: bool = True, **kwargs: Any) -> None:
+        super().__init__(reset_real_features, **kwargs)
+
+    def compute(self) -> Tensor:  # type: ignore[override]
+        """Return a float64 scalar."""
+        return super().compute()
+
+    def copies(self) -> Tensor:
+        """Find which samples are copies of which: the rest of the share; every process must call it, like `compute`.
+
+        Returns:
+            Pairs [K, 2] of a generated and a training sample, in the order of their updates (process by process), the
+            closest first, measured by the distance of the training sample to its own nearest.
+        """
+        with self._synced():
+            _, ratios, nearest = self._authenticity(self._kept("fake"), self._kept("real"))
+        copied = (ratios <= 1).nonzero()[:, 0]
+        return torch.stack([copied, nearest[copied]], dim=1)[ratios[copied].argsort(stable=True)]
+
+    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
+        return check_features(name, samples, shape[0] if shape else None)
+
+    def _compared(self, fake: Tensor, real: Tensor) -> Tensor:
+        return self._authenticity(fake, real)[0]
+
+    def _authenticity(self, fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        check_neighbors(1, fake, real)
+        radii = self._known_term("radii", real)
+        if radii is None:
+            radii = neighbor_radii(real, 1)
+            self._remember_term("radii", real, radii)
+        return authenticity_from_radii(fake, real, radii)

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+import torch
+from torch import Tensor
+
+from genmonitor.functional import authenticity
+from genmonitor.linalg import chunking
+
+
+def draw(n: int, d: int = 3, seed: int = 0) -> Tensor:
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def reference(fake: Tensor, real: Tensor) -> float:
+    """Count, sample by sample."""
+    authentic = 0
+    for x in fake:
+        nearest = min(range(len(real)), key=lambda j: float((x - real[j]).norm()))
+        others = [float((real[nearest] - y).norm()) for j, y in enumerate(real) if j != nearest]
+        authentic += float((x - real[nearest]).norm()) > min(others)
+    return authentic / len(fake)
+
+
+@pytest.mark.parametrize("budget", [2**29, 3 * 8 * 40])
+def test_samples_are_counted_one_by_one(monkeypatch, budget):
+    fake, real = draw(30), draw(40, seed=1)
+    fake[:8] = real[5:13] + 0.01
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
+    assert float(authenticity(fake, real)) == reference(fake, real)
+    assert float(authenticity(3 * fake + 50, 3 * real + 50)) == reference(fake, real)
+
+
+def test_copies_are_not_authentic_and_noise_is():
+    real = draw(50)
+    assert authenticity(real[:20], real) == 0
+    assert authenticity(real[:20] + 1e-3, real) == 0
+    assert authenticity(real[:20] + 100, real) == 1
+    assert authenticity(torch.cat([real[:15] + 1e-4, draw(5, seed=2) + 30]), real) == 0.25
+
+
+def test_a_copy_of_what_occurs_twice_in_training_is_a_copy():
+    real = torch.tensor([[0.0], [0.0], [5.0]])
+    assert authenticity(torch.tensor([[0.0], [0.0]]), real) == 0
+    assert authenticity(torch.tensor([[0.1], [0.0]]), real) == 0.5
+
+
+def test_what_it_says_of_real_samples_is_documented():
+    for dim, share in ((2, 0.5), (768, 0.85)):
+        found = [float(authenticity(draw(200, dim, seed), draw(1000, dim, seed + 10))) for seed in range(2)]
+        assert sum(found) / 2 == pytest.approx(share, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fake", "real", "message"),
+    [
+        (draw(1), draw(5), "more than `k`=1 fake samples, but got 1"),
+        (draw(5), draw(1), "more than `k`=1 real samples, but got 1"),
+        (draw(5), draw(5, 2), "fake"),
+    ],
+)
+def test_wrong_sides_are_refused(fake, real, message):
+    with pytest.raises(ValueError, match=message):
+        authenticity(fake, real)
