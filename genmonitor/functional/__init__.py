@@ -8,8 +8,7 @@ from genmonitor.functional.conditional_vendi import conditional_vendi_score
 from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
 from genmonitor.functional.prdc import precision_recall_density_coverage
-from genmonitor.functional.promptsplit import prompt_split, rank_prompts
-from genmonitor.functional.promptsplit_energy import joint_diversity, prompt_split_energy
+from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
 from genmonitor.functional.relative_similarity import (
     RelativeSimilarity,
     relative_similarity_from_influences,

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 from torchmetrics import MetricCollection
 
 from genmonitor import CosineKernel, GaussianKernel, PromptSplit, W1KPScore
-from genmonitor.functional import _joint_spectrum as joint_spectrum
 from genmonitor.functional import calibrate, prompt_split, w1kp_by_prompt
+from genmonitor.functional.promptsplit import joint_spectrum
 
 forms = pytest.mark.parametrize("form", FORMS)
 COSINES = {"output_kernel": CosineKernel(), "prompt_kernel": CosineKernel()}

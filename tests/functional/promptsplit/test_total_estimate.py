@@ -9,8 +9,8 @@ from _helpers.total_spectra import N, dimmed, exact_total, kernels, spectra
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PromptSplit
-from genmonitor.functional import _joint_spectrum as joint_spectrum
 from genmonitor.functional import prompt_split
+from genmonitor.functional.promptsplit import joint_spectrum
 from genmonitor.kernels import Kernel
 from genmonitor.linalg import blocks, krylov
 

@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 
 from genmonitor._validation import check_min_samples, check_pairs
 from genmonitor._validation.arguments import check_prompt_split_arguments
-from genmonitor.functional._joint_gram import by_gram, random_combinations
-from genmonitor.functional._joint_spectrum import JointSpectrum, by_features
+from genmonitor.functional.promptsplit.joint_gram import by_gram, random_combinations
+from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.krylov import outermost

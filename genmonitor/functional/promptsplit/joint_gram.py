@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from genmonitor.functional._joint_spectrum import (
+from genmonitor.functional.promptsplit.joint_spectrum import (
     JointSpectrum,
     columns_for,
     in_chunks,
@@ -18,7 +18,7 @@ from genmonitor.functional._joint_spectrum import (
     takes_all_eigenvalues,
     takes_all_vectors,
 )
-from genmonitor.functional._total_estimate import TotalEstimate
+from genmonitor.functional.promptsplit.total_estimate import TotalEstimate
 from genmonitor.linalg.blocks import SymmetricBlocks
 from genmonitor.linalg.krylov import Space, cholesky_root
 

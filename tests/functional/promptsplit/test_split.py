@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
-from genmonitor.functional import _joint_spectrum as joint_spectrum
 from genmonitor.functional import prompt_split, rank_prompts
+from genmonitor.functional.promptsplit import joint_spectrum
 
 NAMES, REFERENCE_NAMES = labels()[:500].tolist(), labels()[500:1000].tolist()
 

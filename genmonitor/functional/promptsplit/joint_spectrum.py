@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.functional._total_estimate import TotalEstimate
+from genmonitor.functional.promptsplit.total_estimate import TotalEstimate
 from genmonitor.kernels.covariance import FeatureMap, covariance
 from genmonitor.linalg.blocks import BLOCK_ROWS, Blocks
 from genmonitor.linalg.chunking import row_blocks

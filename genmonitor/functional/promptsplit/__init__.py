@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PromptSplit: on which prompts two models differ, and that difference as one number to steer a sampler by."""
+
+from genmonitor.functional.promptsplit.energy import joint_diversity, prompt_split_energy
+from genmonitor.functional.promptsplit.split import PromptSplitModes, prompt_split, rank_prompts
+
+__all__ = ["PromptSplitModes", "joint_diversity", "prompt_split", "prompt_split_energy", "rank_prompts"]
