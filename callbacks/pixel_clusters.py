@@ -72,6 +72,9 @@ class PixelClusterMonitor(GenerativeMonitor):
             images, rather than one for all as the paper does: each curve then uses its whole scale and sees more than
             a shifted mean. The image's kernel is then their product, and its CMS small: 0.19 for real digits in five
             clusters. p-values and alerts use several widths per region anyway. For a `kernel` that is not given.
+        batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
+            there). It sees more dependence than there is, by about 3/m, and finds other clusters: with m = 100, 40 of
+            64 sites of digits are in the same of five clusters (adjusted Rand index 0.32).
         every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
         every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
@@ -126,6 +129,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         linkage: Linkage | None = None,
         own_widths: bool = False,
+        batch_estimator: int | None = None,
         every_n_epochs: int = 1,
         every_n_train_steps: int | None = None,
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
@@ -161,6 +165,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             site_encoder=site_encoder,
             linkage=linkage,
             own_widths=own_widths,
+            batch_estimator=batch_estimator,
             seed=seed,
             batch_size=sample_batch_size,
             prefix=prefix,

@@ -71,6 +71,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
         own_widths: give each region's CMS a kernel width of its own.
+        batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         seed: of the choice of real images and of the draws of the baseline.
         batch_size: images per call of `site_encoder`.
         prefix: what its log keys and files begin with.
@@ -98,6 +99,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         linkage: Linkage | None = None,
         own_widths: bool = False,
+        batch_estimator: int | None = None,
         seed: int = 0,
         batch_size: int = 100,
         prefix: str = "cms",
@@ -120,6 +122,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             seed,
             linkage,
             own_widths,
+            batch_estimator,
         )
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)

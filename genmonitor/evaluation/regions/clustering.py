@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,6 +72,7 @@ def find_clusters(
     patch_size: int,
     progress: Progress = no_progress,
     linkage: Linkage | None = None,
+    batch_estimator: int | None = None,
 ) -> FoundClusters:
     """Cluster the sites of maps, as the same regions whatever the order of the maps.
 
@@ -85,6 +87,7 @@ def find_clusters(
         patch_size: side of a site.
         progress: wraps what takes long.
         linkage: None to choose "average" or "smoothed".
+        batch_estimator: as for `pixel_cka`; None for all maps at once.
 
     References:
         Ben-Hur, Elisseeff and Guyon, "A stability based method for discovering structure in clustered data", 2002.
@@ -93,7 +96,8 @@ def find_clusters(
     shape = (sites.shape[2] // patch_size, sites.shape[3] // patch_size)
 
     def matrix(some: Tensor) -> Tensor:
-        return pixel_cka(some, kernel=kernel, patch_size=patch_size, tolerance=CLUSTER_TOLERANCE).cpu()
+        how: dict[str, Any] = {"patch_size": patch_size, "batch_estimator": batch_estimator}
+        return pixel_cka(some, kernel=kernel, tolerance=CLUSTER_TOLERANCE, **how).cpu()
 
     (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
     linkages = (linkage,) if linkage else CANDIDATES

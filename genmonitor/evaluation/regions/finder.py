@@ -114,6 +114,7 @@ class RegionFinder:
         seed: of the draws of the baseline.
         linkage: None to choose.
         own_widths: whether each region has a width of its own.
+        batch_estimator: images per mini-batch of the CKA that clusters are found by; None for all at once.
     """
 
     n_clusters: int | None
@@ -127,10 +128,11 @@ class RegionFinder:
     seed: int
     linkage: Linkage | None = None
     own_widths: bool = False
+    batch_estimator: int | None = None
 
     def __post_init__(self) -> None:
         check_at_least("n_samples", self.n_samples, 2)
-        check_cka_arguments(self.kernel, self.patch_size, 1e-6, None)
+        check_cka_arguments(self.kernel, self.patch_size, 1e-6, self.batch_estimator)
         check_estimator(self.kernel, self.partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)
         if self.n_clusters is not None:
@@ -154,6 +156,12 @@ class RegionFinder:
     def check_enough(self, n: int) -> None:
         """Refuse fewer images than clusters can be found in."""
         least = max(10, 2 * (self.n_clusters or 1))
+        halves = 2 * (self.batch_estimator or 0)
+        if n >= least and n < halves:
+            raise ValueError(
+                f"Expected `n_cluster_images` of at least {halves} images, two mini-batches of `batch_estimator`="
+                f"{self.batch_estimator}, but got {n}: halves of the images are compared. Give more, or a smaller one."
+            )
         if n < least:
             raise ValueError(
                 f"Expected `n_cluster_images` of at least {least} images, 10 and 2 per cluster, but got {n}: with "
@@ -198,12 +206,13 @@ class RegionFinder:
             known: dict[str, Any] = {"linkage": earlier.linkage, "stability": earlier.stability}
             return {"partition": earlier.partition, "reused": str(earlier.path), **known}
         self.check_enough(len(sites))
-        found = find_clusters(sites, kernel, self.n_clusters, self.patch_size, progress, self.linkage)
+        how: dict[str, Any] = {"linkage": self.linkage, "batch_estimator": self.batch_estimator}
+        found = find_clusters(sites, kernel, self.n_clusters, self.patch_size, progress, **how)
         return {"partition": found.partition, "cka": found.cka, "linkage": found.linkage, "stability": found.stability}
 
     def region_settings(self) -> dict[str, Any]:
         """Return what the clusters depend on, as plain Python."""
-        names = ("n_cluster_images", "n_clusters", "linkage", "patch_size", "kernel", "gamma")
+        names = ("n_cluster_images", "n_clusters", "linkage", "patch_size", "batch_estimator", "kernel", "gamma")
         return {name: value for name, value in self.settings().items() if name in names}
 
     def settings(self) -> dict[str, Any]:
@@ -214,6 +223,7 @@ class RegionFinder:
             "n_clusters",
             "linkage",
             "patch_size",
+            "batch_estimator",
             "block_size",
             "seed",
             "own_widths",

@@ -66,6 +66,17 @@ def test_region_finder_keeps_the_matrix_and_the_average(found):
     assert found.value_range == (float(images.min()), float(images.max()))
 
 
+def test_region_finder_takes_the_mean_of_mini_batches(found):
+    fitted = find(batch_estimator=10)
+    used = split()
+    images = used.source.read(used.for_clusters)
+    images = images[content_order(images)]
+    assert torch.equal(fitted.cka, pixel_cka(images, kernel=found.kernel, batch_estimator=10))
+    assert not torch.equal(fitted.cka, found.cka)
+    settings = finder(batch_estimator=10).settings(), finder(batch_estimator=10).region_settings()
+    assert [of["batch_estimator"] for of in settings] == [10, 10]
+
+
 def test_region_finder_measures_a_baseline_of_every_value(found):
     assert found.baseline.keys() == {"image", "product", "cluster_1", "cluster_2", "mmd"}
     low, median, high = found.baseline["image"]
@@ -106,6 +117,11 @@ def test_region_finder_says_what_it_does():
         ({"patch_size": 0}, "`patch_size` to be a whole number >= 1"),
         ({"kernel": CosineKernel()}, "`kernel` to be a GaussianKernel or LaplacianKernel"),
         ({"block_size": 7}, "multiple of `block_size`=7, but got 24"),
+        ({"batch_estimator": 1}, "`batch_estimator` to be a whole number >= 2"),
+        (
+            {"batch_estimator": 21},
+            "at least 42 images, two mini-batches of `batch_estimator`=21, but got 40: halves of the images",
+        ),
         ({"partition": COLUMNS, "n_clusters": 2}, "Expected `n_clusters` or `partition`, but got both"),
     ],
 )
