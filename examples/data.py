@@ -105,8 +105,12 @@ def folder(path: str | Path | None, size: int = 64) -> tuple[FolderImages, Folde
     )
 
 
-def medmnist(path: str | Path | None) -> tuple[Images, Images]:
-    """Return the training and validation images of a MedMNIST file of 2-D images, gray or RGB.
+def medmnist(path: str | Path | None, held_out: str = "val") -> tuple[Images, Images]:
+    """Return the training images of a MedMNIST file of 2-D images, gray or RGB, and those of another split.
+
+    Args:
+        path: the .npz file.
+        held_out: "val" or "test".
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -115,15 +119,15 @@ def medmnist(path: str | Path | None) -> tuple[Images, Images]:
     if path is None or not Path(path).is_file():
         raise FileNotFoundError(f"Expected `path` to be a MedMNIST file, but got {path}. {MEDMNIST_ORIGIN}")
     with np.load(path, allow_pickle=False) as arrays:
-        splits = [arrays[key] for key in ("train_images", "val_images") if key in arrays]
+        splits = [arrays[key] for key in ("train_images", f"{held_out}_images") if key in arrays]
     if len(splits) < 2 or any(x.dtype != np.uint8 or (x.ndim != 3 and x.shape[3:] != (3,)) for x in splits):
         raise ValueError(
-            f"Expected uint8 `train_images` and `val_images` of shape [n, h, w] or [n, h, w, 3] in {str(path)!r}, "
-            f"but got {[(str(x.dtype), x.shape) for x in splits]}. {MEDMNIST_ORIGIN}"
+            f"Expected uint8 `train_images` and `{held_out}_images` of shape [n, h, w] or [n, h, w, 3] in "
+            f"{str(path)!r}, but got {[(str(x.dtype), x.shape) for x in splits]}. {MEDMNIST_ORIGIN}"
         )
     channels_last = [x[..., None] if x.ndim == 3 else x for x in splits]
-    train, val = (to_unit_range(x).permute(0, 3, 1, 2).contiguous() for x in channels_last)
-    return Images(train), Images(val)
+    train, other = (to_unit_range(x).permute(0, 3, 1, 2).contiguous() for x in channels_last)
+    return Images(train), Images(other)
 
 
 class ImageData(LightningDataModule):
@@ -135,13 +139,14 @@ class ImageData(LightningDataModule):
         batch_size: images per training step.
         image_size: side to which a folder's images are resized.
         with_labels: for digits: whether batches are pairs of images and classes int64 [n].
+        held_out: for medmnist: the split that `val_dataloader` gives, "val" or "test".
 
     Attributes:
         image_shape: (c, h, w) of every image.
 
     Raises:
         FileNotFoundError: if a file is missing, saying which one and where to get it.
-        ValueError: if there are no such images, they need no `path` or have no labels.
+        ValueError: if there are no such images, they need no `path`, have no labels or no such split.
     """
 
     def __init__(
@@ -151,6 +156,7 @@ class ImageData(LightningDataModule):
         batch_size: int = 128,
         image_size: int = 64,
         with_labels: bool = False,
+        held_out: str = "val",
     ) -> None:
         super().__init__()
         path = None if path is None else str(path)  # checkpoints hold plain Python only
@@ -161,6 +167,8 @@ class ImageData(LightningDataModule):
             raise ValueError(f"{name!r} needs no file, but got `path` {str(path)!r}. Leave it out.")
         if with_labels and name != "digits":
             raise ValueError(f"Expected `with_labels` with digits only, but got it with {name!r}. Leave it out.")
+        if held_out not in (("val", "test") if name == "medmnist" else ("val",)):
+            raise ValueError(f'Expected `held_out` as "val", or "test" with medmnist, but got {held_out!r}.')
         if name == "digits":
             self.train_images, self.val_images = digits(with_labels)
         elif name == "planted":
@@ -168,7 +176,7 @@ class ImageData(LightningDataModule):
         elif name == "folder":
             self.train_images, self.val_images = folder(path, image_size)
         elif name == "medmnist":
-            self.train_images, self.val_images = medmnist(path)
+            self.train_images, self.val_images = medmnist(path, held_out)
         else:
             raise ValueError(f"Expected `name` to be digits, planted, folder or medmnist, but got {name!r}.")
         self.batch_size = batch_size

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from diffusers import DDIMScheduler, DDPMScheduler, UNet2DModel
@@ -17,6 +17,7 @@ from torch.nn.functional import mse_loss
 
 STEPS = 1000
 BETAS = (1e-4, 0.02)  # linear between them, as in both papers
+ANCESTRAL = {"variance_type": "fixed_large", "clip_sample": False}  # variance beta, no clipping before the last step
 
 
 def make_unet(
@@ -57,9 +58,9 @@ def make_unet(
 
 
 class DDPM(LightningModule):
-    """A denoising diffusion model of images [n, c, h, w] in [-1, 1], sampled by DDIM (Song et al., arXiv 2010.02502).
+    """A denoising diffusion model of images [n, c, h, w] in [-1, 1].
 
-    It learns to predict the noise, in 1000 steps of a linear schedule. With `classes` it learns with and without them
+    It learns to predict the noise on a linear schedule. With `classes` it learns with and without them
     (classifier-free guidance, Ho and Salimans, arXiv 2207.12598) and batches are pairs of images and labels.
 
     Args:
@@ -71,12 +72,16 @@ class DDPM(LightningModule):
         label_dropout: fraction of the training images whose class is withheld.
         guidance: 1 samples each class as it was learned, 0 ignores it; beyond 1 classes are clearer and less varied, at
             twice the time.
-        sampling_steps: of DDIM, a divisor of 1000; the noise at its start is the only one.
+        steps: of the schedule; the paper on pixel clusters draws its samples of ChestMNIST in 400.
+        sampler: "ddim" (Song et al., arXiv 2010.02502), where the noise at the start is the only one and few steps are
+            enough, or "ancestral" (Ho et al., Algorithm 2, with the larger of the two variances), which adds noise at
+            each step and wants all of them: the paper's.
+        sampling_steps: a divisor of `steps`.
         lr: learning rate of AdamW.
         weight_decay: of AdamW.
 
     Raises:
-        ValueError: if the image's side does not fit the widths, or the steps are no divisor.
+        ValueError: if the image's side does not fit the widths, the steps are no divisor, or there is no such sampler.
     """
 
     def __init__(
@@ -88,29 +93,34 @@ class DDPM(LightningModule):
         classes: int | None = None,
         label_dropout: float = 0.1,
         guidance: float = 1.0,
+        steps: int = STEPS,
+        sampler: Literal["ddim", "ancestral"] = "ddim",
         sampling_steps: int = 50,
         lr: float = 1e-3,
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__()
-        if STEPS % sampling_steps:  # diffusers would stop short of the image
+        if steps % sampling_steps:  # diffusers would stop short of the image
             raise ValueError(
-                f"Expected `sampling_steps` to divide {STEPS}, but got {sampling_steps}. Give 25, 50 or 100."
+                f"Expected `sampling_steps` to divide `steps`={steps}, but got {sampling_steps}. Give a tenth of them."
             )
+        if sampler not in ("ddim", "ancestral"):
+            raise ValueError(f'Expected `sampler` as "ddim" or "ancestral", but got {sampler!r}.')
         self.save_hyperparameters()
         self.image_shape, self.classes = tuple(image_shape), classes
         self.label_dropout, self.guidance, self.sampling_steps = label_dropout, guidance, sampling_steps
         self.lr, self.weight_decay = lr, weight_decay
         self.unet = make_unet(image_shape, widths, blocks, attention, classes)
-        self.schedule = DDPMScheduler(num_train_timesteps=STEPS, beta_start=BETAS[0], beta_end=BETAS[1])
+        self.schedule = DDPMScheduler(num_train_timesteps=steps, beta_start=BETAS[0], beta_end=BETAS[1])
         # "trailing" begins at the last step, where an image is nothing but noise: that is what sampling starts from
-        self.sampler = DDIMScheduler.from_config(self.schedule.config, timestep_spacing="trailing")
+        kind, more = (DDIMScheduler, {}) if sampler == "ddim" else (DDPMScheduler, ANCESTRAL)
+        self.sampler = kind.from_config(self.schedule.config, timestep_spacing="trailing", **more)
 
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         """Predict the noise in images at random steps."""
         images, labels = self.unpack(batch)
         noise = torch.randn_like(images)
-        times = torch.randint(STEPS, (len(images),), device=self.device)
+        times = torch.randint(self.schedule.config.num_train_timesteps, (len(images),), device=self.device)
         if labels is not None:
             labels = self.withhold(labels, torch.rand(len(labels), device=self.device) < self.label_dropout)
         loss = mse_loss(self.predict(self.schedule.add_noise(images, noise, times), times, labels), noise)

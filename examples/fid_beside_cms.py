@@ -89,6 +89,17 @@ def train_classifier(data: ImageData, steps: int = 400) -> tuple[DigitFeatures, 
     return features.eval().requires_grad_(False), classifier.eval().requires_grad_(False), accuracy
 
 
+class TrainedDigitFeatures(DigitFeatures):
+    """The same after training, with weights that are the same every time: for configuration files."""
+
+    def __init__(self) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            super().__init__()
+            trained, _, _ = train_classifier(ImageData("digits", with_labels=True))
+        self.layers, self.scale = trained.layers, trained.scale
+
+
 class Inception(nn.Module):
     """torchmetrics' Inception on images [n, 1 or 3, h, w] in [-1, 1].
 
@@ -102,7 +113,7 @@ class Inception(nn.Module):
 
     num_features = 2048
 
-    def __init__(self, weights: Path, layer: str = "2048") -> None:
+    def __init__(self, weights: str | Path, layer: str = "2048") -> None:
         super().__init__()
         self.network = NoTrainInceptionV3("inception-v3-compat", [layer], str(weights))
 

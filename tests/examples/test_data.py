@@ -120,6 +120,16 @@ def test_medmnist_uses_the_files_own_splits(tmp_path, color):
     back = ((val.images + 1) * 127.5).round().permute(0, 2, 3, 1).numpy()
     assert np.array_equal(back.squeeze(-1) if not color else back, arrays["val_images"])
 
+    test = ImageData("medmnist", tmp_path / "chestmnist.npz", held_out="test").val_images
+    assert torch.equal(test.images, medmnist(tmp_path / "chestmnist.npz", "test")[1].images)
+    assert len(test) == 3
+
+
+@pytest.mark.parametrize(("name", "held_out"), [("medmnist", "train"), ("digits", "test")])
+def test_a_split_that_there_is_none_of_is_refused(name, held_out):
+    with pytest.raises(ValueError, match=f'`held_out` as "val", or "test" with medmnist, but got {held_out!r}'):
+        ImageData(name, held_out=held_out)
+
 
 def test_medmnist_refuses_volumes(tmp_path):
     np.savez(

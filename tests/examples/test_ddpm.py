@@ -41,8 +41,10 @@ def test_a_side_that_cannot_be_halved_so_often_is_refused():
 
 
 def test_steps_that_do_not_lead_to_the_image_are_refused():
-    with pytest.raises(ValueError, match="`sampling_steps` to divide 1000, but got 7"):
+    with pytest.raises(ValueError, match="`sampling_steps` to divide `steps`=1000, but got 7"):
         DDPM(sampling_steps=7)
+    with pytest.raises(ValueError, match='`sampler` as "ddim" or "ancestral", but got \'ddpm\''):
+        DDPM(sampler="ddpm")
 
 
 def test_the_schedule_is_the_papers():
@@ -85,20 +87,29 @@ def test_sample_i_comes_from_seed_i_in_any_batch(classes):
     assert len(together.flatten(1).unique(dim=0)) == 6
 
 
-def test_ancestral_sampler_of_diffusers_draws_from_the_seeds():
-    model = small()
-    model.schedule.set_timesteps(6)
-
-    def ancestral(n, start):
-        images = torch.randn(n, 1, 8, 8)
-        for time in model.schedule.timesteps:
-            images = model.schedule.step(model.unet(images, time).sample, time, images).prev_sample
-        return images
-
-    together = batched(ancestral, 6)
+def test_ancestral_sampling_draws_from_the_seeds():
+    model = small(sampler="ancestral", steps=6, sampling_steps=6)
+    together = batched(lambda n, start: model.sample(n), 6)
     torch.manual_seed(3)
-    torch.testing.assert_close(batched(ancestral, 2), together, atol=1e-4, rtol=0)
+    torch.testing.assert_close(batched(lambda n, start: model.sample(n), 2), together, atol=1e-4, rtol=0)
     assert len(together.flatten(1).unique(dim=0)) == 6
+
+
+def test_ancestral_sampling_is_that_of_the_ddpm_paper(monkeypatch):
+    """Algorithm 2 of arXiv 2006.11239, with the variance beta of each step."""
+    model = small(sampler="ancestral", steps=20, sampling_steps=20)
+    monkeypatch.setattr(model, "predict", lambda images, time, labels: torch.sin(3 * images + time / 20))
+    start = torch.randn(4, 1, 8, 8)
+    torch.manual_seed(1)
+    found = model.denoise(start, None)
+    torch.manual_seed(1)
+    betas = torch.linspace(1e-4, 0.02, 20, dtype=torch.float64)
+    kept, x = (1 - betas).cumprod(0), start.double()
+    for t in reversed(range(20)):
+        x = (x - betas[t] / (1 - kept[t]).sqrt() * torch.sin(3 * x + t / 20)) / (1 - betas[t]).sqrt()
+        if t:
+            x += betas[t].sqrt() * torch.randn(4, 1, 8, 8)
+    torch.testing.assert_close(found, x.clamp(-1, 1).float(), atol=1e-4, rtol=0)
 
 
 def test_guidance_goes_from_without_a_class_past_the_class():

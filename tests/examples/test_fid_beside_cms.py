@@ -39,6 +39,17 @@ def test_metrics_on_the_network_tell_digits_from_noise():
 
 
 @pytest.mark.filterwarnings(*SAYS)
+def test_features_of_the_configuration_are_trained_alike_every_time(monkeypatch):
+    monkeypatch.setattr(fid_beside_cms, "train_classifier", partial(train_classifier, steps=3))
+    images = torch.rand(5, 1, 8, 8)
+    first, state = fid_beside_cms.TrainedDigitFeatures(), torch.get_rng_state()
+    torch.testing.assert_close(fid_beside_cms.TrainedDigitFeatures()(images), first(images))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert float(first(ImageData("digits").train_images.images).std()) == pytest.approx(1, abs=1e-4)
+    assert not any(parameter.requires_grad for parameter in first.parameters())
+
+
+@pytest.mark.filterwarnings(*SAYS)
 def test_script_draws_all_metrics_beside_cms(monkeypatch, capsys, tmp_path):
     small = {"generator_features": 4, "discriminator_features": 4}
     monkeypatch.setattr(fid_beside_cms, "DCGAN", partial(DCGAN, **small))

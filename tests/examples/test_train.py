@@ -3,6 +3,7 @@ import functools
 import inspect
 from pathlib import Path
 
+import fid_beside_cms
 import numpy as np
 import pytest
 import torch
@@ -65,7 +66,7 @@ def chests(folder):
     generator = np.random.default_rng(0)
     splits = {
         f"{name}_images": generator.integers(0, 255, (n, 28, 28), dtype=np.uint8)
-        for name, n in (("train", 60), ("val", 30))
+        for name, n in (("train", 60), ("val", 30), ("test", 30))
     }
     np.savez(folder / "chestmnist.npz", **splits, train_labels=np.zeros((60, 14), dtype=np.uint8))
     return folder / "chestmnist.npz"
@@ -79,10 +80,12 @@ def test_each_configuration_runs_a_short_epoch(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = config(name)
     for callback in content["trainer"]["callbacks"]:
-        small = {"n_samples": 8, "n_cluster_images": 20, "block_size": 4}
+        small = {"n_samples": 8, "n_cluster_images": 20, "block_size": 4, "batch_estimator": 10}
         callback["init_args"] |= {key: small[key] for key in small.keys() & callback["init_args"]}
         if "Monitor" in callback["class_path"]:
             callback["init_args"]["on_error"] = "raise"
+            if "celeba" in name:
+                callback["init_args"]["patch_size"] = 8
     model = content["model"]["init_args"]
     if "widths" in model:
         model |= {"widths": [8 * (i + 1) for i in range(len(model["widths"]))], "sampling_steps": 2}
@@ -100,12 +103,27 @@ def test_each_configuration_runs_a_short_epoch(name, tmp_path, monkeypatch):
     assert (tmp_path / "runs" / name / "version_0" / "genmonitor" / "cms_curves.png").exists()
 
 
+@pytest.mark.filterwarnings("ignore:Metric `")
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [("digits", ["FrechetInceptionDistance"]), ("inception", ["Frechet", "KernelInception", "InceptionScore"])],
+)
+def test_metrics_of_a_file_go_to_the_monitor(name, kinds, monkeypatch):
+    monkeypatch.setattr(fid_beside_cms, "train_classifier", lambda data: (fid_beside_cms.DigitFeatures(), None, 0))
+    monkeypatch.setattr(fid_beside_cms, "NoTrainInceptionV3", lambda *given: torch.nn.Flatten())
+    words = ["--config", str(CONFIGS / "dcgan-digits.yaml"), "--metrics", str(CONFIGS / "metrics" / f"{name}.yaml")]
+    (monitor,) = monitors(command_line(words, run=False).trainer)
+    found = [type(metric).__name__ for metric in monitor.evaluator.extra_metrics.values()]
+    assert [kind.startswith(expected) for kind, expected in zip(found, kinds, strict=True)] == [True] * len(kinds)
+
+
 @pytest.mark.parametrize(
     ("name", "clusters", "cluster_images", "samples", "batch", "lr"),
     [
         ("dcgan-celeba64", 5, 1000, 1200, 128, 2e-4),
         ("dcgan-chestmnist", 6, 2000, 1350, 128, 1e-5),
         ("ddpm-chestmnist", 6, 2000, 1350, 12, 2e-5),
+        ("ddpm-celeba64", 5, 1000, 1200, 12, 2e-4),
     ],
 )
 def test_the_papers_hyperparameters(name, clusters, cluster_images, samples, batch, lr, tmp_path):
@@ -114,8 +132,8 @@ def test_the_papers_hyperparameters(name, clusters, cluster_images, samples, bat
     cli = made(written(tmp_path, content))
     (monitor,) = monitors(cli.trainer)
     found = monitor.evaluator.settings()
-    names = ("n_clusters", "n_cluster_images", "n_samples", "block_size")
-    assert [found[name] for name in names] == [clusters, cluster_images, samples, 150]
+    names = ("n_clusters", "n_cluster_images", "n_samples", "block_size", "batch_estimator", "linkage")
+    assert [found[name] for name in names] == [clusters, cluster_images, samples, 150, 100, "average"]
     assert (cli.datamodule.batch_size, cli.model.lr) == (batch, lr)
 
 
@@ -176,6 +194,7 @@ ARGUMENTS = {
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
         "linkage": ("ward", "ward"),
         "own_widths": (False, False),
+        "batch_estimator": (50, 50),
         "reuse": (None, None),
         "reuse_key": ("left", "left"),
     },
