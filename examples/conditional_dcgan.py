@@ -2,7 +2,7 @@
 """Train a DCGAN on digits by class, and watch where its images go wrong and which class it fails to vary.
 
 python examples/conditional_dcgan.py                  # about two minutes
-python examples/conditional_dcgan.py --collapse 3     # from epoch 40 on every 3 is the same image: will it be named?
+python examples/conditional_dcgan.py --collapse 3     # from epoch 40 on every 3 is the same image; it is named
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
         ax.plot(k, curve.mean, "-" if len(k) > 1 else "o", color=color, linewidth=2, label=label)
         if 1 < curve.reusability < curve.largest_k:
             ax.axvline(curve.reusability, color=color, linewidth=1, linestyle=":")
-    ax.axhline(first.cutoff, color=FAINT, linewidth=1, linestyle="--")
-    ax.text(2, first.cutoff + 0.012, f" high similarity from {first.cutoff:.3g} on", fontsize=10, color="#555555")
+    ax.axhline(first.cutoff, color=FAINT, linewidth=1, linestyle="--", label=f"high similarity: {first.cutoff:.3g}")
     if largest > 30:
         ax.set_xscale("log")
         ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -85,7 +85,7 @@ def test_script_names_the_collapsed_class(monkeypatch, capsys, tmp_path):
 
 
 def train(folder, collapsed=None):
-    """Train for six epochs and return the weights and Scendi at each evaluation."""
+    """Train for six epochs and return the weights, Scendi at each evaluation and the table at the end."""
     torch.manual_seed(1)
     model = ConditionalDCGAN(collapsed, 4, features=16, lr=2e-3)
     data = ImageData("digits", with_labels=True)
@@ -93,15 +93,18 @@ def train(folder, collapsed=None):
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     trainer = Trainer(max_epochs=6, accelerator="cpu", default_root_dir=folder, callbacks=[diversity], **quiet)
     trainer.fit(model, datamodule=data)
-    return model.state_dict(), [record["scendi"] for record in diversity.history]
+    said = diversity.evaluator.summary(diversity.history)
+    return model.state_dict(), [record["scendi"] for record in diversity.history], said
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings(*FIT)
-def test_collapse_shows_in_scendi_and_leaves_training_alone(tmp_path):
-    weights, well = train(tmp_path)
+def test_collapse_shows_in_scendi_and_in_the_table_and_leaves_training_alone(tmp_path):
+    weights, well, said_of_well = train(tmp_path)
     with pytest.warns(UserWarning, match="prompt '8' lost its variety: at epoch 5"):
-        same, collapsed = train(tmp_path, collapsed=8)
+        same, collapsed, said = train(tmp_path, collapsed=8)
+    assert "Prompts that lost their variety, by what is left of their spread\n   0 % '8', best at epoch" in said
+    assert "lost" not in said_of_well
     assert all(torch.equal(weights[name], same[name]) for name in weights)
     assert well[:4] == collapsed[:4]
     assert all(there < 0.9 * well_then for there, well_then in zip(collapsed[4:], well[4:], strict=True))

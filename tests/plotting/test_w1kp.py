@@ -20,8 +20,7 @@ def test_the_title_says_how_many_images_a_prompt_is_good_for():
     figure = reusability_figure({"": rising(16)})
     assert rising(16).interval == (13, 15)
     assert figure.texts[0].get_text() == "Images that one prompt is good for: 14 (13 to 15)"
-    assert "9 prompts" in texts(figure)
-    assert " high similarity from 0.85 on" in texts(figure)
+    assert {"9 prompts", "high similarity: 0.85"} <= set(texts(figure))
 
 
 def test_curve_band_and_crossing_are_drawn():
@@ -45,7 +44,7 @@ def test_a_curve_that_never_gets_there_is_good_for_that_many_or_more(half):
 def test_several_curves_are_told_apart():
     figure = reusability_figure({"one": rising(60), "other": rising(200, prompts=3)})
     (ax,) = figure.axes
-    assert [text.get_text().split(":")[0] for text in ax.get_legend().get_texts()] == ["one", "other"]
+    assert [text.get_text().split(":")[0] for text in ax.get_legend().get_texts()[:2]] == ["one", "other"]
     assert len({line.get_color() for line in ax.lines if line.get_linestyle() == "-"}) == 2
     assert ax.get_xscale() == "log"
     assert figure.texts[0].get_text() == "Images that one prompt is good for"

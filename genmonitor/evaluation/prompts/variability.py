@@ -44,7 +44,7 @@ class LeastVaried:
         return (
             f"{self.found.level} similarity\n"
             f"good for {self.found.reusability} of {min(self.found.outputs, REUSED)} images\n"
-            f"closest pair {self.found.closest:.2f}"
+            f"closest pair {self.found.closest:.3f}"
         )
 
 

@@ -170,7 +170,7 @@ def table(
     least = [f"{row.w1kp:>6.2f} {row.level:<6} {str(row.prompt)[:60]!r}" for row in alike]
     least = ["The least varied prompts, by W1KP and level of likeness", *least] if least else []
     gone = [f"{_kept(change):>6} {quoted(change.prompt)}, best at epoch {change.epoch:g}" for change in lost]
-    gone = [f"Lost their variety: {len(gone)}, by what is left of their spread", *gone] if gone else []
+    gone = ["Prompts that lost their variety, by what is left of their spread", *gone] if gone else []
     head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
     title = f"What the generator varies, epoch {last['epoch']:g}, {n} images"
     return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [note]), ""])

@@ -86,7 +86,7 @@ def test_there_is_no_curve_of_too_little(prompts, n):
 def test_least_varied_caption_names_level_and_use():
     found = PromptVariability("a cat", 60, 1.0, "high", reusability=3, closest_pair=(7, 9), closest=0.996)
     caption = LeastVaried(found, torch.empty(0)).caption()
-    assert caption == "high similarity\ngood for 3 of 50 images\nclosest pair 1.00"
+    assert caption == "high similarity\ngood for 3 of 50 images\nclosest pair 0.996"
 
 
 def test_prompt_diversity_needs_two_samples_of_each_prompt():

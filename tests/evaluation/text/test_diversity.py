@@ -39,9 +39,9 @@ def test_diversity_message_begins_with_lost_variety(lost, by_prompt, begin):
 
 def test_diversity_table_names_the_prompts_that_lost_their_variety():
     said = table([LAST], 24, [], lost=LOST[:2]).splitlines()
-    at = said.index("Lost their variety: 2, by what is left of their spread")
+    at = said.index("Prompts that lost their variety, by what is left of their spread")
     assert said[at + 1 : at + 3] == ["   4 % 'p0', best at epoch 9", "   4 % 'p1', best at epoch 9"]
-    assert "Lost" not in table([LAST], 24, [])
+    assert "lost" not in table([LAST], 24, [])
 
 
 def test_diversity_table_says_when_each_was_highest():
