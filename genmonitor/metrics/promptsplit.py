@@ -13,7 +13,7 @@ from torchmetrics.utilities import dim_zero_cat
 from genmonitor._validation import check_at_least, check_bool, check_count, check_pairs
 from genmonitor._validation.arguments import check_prompt_split_arguments
 from genmonitor.functional.promptsplit.joint_spectrum import by_covariances
-from genmonitor.functional.promptsplit.split import PromptSplitModes, prompt_split, split_modes
+from genmonitor.functional.promptsplit.split import PromptSplitModes, constant_prompts, prompt_split, split_modes
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel, resolved
@@ -48,6 +48,8 @@ class PromptSplit(AnchoredMetric, MomentMetric):
     References:
         Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
             arXiv 2602.04009, Eq. 2-4, Proposition 1, Algorithm 2.
+        Zhang, Li and Farnia, "An Interpretable Evaluation of Entropy-based Novelty of Generative Models",
+            arXiv 2402.17287, for KEN.
 
     Example:
         >>> import torch
@@ -103,18 +105,21 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         """The kernel of prompts, with its gamma once that is known."""
         return self._kernel("prompt_gamma")
 
-    def update(self, outputs: Tensor, prompts: Tensor, reference: bool) -> None:
+    def update(self, outputs: Tensor, prompts: Tensor | None = None, *, reference: bool) -> None:
         """Add outputs and their prompts to one side.
 
         Args:
             outputs: [N, D].
-            prompts: embedded, row i belonging to output i [N, E].
+            prompts: embedded, row i belonging to output i [N, E]; None, always, for KEN of outputs without prompts.
             reference: which side.
 
         Raises:
             TypeError: if an input is not a tensor of real numbers.
             ValueError: if they differ in length, or in dimension from those before, or are not finite.
         """
+        if prompts is None:
+            prompts, kernel = constant_prompts("outputs", outputs, self.prompt_kernel)
+            self._keep_gamma("prompt_gamma", kernel)
         x, t = check_pairs("outputs", outputs, "prompts", prompts, self._dims())
         x, t = x.detach(), t.detach()
         side = SIDES[check_bool("reference", reference)]
@@ -147,7 +152,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         with self._synced():
             return self._modes()
 
-    def forward(self, outputs: Tensor, prompts: Tensor, reference: bool) -> None:  # type: ignore[override]
+    def forward(self, outputs: Tensor, prompts: Tensor | None = None, *, reference: bool) -> None:  # type: ignore[override]
         """Add a batch as `update` does. It has no value of its own, being of one side."""
         self._unshare_moments()
         self.update(outputs, prompts, reference=reference)

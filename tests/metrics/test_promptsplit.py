@@ -293,3 +293,23 @@ def test_w1kp_of_two_processes(ranks):
     for rank in ranks:
         same(rank["w1kp"]["w1kp"], metric.compute()["w1kp"])
         assert rank["w1kp rows"] == [(name, count, pytest.approx(value)) for name, count, value in rows]
+
+
+@pytest.mark.parametrize("num_features", [None, 64])
+def test_without_prompts_it_is_ken(num_features):
+    x, _, y, _ = random_sides()
+    metric = PromptSplit(num_features=num_features, num_modes=2)
+    for part in x.split(11):
+        metric.update(part, reference=False)
+    for part in y.split(13):
+        metric.update(part, reference=True)
+    found = metric.compute()
+    if num_features is None:
+        expected = prompt_split(x, None, y, None, num_modes=2)
+        same(found["eigenvalues"], expected.eigenvalues)
+        same(found["total"], expected.total)
+    modes = metric.modes()
+    scores = modes.score(x, None)
+    assert scores.shape == (len(x), 4)
+    if num_features is None:
+        same(scores, modes.scores)

@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genmonitor._validation import check_min_samples, check_pairs
+from genmonitor._validation import check_features, check_min_samples, check_pairs
 from genmonitor._validation.arguments import check_prompt_split_arguments
 from genmonitor.functional.promptsplit.joint_gram import by_gram, random_combinations
 from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features
-from genmonitor.kernels import Kernel
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
@@ -40,7 +40,7 @@ class PromptSplitModes:
         total_error: standard error of `total`, 0 where it is exact.
         similar: one mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
             samples share most. None for that mode itself.
-        score: computes the scores [N, 2M] of other outputs [N, D] and prompts [N, E].
+        score: computes the scores [N, 2M] of other outputs [N, D] and prompts [N, E], None where there are none.
         eta: weight of the reference side.
     """
 
@@ -51,7 +51,7 @@ class PromptSplitModes:
     total: Tensor
     total_error: Tensor
     similar: PromptSplitModes | None
-    score: Callable[[Tensor, Tensor], Tensor]
+    score: Callable[[Tensor, Tensor | None], Tensor]
     eta: float
 
     def parts(self, prompts: Sequence[Hashable], reference_prompts: Sequence[Hashable]) -> dict[Hashable, Tensor]:
@@ -78,9 +78,9 @@ class PromptSplitModes:
 
 def prompt_split(
     outputs: Tensor,
-    prompts: Tensor,
+    prompts: Tensor | None,
     reference_outputs: Tensor,
-    reference_prompts: Tensor,
+    reference_prompts: Tensor | None,
     *,
     output_kernel: Kernel | None = None,
     prompt_kernel: Kernel | None = None,
@@ -93,6 +93,8 @@ def prompt_split(
 
     Λ = (1/N) Σ φ φᵀ over the test samples minus (eta/N') Σ φ φᵀ over the reference samples, φ the joint features of an
     output and its prompt, whose kernel is the product of both kernels.
+
+    Without prompts it is KEN: the modes of outputs that are more than eta times as common as among the reference's.
 
     Up to 4096 samples, both sides together and equal ones counted once, `total` is exact, up to rounding that matters
     where it is below 1e-4. Beyond that it is an estimate with a standard error, mostly about one per cent of it,
@@ -107,7 +109,7 @@ def prompt_split(
 
     Args:
         outputs: of the test side [N, D], N at least 2; several may share a prompt.
-        prompts: embedded, row i belonging to output i [N, E].
+        prompts: embedded, row i belonging to output i [N, E]; None, on both sides, for outputs without prompts.
         reference_outputs: [N', D], N' at least 2; N' need not be N.
         reference_prompts: [N', E].
         output_kernel: None for a Gaussian. An open gamma is resolved from `reference_outputs`.
@@ -129,6 +131,8 @@ def prompt_split(
     References:
         Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models",
             arXiv 2602.04009, Eq. 2-4, Proposition 1, Algorithm 2.
+        Zhang, Li and Farnia, "An Interpretable Evaluation of Entropy-based Novelty of Generative Models",
+            arXiv 2402.17287, for KEN.
 
     Example:
         >>> prompts = torch.eye(3).repeat(4, 1)
@@ -141,6 +145,9 @@ def prompt_split(
         tensor(0)
     """
     check_prompt_split_arguments(output_kernel, prompt_kernel, eta, num_modes, num_features)
+    if prompts is None and reference_prompts is None:
+        prompts, prompt_kernel = constant_prompts("outputs", outputs, prompt_kernel)
+        reference_prompts, _ = constant_prompts("reference_outputs", reference_outputs, prompt_kernel)
     x, t = check_pairs("outputs", outputs, "prompts", prompts)
     dims = (x.shape[1], t.shape[1])
     y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
@@ -159,6 +166,13 @@ def prompt_split(
             return split_modes(spectrum, len(x), eta, num_modes, lambda x, t: features(kernel.rows(x, t)))
         spectrum = by_features(rows, len(x), eta, features, num_modes)
         return split_modes(spectrum, len(x), eta, num_modes, kernel.rows)
+
+
+def constant_prompts(name: str, outputs: Tensor, kernel: Kernel | None) -> tuple[Tensor, Kernel]:
+    """Return one prompt for all outputs [N, 1], and the kernel on it, 1 whatever its width."""
+    kernel = kernel or GaussianKernel()
+    is_open = kernel.takes_width and kernel.gamma is None
+    return torch.ones(len(check_features(name, outputs)), 1), replace(kernel, gamma=1.0) if is_open else kernel
 
 
 def split_modes(
@@ -192,7 +206,8 @@ def split_modes(
         sign = torch.where(torch.where(eigenvalues < 0, reference, test) < 0, -1, 1)
         scores, directions = scores * sign, directions * sign
 
-        def score(outputs: Tensor, prompts: Tensor) -> Tensor:
+        def score(outputs: Tensor, prompts: Tensor | None) -> Tensor:
+            prompts = constant_prompts("outputs", outputs, None)[0] if prompts is None else prompts
             x, t = check_pairs("outputs", outputs, "prompts", prompts)
             with full_precision():
                 return score_rows(to_rows(x, t), directions)

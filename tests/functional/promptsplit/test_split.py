@@ -259,3 +259,34 @@ def test_bad_input(change, message):
 def test_no_tensor():
     with pytest.raises(TypeError, match=r"`prompts` to be a torch\.Tensor, but got list"):
         prompt_split(SIDES[0], ["a cat"] * 30, *SIDES[2:])
+
+
+@pytest.mark.parametrize("num_features", [None, 4000])
+@pytest.mark.parametrize("kernel", [None, GaussianKernel(0.2), CosineKernel(), LaplacianKernel(0.3)])
+def test_without_prompts_it_is_ken(kernel, num_features):
+    """Of the matrix of the paper, by its own blocks."""
+    if isinstance(kernel, LaplacianKernel) and num_features:
+        pytest.skip("has no random features")
+    x, _, y, _ = random_sides(30, 20)
+    x[:6] = 4 + 0.1 * x[:6]  # what the reference lacks
+    prompt_kernel = CosineKernel() if isinstance(kernel, CosineKernel) and num_features else None
+    kernels = {"output_kernel": kernel, "prompt_kernel": prompt_kernel}
+    found = prompt_split(x, None, y, None, **kernels, eta=2, num_modes=30, num_features=num_features)
+    known = (kernel or GaussianKernel()).resolved(y)
+    n, m, eta = len(x), len(y), 2
+    blocks = [
+        [known(x, x) / n, known(x, y) * (eta / (n * m)) ** 0.5],
+        [-known(y, x) * (eta / (n * m)) ** 0.5, -known(y, y) * eta / m],
+    ]
+    expected = torch.linalg.eigvals(torch.cat([torch.cat(row, 1) for row in blocks])).real.numpy()
+    tolerance = 1e-6 if num_features is None else 0.1
+    np.testing.assert_allclose(found.eigenvalues, by_side(expected, 30), rtol=0, atol=tolerance)
+    assert float(found.total) == pytest.approx(ken_total(expected), abs=10 * tolerance)
+    if not isinstance(kernel, CosineKernel):  # directions of five values are no kinds
+        assert (found.scores[:, 0].topk(6).indices < 6).all()
+
+
+def test_prompts_of_one_side_alone_are_refused():
+    x, t, y, _ = random_sides()
+    with pytest.raises(TypeError, match="`reference_prompts`"):
+        prompt_split(x, t, y, None)
