@@ -57,6 +57,7 @@ def test_python_command_names_a_script_and_its_arguments(command, monkeypatch, c
     monkeypatch.setattr(sys, "argv", [script, *words])
     if Path(script).parts[0] != "examples":  # test_benchmarks.py and test_pictures.py run the others
         return
+    monkeypatch.syspath_prepend(ROOT / Path(script).parent)
     module = importlib.import_module(Path(script).stem)
     if script == "examples/train.py":
         words = [word for word in words if word not in {"--data.path", "chestmnist.npz"}]  # a file of the reader's

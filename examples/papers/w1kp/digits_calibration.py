@@ -132,7 +132,7 @@ def main() -> None:
     curve = metric.reusability_curve()
     low, high = curve.interval
     print(f"\na class is good for {curve.reusability} images ({low} to {high}) before two are highly similar")
-    metric.plot()[0].savefig(args.out / "digits-reusability.png")
+    metric.plot({"ten classes": curve})[0].savefig(args.out / "digits-reusability.png")
     shown = [(row, (held_out.labels == row.prompt).nonzero()[:, 0].tolist()) for row in rows[:5]]
     pictures = [
         (
