@@ -21,11 +21,13 @@ VOCABULARY = ("a", "thing", *SHAPES, *COLORS)
 
 @dataclass(frozen=True)
 class Scenes:
-    """Images [n, 3, 32, 32] in [-1, 1] and what is drawn in each."""
+    """Images [n, 3, 32, 32] in [-1, 1] and what is drawn in each: its center, x and y in [-1, 1], and its radius."""
 
     images: Tensor
     shapes: list[str]
     colors: list[str]
+    centers: Tensor
+    radii: Tensor
 
     def prompts(self, name_shape: bool = True, name_color: bool = True) -> list[str]:
         """Return a prompt per image: "a red square", "a square", "a red thing" or "a thing"."""
@@ -59,7 +61,7 @@ def draw_scenes(n: int, seed: int, shapes: Sequence[str] = SHAPES, colors: Seque
         rows = torch.tensor([chosen == name for chosen in chosen_shapes])
         covered[rows, 0] = cover(name, center[rows], radius[rows])
     paint = torch.tensor([COLORS[c] for c in chosen_colors])[:, :, None, None]
-    return Scenes(2 * (covered * paint + (1 - covered) * 0.5) - 1, chosen_shapes, chosen_colors)
+    return Scenes(2 * (covered * paint + (1 - covered) * 0.5) - 1, chosen_shapes, chosen_colors, center, radius)
 
 
 def cover(shape: str, center: Tensor, radius: Tensor) -> Tensor:

@@ -121,6 +121,14 @@ def test_correct_gives_the_residual_of_a_regression():
     assert metric.compute() == metric.compute()  # asking has left the metric as it was
 
 
+def test_swapped_arguments_correct_prompts_by_their_outputs():
+    """Captions given images are `ScendiScore` of captions first."""
+    outputs, prompts = pairs(60)
+    forward, backward = fed(ScendiScore(), outputs, prompts), fed(ScendiScore(), prompts, outputs)
+    torch.testing.assert_close(backward.correct(prompts, outputs), forward.correct_prompts(outputs, prompts))
+    assert floats(forward.compute()) != floats(backward.compute())
+
+
 def test_corrected_outputs_vary_as_much_as_scendi_says():
     """Λ_I is the covariance of the corrected features."""
     outputs, prompts = pairs(60)
