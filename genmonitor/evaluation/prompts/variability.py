@@ -18,7 +18,7 @@ from genmonitor.evaluation.results import Samples
 from genmonitor.functional import W1KPCalibration, similarity_level
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.functional.w1kp.calibration import similarities
-from genmonitor.functional.w1kp.reusability import curve_of
+from genmonitor.functional.w1kp.reusability import mean_curve
 from genmonitor.functional.w1kp.subsets import HIGH, closest_pair, closest_pairs, pair_mean, reusability
 
 LISTED, SHOWN = 5, 6
@@ -100,25 +100,33 @@ class PromptDiversity:
             means = {number: float(pair_mean(similarity)) for number, similarity in found.items()}
             listed = sorted(means, key=lambda number: means[number], reverse=True)[:LISTED]
             members = {number: indices[numbers == number].tolist() for number in listed}
-            rows = [self._row(number, means[number], found[number], members[number]) for number in listed]
-            some = [similarity[:REUSED, :REUSED] for similarity in found.values()]
-            curve = curve_of(some) if len(some) > 1 and min(map(len, some)) > 2 else None
+            some = {number: similarity[:REUSED, :REUSED] for number, similarity in found.items()}
+            drawn = len(some) > 1 and min(map(len, some.values())) > 2
+            curves = {number: closest_pairs(some[number], None)[0] for number in (some if drawn else listed)}
+            rows = [self._row(number, found[number], members[number], curves[number]) for number in listed]
+            curve = mean_curve(list(curves.values()), 0, HIGH) if drawn else None
         least = []
         for row, of_prompt in zip(rows, members.values(), strict=True):
             shown = [*row.closest_pair, *(i for i in of_prompt if i not in row.closest_pair)][:SHOWN]
             least.append(LeastVaried(row, _images_of(shown, samples, comm)))
         return MeasuredPrompts(sum(means.values()) / len(means), least, curve)
 
-    def _row(self, number: int, w1kp: float, similarity: Tensor, members: list[int]) -> PromptVariability:
-        """Return what a prompt is found to be like, whose samples have these similarities and indices."""
-        values, _ = closest_pairs(similarity[:REUSED, :REUSED], None)
-        a, b = closest_pair(similarity)
+    def _row(self, number: int, similarity: Tensor, members: list[int], curve: Tensor) -> PromptVariability:
+        """Return what a prompt is found to be like.
+
+        Args:
+            number: of the prompt.
+            similarity: of its samples [n, n].
+            members: their indices.
+            curve: the expected similarity of the closest pair among 2, 3, … of them.
+        """
+        (a, b), w1kp = closest_pair(similarity), float(pair_mean(similarity))
         return PromptVariability(
             str(self.prompts.distinct[number]),
             len(similarity),
             w1kp,
             similarity_level(w1kp),
-            reusability(values, HIGH),
+            reusability(curve, HIGH),
             (members[a], members[b]),
             float(similarity[a, b]),
         )

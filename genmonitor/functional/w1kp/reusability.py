@@ -92,24 +92,25 @@ def reusability_curve(
     calibration = check_calibration(calibration, k)
     x, index = check_prompted_outputs(features, prompt_index, calibration)
     found = list(similarities(x, index, calibration).values())
-    return curve_of(found, k, cutoff)
-
-
-def curve_of(similarity: Sequence[Tensor], k: int | None = None, cutoff: float = HIGH) -> ReusabilityCurve:
-    """Return the curve of prompts whose outputs have these similarities, each [n, n]; see `reusability_curve`."""
     if k is None:
-        k = min((len(one) for one in similarity if len(one) > 1), default=2)
-    large = [one for one in similarity if len(one) >= k]
+        k = min((len(one) for one in found if len(one) > 1), default=2)
+    large = [one for one in found if len(one) >= k]
     if len(large) < 2:
         raise ValueError(
             f"Expected at least 2 prompts with {k} outputs for a mean over prompts, but got {len(large)}. "
             "Draw more outputs, lower `k`, or take prompt_reusability for one prompt."
         )
-    curves = torch.stack([closest_pairs(one, None, k)[0] for one in large]).cpu()
-    mean, half = curves.mean(0), _half_width(curves)
+    return mean_curve([closest_pairs(one, None, k)[0] for one in large], len(found) - len(large), cutoff)
+
+
+def mean_curve(curves: Sequence[Tensor], skipped: int, cutoff: float) -> ReusabilityCurve:
+    """Return the mean of two or more prompts' curves [k - 1] as far as the shortest goes; see `reusability_curve`."""
+    shortest = min(map(len, curves))
+    values = torch.stack([curve[:shortest] for curve in curves]).cpu()
+    mean, half = values.mean(0), _half_width(values)
     bands = mean, (mean - half).clamp_min(0), (mean + half).clamp_max(1)
     middle, low, high = (tuple(band.tolist()) for band in bands)
-    return ReusabilityCurve(middle, low, high, len(large), len(similarity) - len(large), cutoff)
+    return ReusabilityCurve(middle, low, high, len(curves), skipped, cutoff)
 
 
 def _half_width(curves: Tensor) -> Tensor:
