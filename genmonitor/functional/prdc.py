@@ -60,13 +60,21 @@ def neighbor_radii(x: Tensor, k: int) -> Tensor:
     Returns:
         [N], float64; 0 where k others equal the sample.
     """
-    x, _ = centered(x.double(), x.double())
-    radii = []
-    for start, stop in row_blocks(len(x), 3 * 8, columns=len(x)):
-        distances = squared_distances(x[start:stop], x)
-        distances[:, start:stop].fill_diagonal_(torch.inf)
-        radii.append(distances.topk(k, largest=False).values[:, -1])
-    return torch.cat(radii)
+    x, _ = centered(wide := x.double(), wide)
+    nearest = x.new_full((len(x), k), torch.inf)
+    for start, stop in row_blocks(len(x), 3 * 8):
+        distances = squared_distances(x[start:stop], x[start:])
+        distances[:, : stop - start].fill_diagonal_(torch.inf)
+        nearest[start:stop] = _smallest(nearest[start:stop], distances, 1)
+        nearest[stop:] = _smallest(nearest[stop:], distances[:, stop - start :], 0)
+    return nearest.amax(1)
+
+
+def _smallest(known: Tensor, distances: Tensor, dim: int) -> Tensor:
+    """Return the k smallest of those known [N, k] and of distances, which lie along `dim` for each of the N."""
+    k = known.shape[1]
+    found = distances.topk(min(k, distances.shape[dim]), dim=dim, largest=False).values
+    return torch.cat([known, found if dim else found.T], 1).topk(k, largest=False).values
 
 
 def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: Tensor, k: int) -> dict[str, Tensor]:

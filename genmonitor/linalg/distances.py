@@ -154,15 +154,21 @@ def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: T
 
     Equal samples are told by a fingerprint: a collapsed generator gives many pairs of them.
     """
-    # "not above" also finds NaN, the difference of two infinities
-    lost = ~(distances.detach() * (LOSS / torch.finfo(torch.float64).eps) > squares[:, None] + others)
-    rows, columns = lost.nonzero(as_tuple=True)
+    if not distances.numel():
+        return
+    # those that may be, by the largest norms, in one pass; "not above" also finds NaN, the difference of two infinities
+    resolved = torch.finfo(torch.float64).eps / LOSS
+    rows, columns = (~(distances.detach() > resolved * (squares.max() + others.max()))).nonzero(as_tuple=True)
+    lost = ~(distances.detach()[rows, columns] > resolved * (squares[rows] + others[columns]))
+    rows, columns = rows[lost], columns[lost]
     if not len(rows):
         return
-    distances.masked_fill_(lost, 0)
-    differ = _fingerprints(x)[rows] != _fingerprints(y)[columns]
+    distances.index_put_((rows, columns), distances.new_zeros(()))
+    if len(rows) > len(x) + len(y):
+        differ = _fingerprints(x)[rows] != _fingerprints(y)[columns]
+        rows, columns = rows[differ], columns[differ]
     step = max(1, chunking.MEMORY_BUDGET // (3 * 8 * x.shape[1]))
-    for i, j in zip(rows[differ].split(step), columns[differ].split(step), strict=True):
+    for i, j in zip(rows.split(step), columns.split(step), strict=True):
         distances.index_put_((i, j), (x[i] - y[j]).square().sum(1))
 
 
