@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least
+from genmonitor.functional._vendi_modes import vendi_modes
 from genmonitor.functional.scendi import JointCovariance, least_squares_map
-from genmonitor.linalg.spectrum import largest_eigenpairs
 
 
 class ScendiModes(NamedTuple):
@@ -32,8 +30,7 @@ def scendi_modes(
 ) -> ScendiModes:
     """Top eigenvectors v of Λ_I, signed so that the scores ⟨v, φ_I - Γ* φ_T⟩ of the samples seen have a positive sum.
 
-    Where that sum is zero, as with one-hot prompts, whose span contains the constant, the largest entry of v is
-    positive.
+    That sum is zero with one-hot prompts, whose span contains the constant: see `vendi_modes`.
 
     Args:
         joint: covariances.
@@ -41,13 +38,7 @@ def scendi_modes(
         num_modes: K, at most P.
         rcond: as for `scendi_score`.
     """
-    size = len(joint.outputs)
-    if check_at_least("num_modes", num_modes, 1) > size:
-        raise ValueError(f"Expected `num_modes` to be at most {size}, the features of outputs, but got {num_modes}.")
-    gamma = least_squares_map(joint, rcond=rcond)
-    eigenvalues, vectors = largest_eigenpairs(joint.outputs - gamma @ joint.cross.T, num_modes)
-    totals = (feature_sum[:size] - gamma @ feature_sum[size:]) @ vectors
-    rounding = 1e-5 * joint.count * eigenvalues.clamp_min(0).sqrt()
-    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))[0]
-    vectors = vectors * torch.where(totals.abs() > rounding, totals, largest).sign()
-    return ScendiModes(eigenvalues.clamp_min(0), vectors, gamma.T @ vectors)
+    size, gamma = len(joint.outputs), least_squares_map(joint, rcond=rcond)
+    own_sum = feature_sum[:size] - gamma @ feature_sum[size:]
+    eigenvalues, vectors = vendi_modes(joint.outputs - gamma @ joint.cross.T, own_sum, num_modes, joint.count)
+    return ScendiModes(eigenvalues, vectors, gamma.T @ vectors)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_order
+from genmonitor.functional._vendi_modes import VendiModes, vendi_modes
 from genmonitor.functional.vendi import rke_from_covariance, rke_from_samples, vendi_of_spectrum
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, gram_matrix
@@ -46,6 +47,45 @@ class _ModeCount(SpectralMetric):
         """
         self._add({"features": self._checked("features", features)})
 
+    def modes(self, num_modes: int) -> VendiModes:
+        """Return the directions in which the samples vary most; every process must call it, like `compute`.
+
+        Args:
+            num_modes: K, at most the number of features of the kernel.
+
+        Returns:
+            Eigenvalues and vectors. `mode_scores` scores samples on them; the highest show what a mode is.
+
+        Raises:
+            ValueError: if the metric keeps samples instead of streaming, or has seen none.
+        """
+        self._need_features()
+        with self._synced():
+            return vendi_modes(self._covariance(), self.feature_sum, num_modes, float(self.count))
+
+    def mode_scores(self, features: Tensor, modes: VendiModes) -> Tensor:
+        """Score samples, which may be new, on modes v: ⟨v, φ⟩.
+
+        Args:
+            features: [N, D].
+            modes: what `modes` of this metric returned.
+
+        Returns:
+            [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
+        """
+        self._need_features()
+        x = self._features_of("features")(self._checked("features", features))
+        return x @ modes.vectors.to(x)
+
+    def _need_features(self) -> None:
+        if not self.streams:
+            raise ValueError(
+                f"Expected a kernel with explicit features, but got {self.kernel!r} with `num_features`=None, which "
+                "gives the score alone. Set `num_features`, or use the cosine kernel."
+            )
+        if not self.dims.all():
+            raise ValueError("Expected samples before this, but got none. Call `update(features)`.")
+
 
 class VendiScore(_ModeCount):
     """Vendi score of the samples seen: the number of equally common modes that would be as diverse.
@@ -71,7 +111,7 @@ class VendiScore(_ModeCount):
     References:
         Friedman and Dieng, "The Vendi Score: A Diversity Evaluation Metric for Machine Learning", arXiv 2210.02410.
         Ospanov et al., "Towards a Scalable Reference-Free Evaluation of Generative Models", arXiv 2407.02961, for
-            random Fourier features.
+            random Fourier features, and for `modes` of them.
         Ospanov and Farnia, "Do Vendi Scores Converge with Finite Samples? Truncated Vendi Score for Finite-Sample
             Convergence Guarantees", arXiv 2410.21719, for `truncation`.
 
@@ -83,6 +123,8 @@ class VendiScore(_ModeCount):
         >>> metric.update(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))
         >>> metric.compute()
         tensor(2., dtype=torch.float64)
+        >>> metric.mode_scores(torch.eye(2), metric.modes(2)).argmax(0).sort().values  # each mode's top sample
+        tensor([0, 1])
     """
 
     def __init__(

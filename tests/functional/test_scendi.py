@@ -255,5 +255,5 @@ def test_what_is_refused(case):
 
 
 def test_more_modes_than_features_are_refused():
-    with pytest.raises(ValueError, match="`num_modes` to be at most 4, the features of outputs, but got 5"):
-        scendi_modes(joint_of(*pairs(20)), torch.zeros(7), 5)
+    with pytest.raises(ValueError, match="`num_modes` to be at most 4, the features of the kernel, but got 5"):
+        scendi_modes(joint_of(*pairs(20)), torch.zeros(7, dtype=torch.float64), 5)

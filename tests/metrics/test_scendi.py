@@ -247,5 +247,5 @@ def test_bad_arguments(arguments, message):
 
 
 def test_more_modes_than_features_are_refused():
-    with pytest.raises(ValueError, match="`num_modes` to be at most 4, the features of outputs, but got 5"):
+    with pytest.raises(ValueError, match="`num_modes` to be at most 4, the features of the kernel, but got 5"):
         fed(ScendiScore(), *pairs(20)).modes(5)

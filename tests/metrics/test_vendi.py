@@ -189,3 +189,48 @@ def test_bad_arguments(arguments, message):
     with pytest.raises(ValueError) as caught:
         VendiScore(**arguments)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"kernel": GaussianKernel(0.5), "num_features": 200}])
+def test_modes_are_the_kinds_of_samples(kwargs):
+    kinds = torch.tensor([0] * 40 + [1] * 30 + [2] * 20)
+    features = 5 * torch.eye(4, dtype=torch.float64)[kinds] + 0.01 * torch.randn(90, 4, dtype=torch.float64)
+    metric = VendiScore(**kwargs)
+    for batch in features.split(25):
+        metric.update(batch)
+    modes = metric.modes(3)
+    assert modes.eigenvalues.tolist() == pytest.approx([4 / 9, 3 / 9, 2 / 9], abs=0.05)
+    scores = metric.mode_scores(features, modes)
+    torch.testing.assert_close(scores.square().mean(0), modes.eigenvalues, rtol=1e-5, atol=0)
+    assert (scores.sum(0) > 0).all()
+    assert kinds[scores.topk(10, dim=0).indices].tolist() == [[0, 1, 2]] * 10
+    torch.testing.assert_close(metric.mode_scores(features[:5], modes), scores[:5])
+
+
+def test_modes_have_the_eigenvalues_of_the_score():
+    features = torch.randn(50, 6, dtype=torch.float64)
+    metric = VendiScore()
+    metric.update(features)
+    eigenvalues = metric.modes(6).eigenvalues
+    assert float(metric.compute()) == pytest.approx(float((-eigenvalues * eigenvalues.log()).sum().exp()))
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (VendiScore(GaussianKernel(1.0)), r"explicit features, but got GaussianKernel.* Set `num_features`"),
+        (VendiScore(), "samples before this, but got none"),
+    ],
+)
+def test_modes_need_features_and_samples(metric, message):
+    if not metric.streams:
+        metric.update(torch.randn(5, 2))
+    with pytest.raises(ValueError, match=message):
+        metric.modes(1)
+
+
+def test_more_modes_than_features_are_refused():
+    metric = RKEScore()
+    metric.update(torch.randn(9, 3))
+    with pytest.raises(ValueError, match="`num_modes` to be at most 3, the features of the kernel, but got 4"):
+        metric.modes(4)

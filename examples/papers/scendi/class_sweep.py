@@ -129,9 +129,7 @@ def main() -> None:
     for attribute in ("shape", "color"):
         rows[attribute] = sweep(space, attribute, args.n, args.num_features)
         for count, row in enumerate(rows[attribute], start=1):
-            cells = [
-                f"{row[f'{x}_named']:.2f} | {row[f'{x}_unnamed']:.2f}" for x in kinds
-            ]
+            cells = [f"{row[f'{x}_named']:.2f} | {row[f'{x}_unnamed']:.2f}" for x in kinds]
             print(
                 f"{count} {attribute + 's' * (count > 1):<9}{row['vendi']:<8.2f}{row['rke']:<8.2f}{row['recall']:<9.2f}"
                 f"{row['coverage']:<11.2f}{'   '.join(cells)}"
