@@ -118,6 +118,7 @@ def after_the_demo(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [command for command in of("genmonitor") if len(command.split()) > 2])
 def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
     monkeypatch.chdir(after_the_demo)
@@ -153,6 +154,7 @@ def test_genmonitor_command_has_help_and_json(command, capsys):
     assert "--json" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_keys_of_the_clusters_are_logged_or_drawn(after_the_demo):
     folder = after_the_demo / "runs/dcgan-digits/version_0/genmonitor"
     logged = json.loads((folder / "cms_evaluation_00002.json").read_text())["evaluation"]

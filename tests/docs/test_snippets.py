@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from _helpers.pages import PAGES, ROOT, snippets
+from _helpers.slow import slow_but
 from lightning import seed_everything
 
 import genmonitor
@@ -102,7 +103,7 @@ def test_every_page_with_snippets_is_here():
     assert {page for page, text in PAGES.items() if snippets(text)} == SAYS.keys()
 
 
-@pytest.mark.parametrize("page", SAYS)
+@pytest.mark.parametrize("page", slow_but(SAYS, "README.md", *(page for page in SAYS if "/metrics/" in page)))
 def test_snippets_run_and_show_what_the_page_says(page, run):
     assert SAYS[page](run(page))
 

@@ -119,6 +119,7 @@ class Small:
         return module.sample(n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", MEMORY)
 def test_batch_without_memory_is_halved_until_it_fits(tmp_path, memory):
     sample = Small(8, MEMORY[memory])
@@ -134,6 +135,7 @@ def test_batch_without_memory_is_halved_until_it_fits(tmp_path, memory):
     )
 
 
+@pytest.mark.slow
 def test_sample_without_memory_is_skipped(tmp_path):
     small = Small(100)
     monitor = plain(sample_fn=small, on_error="warn")
@@ -169,6 +171,7 @@ class Raises(CSVLogger):
 
 
 @pytest.mark.filterwarnings("ignore:Plain.*|Raises.*|PixelCluster.*|Experiment logs directory")
+@pytest.mark.slow
 @pytest.mark.parametrize(("when", "number"), [({"every_n_train_steps": 2}, 4), ({}, 2)], ids=["by steps", "by epochs"])
 def test_logger_that_raises_costs_neither_run_nor_numbers(tmp_path, when, number):
     monitor, healthy = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, **when), CSVLogger(tmp_path, "other")
@@ -195,6 +198,7 @@ def read_only(path, content):
     raise OSError(errno.EROFS, "Read-only file system")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [full, read_only], ids=["full disk", "read-only folder"])
 @pytest.mark.parametrize("kind", ["clusters", "diversity"])
 def test_disk_that_takes_nothing_costs_the_files_alone(tmp_path, monkeypatch, fault, kind):
@@ -216,6 +220,7 @@ def test_disk_that_takes_nothing_costs_the_files_alone(tmp_path, monkeypatch, fa
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.slow
 def test_real_disk_that_is_full_costs_the_files_alone(tmp_path):
     folder = Path("/dev/full")
     if not folder.exists():
@@ -230,6 +235,7 @@ def test_real_disk_that_is_full_costs_the_files_alone(tmp_path):
     assert sum("could not be shown or written" in str(w.message) for w in said) == 2
 
 
+@pytest.mark.slow
 def test_folder_that_is_deleted_during_the_run_is_made_again(tmp_path):
     class Deletes(Callback):
         def on_train_epoch_start(self, trainer, pl_module):

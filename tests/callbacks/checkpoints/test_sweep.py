@@ -11,6 +11,7 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, TwoPlayers, digits, loader, trainer
 from _helpers.prompted import Prompted
 from _helpers.replayed import Digits, quiet
+from _helpers.slow import slow_but
 from _helpers.swept import both, measured_in, new
 from lightning.pytorch.callbacks import EMAWeightAveraging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -40,7 +41,7 @@ RUNS = {
 
 
 @pytest.mark.filterwarnings("ignore:.*there is no validation data", "ignore:.*only 2 evaluations")
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", slow_but(RUNS, "validation"))
 def test_sweep_gives_what_a_monitor_logged(tmp_path, name):
     monitor, keep, settings, kind = RUNS[name]
     logged = both(tmp_path, kind, monitor=monitor, keep=keep, **settings)
@@ -53,7 +54,7 @@ def ema():
     return EMAWeightAveraging(decay=0.9)
 
 
-@pytest.mark.parametrize("weights", ["auto", "raw", "averaged"])
+@pytest.mark.parametrize("weights", slow_but(["auto", "raw", "averaged"], "averaged"))
 def test_sweep_tells_averaged_and_raw_weights_apart(tmp_path, weights):
     logged = both(tmp_path, Linear, ema, monitor={"weights": weights})
     swept = sweep(tmp_path / "without", setup(monitors=[quiet(weights=weights)]), tell=quietly)
@@ -246,6 +247,7 @@ def test_sweep_takes_loaders_and_other_images_seen_where_an_epoch_is_another(run
     assert measured_in(swept) == [{k: v for k, v in record.items() if k != "images_seen"} for record in logged]
 
 
+@pytest.mark.slow
 def test_sweep_by_several_processes_gives_the_same(runs, tmp_path):
     folder, logged = runs
     monitors = [quiet(), quiet(prefix="other", n_samples=40)]
@@ -275,6 +277,7 @@ def test_sweep_says_what_it_cannot_do(runs, tmp_path):
         sweep(folder / "without", setup(), device="gpu", out=tmp_path)
 
 
+@pytest.mark.slow
 def test_sweep_follows_a_run(tmp_path):
     logged = both(tmp_path)
     _, files = None, sorted((tmp_path / "without" / "checkpoints").iterdir())
@@ -293,6 +296,7 @@ def test_sweep_follows_a_run(tmp_path):
     assert [line[:6] for line in lines] == ["1 of 1", "1 of 1"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_following_with_what_there_is(tmp_path, monkeypatch):
     logged = both(tmp_path)
 

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of many cases a contributor waits for."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def slow_but(cases: Iterable[Any], *quick: Any) -> list[Any]:
+    """Mark cases of a parametrization as slow, except some."""
+    return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
