@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric, MetricCollection
 
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.integration.weights import Weights
@@ -62,6 +63,10 @@ class DiversityMonitor(GenerativeMonitor):
         rcond: see `ScendiScore`.
         calibration: of the output encoder's features, from `genmonitor.functional.calibrate` or `W1KPCalibration.load`;
             with it W1KP is measured and the least varied prompts are shown.
+        extra_metrics: a MetricCollection, or a dictionary of metrics, that take features by `update(features)`,
+            `update(features, real=...)` or, of outputs and prompts, `update(outputs, prompts)`: such as
+            `{"vendi_2": VendiScore(order=2), "novel": PromptSplit(num_modes=5)}`, the latter being KEN against real
+            images. They are given the features that the encoders make, each image's once.
         every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
         every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
@@ -109,6 +114,7 @@ class DiversityMonitor(GenerativeMonitor):
         num_features: int | None = None,
         rcond: float | None = None,
         calibration: W1KPCalibration | None = None,
+        extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         every_n_epochs: int = 1,
         every_n_train_steps: int | None = None,
         sample_fn: SampleFn | PromptedSampleFn | None = None,
@@ -133,6 +139,7 @@ class DiversityMonitor(GenerativeMonitor):
             num_features=num_features,
             rcond=rcond,
             calibration=calibration,
+            extra_metrics=extra_metrics,
             seed=seed,
             batch_size=sample_batch_size,
             prefix=prefix,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
+from torchmetrics import Metric, MetricCollection
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
@@ -19,6 +20,7 @@ from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
+from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges
@@ -57,11 +59,13 @@ class FittedDiversity:
         metric: Scendi, Vendi and RKE.
         fidelity: against real images, None without them.
         value_range: lowest and highest value of a real image, None without them.
+        real_features: of this process's real images [m, d], None without them.
         real_spread: how spread real images are, whatever their prompt; infinite without them.
     """
 
     metric: DiversityMetric
     fidelity: FidelityMetrics | None
+    real_features: Tensor | None
     value_range: tuple[float, float] | None
     real_spread: float
 
@@ -82,6 +86,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         num_features: random Fourier features of each Gaussian kernel.
         rcond: see `ScendiScore`.
         calibration: of the output encoder's features, for W1KP.
+        extra_metrics: further torchmetrics, fed with the features.
         seed: of the choice of real images.
         batch_size: samples per call of an encoder.
         prefix: what its log keys and files begin with.
@@ -106,6 +111,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         num_features: int | None = None,
         rcond: float | None = None,
         calibration: W1KPCalibration | None = None,
+        extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         seed: int = 0,
         batch_size: int = 100,
         prefix: str = "diversity",
@@ -128,6 +134,9 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
                 "Give for example num_features=500, or use the cosine kernel."
             )
         self.calibration = calibration
+        self.extra_metrics = extra_metrics
+        own = {*text.SCORES, *text.OF_REAL, "sampling_seconds", "metric_seconds", "images_seen"}
+        self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, own, of="features")
         self._prompt_diversity = None if calibration is None else PromptDiversity(calibration, by_prompt, n_samples)
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
@@ -165,12 +174,14 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         self._check_size()
         if self.calibration is not None:
             self.calibration.check("features of the output encoder", self._features.encode(probe[:0]))
-        fidelity, real_spread = None, math.inf
+        fidelity, features, real_spread = None, None, math.inf
         if subset is not None:
             features = self._features.encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
             real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
-        self._fitted = FittedDiversity(self._new_metric().to(probe.device), fidelity, value_range, real_spread)
+        self._extra.check(self._features.encode(probe), features, self._prompts_of(torch.arange(len(probe))))
+        metric = self._new_metric().to(probe.device)
+        self._fitted = FittedDiversity(metric, fidelity, features, value_range, real_spread)
         return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
 
     def update(self, samples: Samples) -> None:
@@ -179,6 +190,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         self._samples, self._outputs = samples, self._features.encode(samples.images)
         metric.reset()
         metric.update(self._outputs, self._features.of_prompts(samples.indices))
+        self._extra.update(self._outputs, self.fitted.real_features, self._prompts_of(samples.indices))
         if fidelity is not None:
             fidelity.update(self._outputs)
 
@@ -197,6 +209,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         if self.fitted.fidelity is not None:
             with comm.all_ranks_or_none():
                 values |= self.fitted.fidelity.compute()
+        values |= self._extra.compute(comm)
         least: list[LeastVaried] = []
         reusability = None
         if self._prompt_diversity is not None:
@@ -238,7 +251,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def higher_is_better(self) -> dict[str, bool]:
         """Return which values are better when they are higher."""
-        return text.HIGHER_IS_BETTER
+        return text.HIGHER_IS_BETTER | self._extra.higher_is_better()
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
         """Draw the curves, the spectrum, and the samples at both ends of the model's own modes."""
@@ -265,6 +278,10 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         calibration = None if self.calibration is None else self._calibration_file()
         return self._features.manifest(self.prefix) | {"rcond": self.rcond, "calibration": calibration}
 
+    def unserializable_args(self) -> list[str]:
+        """Name the arguments given that no manifest can hold."""
+        return [] if self.extra_metrics is None else ["extra_metrics"]
+
     def settings(self) -> dict[str, Any]:
         """Return what values depend on, as plain Python."""
         f = self.calibration
@@ -283,6 +300,9 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     @property
     def _measures_pairs(self) -> bool:
         return self.prompts is not None and self.n_samples <= MAX_PAIRS
+
+    def _prompts_of(self, indices: Tensor) -> Tensor | None:
+        return None if self.prompts is None else self._features.of_prompts(indices)
 
     def _new_metric(self) -> DiversityMetric:
         return DiversityMetric(self.kernel, self.prompt_kernel, self._features.num_features, self.rcond)

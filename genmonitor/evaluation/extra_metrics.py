@@ -6,13 +6,14 @@ from __future__ import annotations
 import inspect
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor
 from torchmetrics import Metric
 
 from genmonitor.evaluation.collective import Collective
+from genmonitor.kernels import Kernel
 
 BATCH = 100
 """Images per update: a feature network for all of them at once would not fit."""
@@ -23,12 +24,16 @@ OUR_PREFIXES = ("cluster_", "share_", "baseline_", "p_", "error_ratio_", "vs_bes
 class ExtraMetrics:
     """Metrics that an evaluation adds to its own; one that fails is left out of the evaluation and stops nothing.
 
-    A metric whose `update` takes `real` gets both sides, the real one only once if it keeps it across resets; another,
-    such as the Inception score, gets the generated side. torchmetrics' own Inception network expects three channels,
-    in 0..255 or with `normalize=True` in [0, 1]: images are given so. Any other metric gets them as they are.
+    They get images [n, C, H, W] or, from an evaluation that encodes these, features [n, d]. A metric whose `update`
+    takes `real`, or `reference`, gets both sides, the real one only once if it keeps it across resets; another, such as
+    the Inception score, gets the generated side, and features of the prompts too if it takes `prompts`. torchmetrics'
+    own Inception network expects three channels, in 0..255 or with `normalize=True` in [0, 1]: images are given so. Any
+    other metric gets them as they are.
 
     Args:
         metrics: a MetricCollection, or a dictionary of metrics.
+        own: names that the monitor's own values have, in lower case.
+        of: what they are fed with, "images" or "features".
 
     Attributes:
         names: the values of the last `compute`.
@@ -38,7 +43,7 @@ class ExtraMetrics:
         ValueError: if a name is one of the monitor's own.
     """
 
-    def __init__(self, metrics: Mapping[str, Any] | Any) -> None:
+    def __init__(self, metrics: Mapping[str, Any] | Any, own: Collection[str] = OURS, of: str = "images") -> None:
         values = list(metrics.values()) if hasattr(metrics, "values") else [metrics]
         if not hasattr(metrics, "items") or not all(isinstance(x, Metric) for x in values):
             kinds = ", ".join(type(x).__name__ for x in values)
@@ -47,11 +52,11 @@ class ExtraMetrics:
                 f"{type(metrics).__name__} of {kinds}. Wrap them: MetricCollection({{'kid': kid}})."
             )
         for name in metrics:
-            if name.lower() in OURS or name.lower().startswith(OUR_PREFIXES):
+            if name.lower() in own or name.lower().startswith(OUR_PREFIXES):
                 raise ValueError(
                     f"Expected names in `extra_metrics` that are not the monitor's own, but got {name!r}. Rename it."
                 )
-        self._metrics = metrics
+        self._metrics, self._of = metrics, of
         self.names: list[str] = []
         self._failed: set[str] = set()
         self._has_real: set[str] = set()
@@ -62,38 +67,42 @@ class ExtraMetrics:
         said = {name.lower(): metric.higher_is_better for name, metric in self._metrics.items()}
         return {name: better for name, better in said.items() if better is not None}
 
-    def check(self, probe: Tensor, real: Tensor) -> None:
-        """Try each metric on a few images, and empty it.
+    def check(self, probe: Tensor, real: Tensor | None, prompts: Tensor | None = None) -> None:
+        """Try each metric on a few images or features, and empty it.
 
         Args:
-            probe: generated images [N, C, H, W].
-            real: real images [M, C, H, W]; their range is that of all images.
+            probe: generated images [N, C, H, W], or features [N, d].
+            real: real ones; their range is that of all images. None where there are none.
+            prompts: features of the probe's prompts [N, e], where it has some.
 
         Raises:
             ValueError: if a metric does not take them.
         """
-        self._range, self._has_real = (float(real.min()), float(real.max())), set()
+        self._has_real = set()
+        if real is not None:
+            self._range = (float(real.min()), float(real.max()))
         for name, metric in self._metrics.items():
             metric.to(probe.device)
             try:
-                self._feed(name, metric, probe, real)
+                self._feed(name, metric, probe, real, prompts)
             except Exception as error:
                 raise ValueError(
-                    f"Expected every metric of `extra_metrics` to take images {list(probe.shape[1:])} by "
-                    f"`update(images, real=...)` or `update(images)`, but {name} raised {type(error).__name__}: {error}"
+                    f"Expected every metric of `extra_metrics` to take {self._of} {list(probe.shape[1:])} by "
+                    f"`update({self._of}, real=...)` or `update({self._of})`, but {name} raised "
+                    f"{type(error).__name__}: {error}"
                 ) from error
             _reset_both_sides(metric)
         self._has_real = set()
 
-    def update(self, samples: Tensor, real: Tensor) -> None:
-        """Give each metric this process's generated and real images, in place of those of the last evaluation."""
+    def update(self, samples: Tensor, real: Tensor | None, prompts: Tensor | None = None) -> None:
+        """Give each metric this process's generated and real samples, in place of those of the last evaluation."""
         self._failed = set()
         for name, metric in self._metrics.items():
             try:
                 if metric._is_synced:  # it failed in the last evaluation, and holds what it had gathered
                     metric.unsync()
                 metric.reset()
-                self._feed(name, metric, samples, real)
+                self._feed(name, metric, samples, real, prompts)
             except Exception:
                 self._fail(name)
 
@@ -104,7 +113,8 @@ class ExtraMetrics:
             comm: the processes that evaluate together.
 
         Returns:
-            Lower-case name to value; a metric that returns a mean and a deviation gives `name` and `name_std`.
+            Lower-case name to value; a metric that returns a mean and a deviation gives `name` and `name_std`, one that
+            returns a dictionary `name_key` for each number in it.
         """
         out: dict[str, float] = {}
         for name, metric in self._metrics.items():
@@ -120,18 +130,25 @@ class ExtraMetrics:
         self.names = list(out)
         return out
 
-    def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor) -> None:
-        if "real" not in inspect.signature(metric.update).parameters:
-            for batch in samples.split(BATCH):
-                metric.update(self._as_expected(metric, batch))
+    def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor | None, prompts: Tensor | None) -> None:
+        takes = inspect.signature(metric.update).parameters
+        side = next((word for word in ("real", "reference") if word in takes), None)
+        if side is None:
+            if self._of == "features":
+                _check_width(metric)
+            for i, batch in enumerate(samples.split(BATCH)):
+                beside = {} if prompts is None or "prompts" not in takes else {"prompts": prompts.split(BATCH)[i]}
+                metric.update(self._as_expected(metric, batch), **beside)
             return
+        if real is None:
+            raise ValueError("there are no real images to compare with. Give `real_images=`.")
         if name not in self._has_real:
             for batch in real.split(BATCH):
-                metric.update(self._as_expected(metric, batch), real=True)
+                metric.update(self._as_expected(metric, batch), **{side: True})
         if getattr(metric, "reset_real_features", True) is False:
             self._has_real.add(name)
         for batch in samples.split(BATCH):
-            metric.update(self._as_expected(metric, batch), real=False)
+            metric.update(self._as_expected(metric, batch), **{side: False})
 
     def _as_expected(self, metric: Any, images: Tensor) -> Tensor:
         if getattr(metric, "used_custom_model", True):
@@ -146,6 +163,13 @@ class ExtraMetrics:
             _reset_both_sides(self._metrics[name])
         # on every process that it happens on
         warnings.warn(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", stacklevel=2)
+
+
+def _check_width(metric: Any) -> None:
+    """Refuse a kernel whose width would come from the first generated samples, which say little."""
+    kernel = getattr(metric, "kernel", None)
+    if isinstance(kernel, Kernel) and kernel.takes_width and kernel.gamma is None:
+        raise ValueError(f"{kernel!r} has no width. Give it a gamma.")
 
 
 def _reset_both_sides(metric: Any) -> None:
@@ -164,5 +188,5 @@ def _named(name: str, value: Any) -> dict[str, float]:
     if isinstance(value, (tuple, list)):
         return {name: float(value[0]), f"{name}_std": float(value[1])}
     if isinstance(value, dict):
-        return {f"{name}_{part}": float(v) for part, v in value.items()}
+        return {f"{name}_{part}": float(v) for part, v in value.items() if getattr(v, "ndim", 0) == 0}
     return {name: float(value)}

@@ -9,8 +9,8 @@ from _helpers.evaluations import diversity_evaluator, evaluate, fit, labeled, me
 from matplotlib.figure import Figure
 from torch import nn
 
-from genmonitor import GaussianKernel
-from genmonitor.evaluation import DiversityEvaluator, ReferenceImages
+from genmonitor import PRDC, GaussianKernel, PixelCKA, PromptSplit, ScendiScore, VendiScore
+from genmonitor.evaluation import DiversityEvaluator, ReferenceImages, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError
 from genmonitor.evaluation.fidelity import NEIGHBORS
 from genmonitor.functional import (
@@ -18,6 +18,7 @@ from genmonitor.functional import (
     calibrate,
     conditional_vendi_score,
     precision_recall_density_coverage,
+    prompt_split,
     rke_score,
     scendi_score,
     vendi_score,
@@ -320,3 +321,56 @@ def test_collapse_without_prompts_is_told_of():
 def test_diversity_refuses_what_needs_prompts(of_prompts):
     with pytest.raises(ValueError, match=f"Expected `prompts` with `{next(iter(of_prompts))}`, but got None"):
         DiversityEvaluator(**of_prompts)
+
+
+class CountingEncoder(nn.Flatten):
+    seen = 0
+
+    def forward(self, images):
+        self.seen += len(images)
+        return super().forward(images) + 0.1
+
+
+def test_extra_metrics_get_the_features_that_are_there():
+    encoder = CountingEncoder()
+    ken = PromptSplit(GaussianKernel(1.0), num_modes=2)
+    extra = {"Vendi_2": VendiScore(order=2), "near": PRDC(k=3), "own": ScendiScore(), "novel": ken}
+    evaluator = fitted(labeled(24).tensors[0], output_encoder=encoder, extra_metrics=extra)
+    encoder.seen = 0
+    values = [evaluate(evaluator, FAKE).values for _ in range(2)][1]
+    assert encoder.seen == 2 * len(FAKE)
+    outputs, prompts, real = FAKE.flatten(1) + 0.1, torch.eye(3)[LABELS], labeled(24).tensors[0].flatten(1) + 0.1
+    assert values["vendi_2"] == pytest.approx(float(vendi_score(outputs, order=2)))
+    assert values["vendi_2"] == pytest.approx(values["rke"])
+    for name, value in precision_recall_density_coverage(outputs, real, k=3).items():
+        assert values[f"near_{name}"] == float(value)
+    assert values["own_scendi"] == pytest.approx(float(scendi_score(outputs, prompts)["scendi"]))
+    novel = prompt_split(outputs, None, real, None, output_kernel=GaussianKernel(1.0))
+    assert values["novel_total"] == pytest.approx(float(novel.total), abs=1e-6)
+    assert "novel_eigenvalues" not in values
+    assert evaluator.higher_is_better()["vendi_2"]
+    assert evaluator.unserializable_args() == ["extra_metrics"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "settings", "message"),
+    [
+        (VendiScore(GaussianKernel()), {}, r"features \[16\] .* m raised ValueError: GaussianKernel.* has no width"),
+        (ScendiScore(), {"prompts": None}, "missing 1 required positional argument: 'prompts'"),
+        (PixelCKA(GaussianKernel(1.0)), {}, r"m raised ValueError: .*\[8, 16\]"),
+    ],
+)
+def test_extra_metrics_that_features_do_not_suit_are_refused(metric, settings, message):
+    with pytest.raises(ValueError, match=message):
+        fitted(extra_metrics={"m": metric}, **settings)
+
+
+def test_extra_metrics_of_both_sides_need_real_images():
+    evaluator = diversity_evaluator(extra_metrics={"m": PRDC()})
+    with pytest.raises(ValueError, match=r"m raised ValueError: there are no real images .* Give `real_images=`"):
+        evaluator.fit(NO_REAL, FAKE[:8], SingleProcess())
+
+
+def test_extra_metrics_refuse_the_evaluators_own_names():
+    with pytest.raises(ValueError, match="not the monitor's own, but got 'Vendi'"):
+        diversity_evaluator(extra_metrics={"Vendi": VendiScore()})
