@@ -66,8 +66,10 @@ def main() -> None:
     print("         Vendi of       Scendi given images    explained by the images")
     print("shapes   the captions   faithful   careless    faithful   careless")
     for count, (good, bad) in enumerate(rows, start=1):
-        shares = "".join(f"{100 * row['explained']:<3.0f}{'%':<8}" for row in (good, bad))
-        print(f"{count:<9}{good['vendi']:<15.2f}{good['scendi']:<11.2f}{bad['scendi']:<12.2f}{shares.rstrip()}")
+        shares = [f"{100 * row['explained']:.0f} %" for row in (good, bad)]
+        print(
+            f"{count:<9}{good['vendi']:<15.2f}{good['scendi']:<11.2f}{bad['scendi']:<12.2f}{shares[0]:<11}{shares[1]}"
+        )
 
 
 if __name__ == "__main__":

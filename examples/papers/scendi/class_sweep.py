@@ -109,7 +109,7 @@ def picture(rows: dict[str, list[dict[str, float]]]) -> Figure:
         ax.set_xlabel(f"{attribute}s drawn", fontsize=11, color=INK)
         ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
         ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.02, 1), fontsize=10, frameon=False, labelcolor=INK)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.02, 1), fontsize=10, handlelength=3, frameon=False, labelcolor=INK)
     return figure
 
 
