@@ -32,7 +32,7 @@ from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.training_state.isolation import preserve_training_state
 from genmonitor.evaluation.training_state.proof import prove_unchanged
 from genmonitor.evaluation.training_state.sharding import kept_sharded, tensor_parallel_size
-from genmonitor.loggers.publisher import finish_evaluations, print_reports
+from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError
 
@@ -139,7 +139,8 @@ class GenerativeMonitor(Monitor, Callback):
         if not self._resumed and trainer.global_step == 0 and trainer.current_epoch == 0:
             self._start_new_run()
         # a trial run writes nothing
-        self.publisher.start(run_folder(trainer), trainer.loggers, writes=not trainer.fast_dev_run)  # type: ignore[attr-defined]
+        writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
+        self.publisher.start(run_folder(trainer), trainer.loggers, writes, beside=True)
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.note(note)
         fill_scheduler_keys(trainer, self.prefix)
@@ -198,12 +199,16 @@ class GenerativeMonitor(Monitor, Callback):
         self._after_all_monitors(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Free what an evaluation that was cut short left."""
+        """Free what an evaluation that was cut short left, and keep what those before it found."""
         cache.clear(trainer)
+        if trainer.is_global_zero:
+            finish_run(self.publisher)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the summary, and after all monitors' where the report is."""
         self.publisher.set_whole_run()
+        if trainer.is_global_zero:
+            finish_run(self.publisher)
         if not self.history and not self.failures.count and not self.failures.not_finite:
             rank_zero_warn(
                 f"{type(self).__name__}: training ended before the first evaluation. Evaluate more often, or train "

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import sys
 
 import pytest
 import torch
@@ -20,3 +21,10 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def figures_in_this_process(monkeypatch):
+    """The process that draws beside a training takes seconds to load; tests of it start it themselves."""
+    if (background := sys.modules.get("genmonitor.loggers.background")) is not None:
+        monkeypatch.setattr(background, "start", lambda: None)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from genmonitor._validation import check_one_of
@@ -30,6 +29,7 @@ from genmonitor.evaluation.results import Alert, FitReport, History, Samples, Ta
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.plotting.style import Drawing
 
 Reference = Literal["data", "start", "previous"]
 
@@ -211,8 +211,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         """Return that the disagreement with data is better when it is lower; with another model it may be either."""
         return {"total": False} if self.reference == "data" else {}
 
-    def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
-        """Draw the curves, the prompts of the modes and the prompts that differ most."""
+    def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> dict[str, Drawing]:
+        """Return what draws the curves, the prompts of the modes and the prompts that differ most."""
         figures = self._figures(evaluation)
         return {
             "curves": figures.curves(history, self.num_modes),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
@@ -37,6 +36,7 @@ from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.kernels import CosineKernel, Kernel
+from genmonitor.plotting.style import Drawing
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
@@ -253,8 +253,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Return which values are better when they are higher."""
         return text.HIGHER_IS_BETTER | self._extra.higher_is_better()
 
-    def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
-        """Draw the curves, the spectrum, and the samples at both ends of the model's own modes."""
+    def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> dict[str, Drawing]:
+        """Return what draws the curves, the spectrum, and the samples at both ends of the model's own modes."""
         images, known = samples.images, self.fitted.value_range
         value_range = known or (float(images.min()), float(images.max()))
         return evaluation_figures(evaluation, history, self.prompts, self.n_samples, value_range)

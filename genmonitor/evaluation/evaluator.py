@@ -31,6 +31,7 @@ from genmonitor.evaluation.results import (
 from genmonitor.evaluation.training_state.isolation import remember_attributes
 from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
 from genmonitor.plotting.notebook import text_html
+from genmonitor.plotting.style import Drawing
 
 _T = TypeVar("_T")
 EvaluationT = TypeVar("EvaluationT", bound=Evaluation)
@@ -162,12 +163,16 @@ class Evaluator(ABC, Generic[EvaluationT]):
         detail = of_value(name, dict.fromkeys(self.details, True)) is not None
         return ValueInfo(of_value(name, self.about) or "", of_value(name, self.higher_is_better()), detail)
 
-    def fit_figures(self) -> Mapping[str, Figure]:
-        """Draw what `fit` found."""
+    def fit_figures(self) -> Mapping[str, Figure | Drawing]:
+        """Return figures of what `fit` found, or functions that draw them."""
         return {}
 
-    def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure]:
-        """Draw an evaluation and the curves up to it."""
+    def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure | Drawing]:
+        """Return figures of an evaluation and of the curves up to it, or functions that draw them.
+
+        A `functools.partial` of a function of this package, with values that pickle takes, is drawn in a process beside
+        the training; tensors come there as NumPy arrays.
+        """
         return {}
 
     def shown_real(self) -> ShownImages | None:

@@ -40,6 +40,7 @@ from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
+from genmonitor.plotting.style import Drawing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,8 +240,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         regions, self._cka = replace(self.fitted.regions, cka=self._cka), None
         return region_figures.fit_figures(regions, (height, width))
 
-    def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> dict[str, Figure]:
-        """Draw the curves, and samples with the region that differs most."""
+    def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> dict[str, Drawing]:
+        """Return what draws the curves, and samples with the region that differs most."""
         captions = region_figures.captions_of(samples, self.prompts)
         return region_figures.evaluation_figures(
             self.fitted.regions, history, samples.images, list(self._extra.names), captions

@@ -7,18 +7,22 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._formatting import as_sentence
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
+from genmonitor.loggers import background
 from genmonitor.loggers.facade import Loggers
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from genmonitor.plotting.style import Drawing
 
 WHOLE_RUN: Mapping[str, float | None] = {"epoch": None, "step": None}
 
@@ -34,8 +38,8 @@ class PublishedEvaluation:
     alerts: list[Alert]
     epoch: int
 
-    def figures(self) -> Mapping[str, Figure]:
-        """Draw it."""
+    def figures(self) -> Mapping[str, Figure | Drawing]:
+        """Return figures of it, or functions that draw them."""
         return self.evaluator.figures(self.evaluation, self.history, self.samples)
 
 
@@ -74,7 +78,7 @@ class Publisher:
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
         self._moment: Mapping[str, float | None] = WHOLE_RUN
-        self._writes = False
+        self._writes = self._beside = False
         self._described: set[str] = set()
         self._warned: set[str] = set()
         self.page: Path | None = None
@@ -82,7 +86,9 @@ class Publisher:
         self.unfinished = False
         self.message = ""
 
-    def start(self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor") -> None:
+    def start(
+        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor", beside: bool = False
+    ) -> None:
         """Begin a fit; every process calls it.
 
         Args:
@@ -90,12 +96,14 @@ class Publisher:
             loggers: of the run.
             writes: whether there shall be files.
             folder: in that of the run, into which they go.
+            beside: whether figures and page are made in a process beside this one, from the second evaluation on;
+                somebody then calls `finish_evaluations` often, and `finish_run` at the end.
         """
         self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
         self._moment, self._described, self._warned = WHOLE_RUN, set(), set()
         self.page, self.unfinished = None, False
-        self._writes = writes
+        self._writes, self._beside = writes, beside and not self._raise_errors
 
     def set_moment(self, epoch: float, step: int) -> None:
         """Say of which evaluation notes are from now on."""
@@ -105,9 +113,13 @@ class Publisher:
         """Say that notes are of the whole run from now on."""
         self._moment = WHOLE_RUN
 
+    def warn(self, text: str) -> None:
+        """Say what the user should know."""
+        self._warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
+
     def note(self, text: str) -> None:
         """Warn, and say it in the report too."""
-        self._warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
+        self.warn(text)
         self.record_note(as_sentence(text))
 
     def inform(self, text: str) -> None:
@@ -174,6 +186,8 @@ class Publisher:
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))
         self.attempt(lambda: self._write_images("images", evaluator.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
+        if self._beside:
+            background.start()
 
     def publish_alert(self, alert: Alert) -> None:
         """Warn, and send an alert to the loggers and to the user's function."""
@@ -188,14 +202,21 @@ class Publisher:
         if self._writes:
             self.attempt(lambda: self.folder.write_notes(self._prefix, self.notes))
             if evaluations:
-                self.attempt(self._write_page)
+                folder = RunFolder(self.folder.path.absolute())
+                self._later(("page", folder.path), folder.write_report, self._take_page)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
         step = int(self._moment["step"] or 0)
-        if (page := self.page) is not None:
-            self._loggers.log_page(page, step)
-        self._loggers.finish_evaluation(step)
+        if self._draws_beside():
+            self._loggers.finish_evaluation(step)  # the values do not wait for figures
+
+        def finish(_: None) -> None:
+            if (page := self.page) is not None:
+                self._loggers.log_page(page, step)
+            self._loggers.finish_evaluation(step)
+
+        self._later(("finish", self._prefix, step), _nothing, finish)
 
     def attempt(self, part: Callable[[], Any]) -> None:
         """Do something that must not stop training; say what went wrong, once for each kind of failure."""
@@ -210,19 +231,44 @@ class Publisher:
                 self._warned.add(kind)
                 self._warn(f"{self._name}: part of an evaluation could not be shown or written. {said}")
 
+    def _later(
+        self, key: tuple[Any, ...], work: Callable[[], Any], then: Callable[[Any], None], here: bool = False
+    ) -> None:
+        """Do something beside the training where that can be, and then something here with what it returned."""
+        beside = background.running()
+        if beside is not None and self._draws_beside() and not here:
+            beside.submit(key, work, lambda result: self.attempt(lambda: then(result())))
+        else:
+            self.attempt(lambda: then(work()))
+
+    def _draws_beside(self) -> bool:
+        beside = background.running()
+        return self._beside and beside is not None and beside.ready
+
     def _describe(self, evaluator: Evaluator[Any], names: Iterable[str]) -> None:
         self._loggers.describe_values(self._prefix, {name: evaluator.value_info(name) for name in names})
 
     def _publish_figures(
-        self, figures: Mapping[str, Figure], step: int, epoch: int | None, kept: tuple[str, ...] = ()
+        self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None, kept: tuple[str, ...] = ()
     ) -> None:
+        folder = RunFolder(self.folder.path.absolute())
         for name, figure in figures.items():
-            rendered, when = RenderedFigure.of(figure), epoch if name in kept else None
-            if epoch is not None:
-                self.latest[name] = rendered.png
-            self._loggers.log_figures({f"{self._prefix}/{name}": rendered}, step, when)
-            if self._writes:
-                self.folder.write_figures(self._prefix, {name: rendered}, step, when)
+            when = epoch if name in kept else None
+            work = partial(folder.draw, self._prefix, name, figure, step, when, self._writes)
+            take = partial(self._take_figure, name, step, when, epoch is not None)
+            # the user's own code may be of a script, which no other process can import
+            key = ("figure", self._prefix, name, None if when is None else step)
+            self._later(key, work, take, here=not _is_ours(figure))
+
+    def _take_figure(
+        self, name: str, step: int, epoch: int | None, latest: bool, drawn: tuple[RenderedFigure, OSError | None]
+    ) -> None:
+        rendered, failure = drawn
+        if latest:
+            self.latest[name] = rendered.png
+        self._loggers.log_figures({f"{self._prefix}/{name}": rendered}, step, epoch)
+        if failure is not None:
+            raise failure
 
     def _write_images(self, name: str, shown: ShownImages | None, step: int, epoch: int | None) -> None:
         if self._writes and shown is not None:
@@ -234,8 +280,8 @@ class Publisher:
             if self._writes:
                 self.folder.write_table(self._prefix, name, table, step, epoch)
 
-    def _write_page(self) -> None:
-        self.page = self.folder.write_report()
+    def _take_page(self, page: Path) -> None:
+        self.page = self.folder.path / page.name
 
     def _write_artifacts(self, evaluator: Evaluator[Any]) -> None:
         if self._writes:
@@ -268,13 +314,31 @@ def _charts_without_details(evaluator: Evaluator[Any]) -> dict[str, list[str]]:
     return {title: names for title, names in charts.items() if names}
 
 
+def _is_ours(figure: Figure | Drawing) -> bool:
+    return isinstance(figure, partial) and figure.func.__module__.startswith("genmonitor.")
+
+
+def _nothing() -> None:
+    """Do nothing: what comes after it comes in its turn."""
+
+
 def finish_evaluations(publishers: Iterable[Publisher]) -> None:
-    """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all."""
+    """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all.
+
+    Take over what the process beside this one has drawn since, too.
+    """
+    background.deliver()
     unfinished = [publisher for publisher in publishers if publisher.unfinished]
     if unfinished:
         unfinished[-1].finish()
     for publisher in unfinished:
         publisher.unfinished = False
+
+
+def finish_run(publisher: Publisher) -> None:
+    """Wait for what is still being drawn, for this publisher and those that it shares a run with."""
+    if skipped := background.drain():
+        publisher.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:

@@ -72,13 +72,25 @@ class TensorBoardBackend(Backend):
                 writer.add_summary(Summary(value=[value]), 0)
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
-        """Add figures as images: `add_figure` would draw them again."""
+        """Add figures as images: `add_figure` would draw them again, and `add_image` compresses them again."""
         from PIL import Image
+        from torch.utils.tensorboard import SummaryWriter
 
         for tag, figure in figures.items():
             with Image.open(io.BytesIO(figure.png)) as picture:
-                pixels = np.asarray(picture.convert("RGB"))
-            self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")
+                if isinstance(self.experiment, SummaryWriter):
+                    self._add_png(tag, figure.png, picture, step)
+                else:
+                    pixels = np.asarray(picture.convert("RGB"))
+                    self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")
+
+    def _add_png(self, tag: str, png: bytes, picture: Any, step: int) -> None:
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        channels = len(picture.getbands())
+        image = Summary.Image(width=picture.width, height=picture.height, colorspace=channels, encoded_image_string=png)
+        value = Summary.Value(tag=self.key(tag), image=image)
+        self.experiment._get_file_writer().add_summary(Summary(value=[value]), step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Add the text and numbers of a table as a text."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,10 +30,13 @@ _PALETTE = (
 _CONSTANT = "#B4B4B4"
 INK, FAINT = "#222222", "#8A8A8A"
 _DPI = 100
+THUMBNAIL = 128
+"""Pixels of the longer side of an image above which it is drawn smaller."""
 
 Array = ArrayLike | torch.Tensor
 Curve = Sequence[float]
 Band = tuple[float, float, float]  # a baseline: low, median, high
+Drawing = Callable[[], Figure]  # draws a figure when it is called, perhaps in another process
 
 
 def to_array(values: Array) -> NDArray[Any]:
@@ -157,7 +160,7 @@ def thumbnails(images: NDArray[Any], value_range: tuple[float, float]) -> NDArra
     if images.shape[1] != 3:
         images = images.mean(1, keepdims=True).repeat(3, axis=1)
     n, _, height, width = images.shape
-    step = -(-max(height, width) // 128)
+    step = -(-max(height, width) // THUMBNAIL)
     height, width = height // step, width // step
     blocks = images[..., : height * step, : width * step].reshape(n, 3, height, step, width, step)
     return np.moveaxis(blocks.mean((3, 5)), 1, 3)

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from genmonitor.plotting.style import Drawing
+
 
 @dataclass(frozen=True, eq=False)
 class RenderedFigure:
-    """A matplotlib figure and the PNG file that it gives, for whoever takes either."""
+    """The PNG file that a matplotlib figure gives."""
 
-    figure: Figure
     png: bytes
 
     @classmethod
-    def of(cls, figure: Figure) -> RenderedFigure:
-        """Render a figure at its own resolution."""
-        buffer = io.BytesIO()
+    def of(cls, given: Figure | Drawing) -> RenderedFigure:
+        """Render a figure, or what a function draws, at its own resolution."""
+        figure, buffer = given() if callable(given) else given, io.BytesIO()
         figure.savefig(buffer, format="png", dpi=figure.dpi)
-        return cls(figure, buffer.getvalue())
+        return cls(buffer.getvalue())

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from genmonitor.evaluation.results import ShownImages, Table
+    from genmonitor.plotting.style import Drawing
 
 _ARTIFACTS = (".npz", ".json", ".pt")
 
@@ -92,6 +93,22 @@ class RunFolder:
             written[name] = self._file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.png")
             atomic_write(written[name], rendered.png)
         return written
+
+    def draw(
+        self, prefix: str, name: str, given: Figure | Drawing, step: int, epoch: int | None, writes: bool = True
+    ) -> tuple[RenderedFigure, OSError | None]:
+        """Render a figure and write it as `write_figures` does.
+
+        Returns:
+            The figure, and what went wrong with the file: loggers can take the figure all the same.
+        """
+        rendered = RenderedFigure.of(given)
+        try:
+            if writes:
+                self.write_figures(prefix, {name: rendered}, step, epoch)
+        except OSError as error:
+            return rendered, error
+        return rendered, None
 
     def write_images(
         self, prefix: str, name: str, shown: ShownImages, step: int, epoch: int | None = None

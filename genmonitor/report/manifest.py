@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +12,7 @@ from pathlib import Path
 PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy")
 
 
+@functools.cache
 def versions() -> dict[str, str]:
     """Return the versions of what is installed of the packages that a value depends on."""
     found = {}

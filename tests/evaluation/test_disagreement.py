@@ -131,7 +131,7 @@ def test_disagreement_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
     drawn = evaluator.figures(evaluation, history, samples_of(changed(START)))
     assert drawn.keys() == {"curves", "modes", "prompts"}
-    assert all(isinstance(figure, Figure) for figure in drawn.values())
+    assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
 
 def test_disagreement_table_shows_both_sides(shared):

@@ -140,7 +140,7 @@ def test_diversity_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
     drawn = evaluator.figures(evaluation, history, samples_of(FAKE))
     assert drawn.keys() == {"curves", "spectrum", "modes", "least_varied", "reusability"}
-    assert all(isinstance(figure, Figure) for figure in drawn.values())
+    assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
 
 def test_diversity_manifest_is_json_and_names_its_artifacts(shared, tmp_path):
@@ -292,7 +292,11 @@ def test_diversity_without_prompts_speaks_of_none(unprompted):
     assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
     drawn = evaluator.figures(evaluation, history, samples_of(FAKE))
     assert drawn.keys() == {"curves", "spectrum", "modes"}
-    texts = [text.get_text() for figure in drawn.values() for text in (*figure.texts, *figure.axes[0].texts)]
+    texts = [
+        text.get_text()
+        for figure in [draw() for draw in drawn.values()]
+        for text in (*figure.texts, *figure.axes[0].texts)
+    ]
     assert not any("rompt" in text for text in texts)
 
 
@@ -300,7 +304,7 @@ def test_diversity_without_prompts_or_real_images_draws_the_modes_alone():
     evaluator = fitted(real=NO_REAL, prompts=None)
     history = []
     evaluation = evaluate(evaluator, FAKE, history)
-    assert len(evaluator.figures(evaluation, history, samples_of(FAKE))["curves"].axes) == 1
+    assert len(evaluator.figures(evaluation, history, samples_of(FAKE))["curves"]().axes) == 1
 
 
 def test_collapse_without_prompts_is_told_of():

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
+from functools import partial
 
 from PIL import Image
 
@@ -8,9 +9,12 @@ from genmonitor.report.figures import RenderedFigure
 
 
 def test_rendered_figure_has_the_figures_own_size():
-    figure = cluster_map([[1, 2], [0, 1]])
-    rendered = RenderedFigure.of(figure)
-    assert rendered.figure is figure
+    rendered = RenderedFigure.of(cluster_map([[1, 2], [0, 1]]))
     with Image.open(io.BytesIO(rendered.png)) as picture:
         assert picture.size == (760, 600)
         assert len(picture.convert("RGB").getcolors(10_000)) > 3
+
+
+def test_rendered_figure_of_a_function_is_what_it_draws():
+    labels = [[1, 2], [0, 1]]
+    assert RenderedFigure.of(partial(cluster_map, labels)).png == RenderedFigure.of(cluster_map(labels)).png

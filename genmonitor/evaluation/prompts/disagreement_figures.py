@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from matplotlib.figure import Figure
+from functools import partial
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.changes import Estimate
@@ -21,6 +20,7 @@ from genmonitor.plotting.disagreement import (
     mode_prompts,
     strip,
 )
+from genmonitor.plotting.style import Drawing
 
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
 """Modes of either sign in the figure, prompts of each, samples of each prompt and side."""
@@ -49,7 +49,7 @@ class DisagreementEvaluation(Evaluation):
 
 @dataclass(frozen=True, eq=False)
 class DisagreementFigures:
-    """Figures of an evaluation.
+    """What draws the figures of an evaluation.
 
     Attributes:
         found: what was found.
@@ -67,16 +67,17 @@ class DisagreementFigures:
     value_range: tuple[float, float]
     against: str
 
-    def curves(self, history: History, num_modes: int) -> Figure:
-        """Draw the total and the eigenvalues of either sign over the evaluations."""
+    def curves(self, history: History, num_modes: int) -> Drawing:
+        """Return what draws the total and the eigenvalues of either sign over the evaluations."""
         signs = mode_names(num_modes)
         total, top, bottom = (
             [[record[name] for record in history] for name in names] for names in (["total"], *signs.values())
         )
-        return disagreement_curves([record["epoch"] for record in history], total[0], top, bottom, self.against)
+        epochs = [record["epoch"] for record in history]
+        return partial(disagreement_curves, epochs, total[0], top, bottom, self.against)
 
-    def modes(self) -> Figure:
-        """Draw the prompts of the largest modes of either sign, and of one that both sides have."""
+    def modes(self) -> Drawing:
+        """Return what draws the prompts of the largest modes of either sign, and of one that both sides have."""
         signs = {"top": self.found.top, "bottom": self.found.bottom}
         named = [
             (f"{sign} {rank}", mode)
@@ -87,11 +88,11 @@ class DisagreementFigures:
             ModePrompts(name, mode.eigenvalue, self._sides(_most(mode.prompts), SAMPLES_OF_MODE))
             for name, mode in [*named, ("similar", self.found.similar)]
         ]
-        return mode_prompts(rows, self.value_range, self.against)
+        return partial(mode_prompts, rows, self.value_range, self.against)
 
-    def changed(self) -> Figure:
-        """Draw the table of the prompts that differ most."""
-        return changed_prompts(self._sides(self.found.changed[:LISTED]), self.value_range, self.against)
+    def changed(self) -> Drawing:
+        """Return what draws the table of the prompts that differ most."""
+        return partial(changed_prompts, self._sides(self.found.changed[:LISTED]), self.value_range, self.against)
 
     def table(self, distances: Mapping[str, Estimate] | None = None) -> Table:
         """Return the same table as columns and rows, each prompt's samples being one picture of each side.

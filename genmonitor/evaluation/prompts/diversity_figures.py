@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
@@ -17,6 +17,7 @@ from genmonitor.evaluation.results import Evaluation, History, curve
 from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
 from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.plotting import diversity as plots
+from genmonitor.plotting.style import Drawing
 from genmonitor.plotting.w1kp import reusability_figure
 
 
@@ -41,8 +42,8 @@ class DiversityEvaluation(Evaluation):
 
 def evaluation_figures(
     evaluation: DiversityEvaluation, history: History, prompts: Prompts | None, n: int, value_range: tuple[float, float]
-) -> dict[str, Figure]:
-    """Draw curves, spectrum, the samples at both ends of the model's own modes, and with a calibration the prompts.
+) -> dict[str, Drawing]:
+    """Return what draws curves, spectrum, both ends of the model's own modes, and with a calibration the prompts.
 
     Args:
         evaluation: the last one.
@@ -58,14 +59,17 @@ def evaluation_figures(
     shares = (own / own.sum().clamp_min(1e-12)).tolist()
     ends = evaluation.ends.indices.tolist()
     captions = None if prompts is None else [[prompts.text(i) for i in row] for row in ends]
-    out = {
-        "curves": plots.diversity_curves([record["epoch"] for record in history], curves, real, n),
-        "spectrum": plots.spectrum(total, explained, own, n) if prompts else plots.pca_spectrum(own, n),
-        "modes": plots.mode_samples(shares, evaluation.ends.images, captions, value_range),
+    epochs = [record["epoch"] for record in history]
+    out: dict[str, Drawing] = {
+        "curves": partial(plots.diversity_curves, epochs, curves, real, n),
+        "spectrum": partial(plots.spectrum, total, explained, own, n)
+        if prompts
+        else partial(plots.pca_spectrum, own, n),
+        "modes": partial(plots.mode_samples, shares, evaluation.ends.images, captions, value_range),
     }
     if evaluation.least_varied:
         rows = [(str(x.found.prompt), x.found.w1kp, x.caption(), x.images) for x in evaluation.least_varied]
-        out["least_varied"] = plots.least_varied(rows, value_range)
+        out["least_varied"] = partial(plots.least_varied, rows, value_range)
     if evaluation.reusability is not None:
-        out["reusability"] = reusability_figure({"": evaluation.reusability})
+        out["reusability"] = partial(reusability_figure, {"": evaluation.reusability})
     return out

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
@@ -18,7 +22,7 @@ from genmonitor.evaluation.verdicts import format_p
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
-from genmonitor.plotting.style import thumbnails, to_array
+from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
 
 SAMPLES = 64
 SHOWN = 40
@@ -47,8 +51,8 @@ def evaluation_figures(
     images: Tensor,
     extra_names: Sequence[str] = (),
     captions: Sequence[str] = (),
-) -> dict[str, Figure]:
-    """Draw the curves of the clusters, of image and product, and samples with the region that differs most.
+) -> dict[str, Drawing]:
+    """Return what draws the curves of clusters, of image and product, and samples with the region that differs most.
 
     Args:
         regions: what was found.
@@ -64,15 +68,25 @@ def evaluation_figures(
     region = None if worst is None else names[worst]
     p = "" if worst is None else format_p(history[-1][f"p_{worst}"])
     by_region = {name: curve(history, name) for name in names}
-    out = {
-        "curves": plots.cluster_curves(epochs, by_region, baseline, labels, finding(history[-1], regions.partition)),
-        "image_and_product": plots.image_and_product(epochs, image, product, baseline),
-        "samples": plots.sample_grid(images[:SAMPLES], labels, region, regions.value_range, p, captions),
+    said, (shown, value_range) = finding(history[-1], regions.partition), _shown(images, regions.value_range)
+    out: dict[str, Drawing] = {
+        "curves": partial(plots.cluster_curves, epochs, by_region, baseline, labels, said),
+        "image_and_product": partial(plots.image_and_product, epochs, image, product, baseline),
+        "samples": partial(plots.sample_grid, shown, labels, region, value_range, p, captions),
     }
     if extra_names:
         extra = {name: curve(history, name) for name in extra_names}
-        out["extra_metrics"] = extra_metrics.beside_cms(epochs, image, baseline.get("image"), extra)
+        out["extra_metrics"] = partial(extra_metrics.beside_cms, epochs, image, baseline.get("image"), extra)
     return out
+
+
+def _shown(images: Tensor, value_range: tuple[float, float]) -> tuple[NDArray[Any], tuple[float, float]]:
+    """Return the images that are drawn, no larger than they are drawn, and what to show as black and as white."""
+    some = to_array(images[:SAMPLES])
+    if max(some.shape[2:]) <= THUMBNAIL:
+        return some, value_range
+    small: NDArray[Any] = np.round(255 * np.moveaxis(thumbnails(some, value_range), 3, 1)).astype(np.uint8)
+    return small, (0.0, 255.0)
 
 
 def shown_real(fitted: FittedRegions) -> ShownImages:

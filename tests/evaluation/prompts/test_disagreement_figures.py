@@ -32,20 +32,20 @@ def texts(figure):
 
 def test_disagreement_curves_draw_total_and_modes(figures):
     history = [{"epoch": e, "total": 0.5, "top_1": 0.3, "bottom_1": -0.2} for e in (0, 1)]
-    drawn = [list(line.get_ydata()) for axes in figures.curves(history, 1).axes for line in axes.lines]
+    drawn = [list(line.get_ydata()) for axes in figures.curves(history, 1)().axes for line in axes.lines]
     assert [0.5, 0.5] in drawn
     assert [0.3, 0.3] in drawn
     assert [-0.2, -0.2] in drawn
 
 
 def test_disagreement_modes_are_drawn_with_their_prompts(figures):
-    drawn = texts(figures.modes())
+    drawn = texts(figures.modes()())
     assert "a dog" in drawn
     assert "real images" in drawn
 
 
 def test_disagreement_changed_prompts_are_drawn(figures):
-    drawn = texts(figures.changed())
+    drawn = texts(figures.changed()())
     assert "a cat" in drawn
     assert "90 %" in drawn
 

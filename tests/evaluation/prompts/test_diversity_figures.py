@@ -37,7 +37,7 @@ def test_diversity_figures_without_a_calibration():
 
 
 def test_diversity_figures_draw_the_least_varied_prompts():
-    drawn = texts(figures([least_varied()])["least_varied"])
+    drawn = texts(figures([least_varied()])["least_varied"]())
     assert "a dog" in drawn
     assert "high similarity" in drawn
     assert "closest pair 0.95" in drawn
@@ -49,15 +49,15 @@ def test_diversity_figures_draw_how_many_images_a_prompt_is_good_for():
 
 
 def test_diversity_modes_are_captioned_by_their_prompts():
-    drawn = texts(figures()["modes"])
+    drawn = texts(figures()["modes"]())
     assert all(PROMPTS.text(i) in drawn for i in range(3))
 
 
 def test_diversity_modes_name_their_part_of_the_models_own():
-    assert "75" in texts(figures()["modes"])
+    assert "75" in texts(figures()["modes"]())
 
 
 @pytest.mark.parametrize("name", ["precision", "recall", "density", "coverage"])
 def test_diversity_curves_draw_what_was_measured(name):
-    drawn = [list(line.get_ydata()) for axes in figures(**{name: 0.123})["curves"].axes for line in axes.lines]
+    drawn = [list(line.get_ydata()) for axes in figures(**{name: 0.123})["curves"]().axes for line in axes.lines]
     assert [0.123, 0.123] in drawn

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -58,13 +59,13 @@ def test_evaluation_figures_without_extra_metrics():
 
 
 def test_evaluation_figures_put_extra_metrics_beside_cms():
-    drawn = evaluation_figures(regions(), HISTORY, IMAGES, ["gap"])["extra_metrics"]
+    drawn = evaluation_figures(regions(), HISTORY, IMAGES, ["gap"])["extra_metrics"]()
     assert [title.split(",")[0] for title in titles(drawn)] == ["CMS", "gap"]
     assert drawn.axes[1].lines[0].get_ydata()[1] == 0.5
 
 
 def words_of_samples(history):
-    figure = evaluation_figures(regions(), history, IMAGES)["samples"]
+    figure = evaluation_figures(regions(), history, IMAGES)["samples"]()
     return " ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
 
 
@@ -78,6 +79,14 @@ def test_sample_grid_names_no_region_where_none_differs():
 
 @pytest.mark.parametrize("name", ["cluster_1", "cluster_2", "constant"])
 def test_curves_draw_every_region(name):
-    figure = evaluation_figures(regions(), HISTORY, IMAGES)["curves"]
+    figure = evaluation_figures(regions(), HISTORY, IMAGES)["curves"]()
     drawn = [list(line.get_ydata()) for axes in figure.axes for line in axes.lines]
     assert curve(HISTORY, name) in drawn
+
+
+def test_large_samples_are_made_smaller_before_they_are_drawn():
+    large = torch.rand(2, 1, 4, 6).repeat_interleave(64, 2).repeat_interleave(64, 3)
+    shown, value_range = evaluation_figures(regions(), HISTORY, large)["samples"].args[0:4:3]
+    assert shown.shape == (2, 3, 85, 128)
+    assert (shown.dtype, value_range) == (np.uint8, (0.0, 255.0))
+    assert abs(float(shown.mean()) / 255 - float(large.mean())) < 0.01

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+import os
+import signal
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from _helpers.logged import read_tensorboard
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader
+from lightning import Callback, seed_everything
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.loggers import background
+from genmonitor.loggers.background import MOST_WAITING, Background
+
+pytestmark = LIGHTNING_SAYS
+
+
+@pytest.fixture(scope="module")
+def beside():
+    """A process that is ready, the same for all tests here."""
+    started = Background()
+    deadline = time.monotonic() + 120
+    while not started.ready and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert started.ready
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def broken():
+    """A process that has ended."""
+    started = Background()
+    started._process.kill()
+    yield started
+    started.close()
+
+
+def collect(into, result):
+    into.append(result())
+
+
+def test_results_come_back_in_order_and_only_when_asked_for(beside):
+    found = []
+    for value in (4.0, 9.0, 16.0):
+        beside.submit(value, partial(math.sqrt, value), partial(collect, found))
+    time.sleep(0.3)
+    assert found == []
+    beside.drain()
+    assert found == [2.0, 3.0, 4.0]
+
+
+def test_work_is_done_in_another_process_with_tensors_as_arrays(beside):
+    found = []
+    beside.submit(0, os.getpid, partial(collect, found))
+    beside.submit(1, partial(type, torch.ones(2)), partial(collect, found))
+    beside.submit(2, partial(np.sum, [torch.ones(2, dtype=torch.bfloat16), torch.ones(2)]), partial(collect, found))
+    beside.drain()
+    assert found[0] != os.getpid()
+    assert found[1:] == [np.ndarray, 4.0]
+
+
+def test_work_is_that_of_its_moment(beside):
+    found, values = [], [1.0, 2.0]
+    beside.submit(0, partial(time.sleep, 0.1), partial(collect, []))
+    beside.submit(1, partial(math.fsum, values), partial(collect, found))
+    values.append(100.0)
+    beside.drain()
+    assert found == [3.0]
+
+
+def test_what_the_process_cannot_do_is_tried_here(beside):
+    found = []
+    beside.submit(0, partial(math.sqrt, -1.0), found.append)
+    beside.submit(1, partial(print, "not an answer"), found.append)
+    beside.drain()
+    with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
+        found[0]()
+    assert found[1]() is None
+
+
+def test_later_work_of_the_same_name_takes_the_place_of_what_waits(beside):
+    found = []
+    beside.submit("first", partial(time.sleep, 0.3), partial(collect, []))
+    time.sleep(0.1)
+    for value in (1.0, 4.0, 9.0):
+        beside.submit("same", partial(math.sqrt, value), partial(collect, found))
+    beside.drain()
+    assert (found, beside.skipped) == ([3.0], 0)
+
+
+def test_what_has_waited_longest_is_skipped_where_too_much_waits(beside):
+    found = []
+    beside.submit("first", partial(time.sleep, 0.5), partial(collect, []))
+    time.sleep(0.1)
+    for value in range(MOST_WAITING + 3):
+        beside.submit(value, partial(math.fabs, value), partial(collect, found))
+    beside.drain()
+    assert found == list(range(3, MOST_WAITING + 3))
+    assert beside.skipped == 3
+    beside.skipped = 0
+
+
+def test_random_state_is_untouched_also_by_whoever_takes_results(beside):
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    beside.submit(0, partial(math.sqrt, 1.0), lambda result: torch.rand(3))
+    beside.drain()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_interrupt_does_not_end_the_process(beside):
+    found = []
+    os.kill(beside._process.pid, signal.SIGINT)
+    beside.submit(0, partial(math.sqrt, 4.0), partial(collect, found))
+    beside.drain()
+    assert (found, beside.ready) == ([2.0], True)
+
+
+def test_what_a_process_that_ended_leaves_is_done_here(broken):
+    found = []
+    for value in (1.0, 4.0):
+        broken.submit(value, partial(math.sqrt, value), partial(collect, found))
+    broken.drain()
+    broken.submit(9.0, partial(math.sqrt, 9.0), partial(collect, found))
+    broken.deliver()
+    assert (found, broken.ready) == ([1.0, 2.0, 3.0], False)
+
+
+def test_process_that_does_not_answer_is_given_up(monkeypatch):
+    stuck, found = Background(), []
+    monkeypatch.setattr(background, "PATIENCE", 0.2)
+    os.kill(stuck._process.pid, signal.SIGSTOP)
+    stuck.submit(0, partial(math.sqrt, 4.0), partial(collect, found))
+    stuck.drain()
+    assert found == [2.0]
+    stuck.close()
+
+
+def test_fork_has_no_process_beside_it(beside, monkeypatch):
+    monkeypatch.setattr(background, "_running", (os.getpid() + 1, beside))
+    assert background.running() is None
+    assert background.drain() == 0
+
+
+# a training
+
+
+@pytest.fixture
+def running(beside, monkeypatch):
+    monkeypatch.setattr(background, "_running", (os.getpid(), beside))
+    return beside
+
+
+class Fails(Callback):
+    """Ends a training before its time."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def on_train_epoch_end(self, trainer, module):
+        if trainer.current_epoch == 2:
+            raise self.error
+
+
+def monitored(**settings):
+    return PixelClusterMonitor(n_clusters=3, n_samples=60, n_cluster_images=200, verbose=False, **settings)
+
+
+def fit_with(folder, *callbacks):
+    """Train, and return what the weights are then, all figures and the steps of those in TensorBoard."""
+    seed_everything(0)
+    logger = TensorBoardLogger(folder, name=None, version="")
+    _, module = fit(folder, *callbacks, val=loader(digits(300, 400)), max_epochs=4, logger=logger)
+    files = {path.name: path.read_bytes() for path in (folder / "genmonitor").glob("*.png")}
+    return module.state_dict(), files, [image.step for image in read_tensorboard(folder).Images("cms/samples")]
+
+
+@pytest.mark.slow
+def test_training_with_figures_drawn_beside_it_is_that_without(tmp_path, running, monkeypatch):
+    here, beside = monitored(on_error="raise"), monitored()
+    weights, files, steps = fit_with(tmp_path / "here", here)
+    sent, submit = [], running.submit
+    monkeypatch.setattr(running, "submit", lambda key, *rest: (sent.append(key), submit(key, *rest)))
+    same_weights, same_files, same_steps = fit_with(tmp_path / "beside", beside)
+    assert {key[0] for key in sent} == {"figure", "page", "finish"}
+    assert all(torch.equal(weights[name], same_weights[name]) for name in weights)
+    assert files == same_files
+    assert files.keys() >= {"cms_curves.png", "cms_samples_epoch_0003_step_11.png"}
+    assert steps == same_steps
+    assert beside.publisher.latest["curves"] == files["cms_curves.png"]
+    assert beside.publisher.page == tmp_path / "beside" / "genmonitor" / "report.html"
+    assert beside.publisher.page.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", [RuntimeError("no more"), KeyboardInterrupt()], ids=["error", "ctrl-c"])
+def test_figures_are_there_when_a_training_ends_before_its_time(tmp_path, running, error):
+    with pytest.raises((RuntimeError, SystemExit)):
+        fit_with(tmp_path, monitored(), Fails(error))
+    written = {path.name for path in (tmp_path / "genmonitor").iterdir()}
+    assert written >= {"cms_curves.png", "cms_samples_epoch_0002_step_8.png", "report.html"}
+    assert len(read_tensorboard(tmp_path).Images("cms/curves")) >= 1
+
+
+@pytest.mark.slow
+def test_skipped_figures_are_said(tmp_path, running, monkeypatch):
+    monkeypatch.setattr(running, "skipped", 2)
+    with pytest.warns(UserWarning, match="PixelClusterMonitor: 2 figures were skipped"):
+        fit_with(tmp_path, monitored())
+    assert running.skipped == 0
