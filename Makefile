@@ -12,7 +12,7 @@ CREATE := $(PYTHON) -m venv .venv
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
-.PHONY: demo docs test test-slow doctest lint typecheck bench clean as-installed
+.PHONY: demo docs test test-slow doctest lint typecheck bench-all bench-detection bench-reliability clean as-installed
 
 # what the demo imports, and no more
 .venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
@@ -64,14 +64,19 @@ as-installed:
 	mkdir -p $(AS_INSTALLED)/genmonitor
 	ln -s $(CURDIR)/genmonitor/* $(CURDIR)/callbacks $(AS_INSTALLED)/genmonitor/
 
-bench: .venv/for-development
-	$(BIN)/python benchmarks/cka.py
-	$(BIN)/python benchmarks/cms.py
-	$(BIN)/python benchmarks/promptsplit.py
-	$(BIN)/python benchmarks/entropy.py
-	$(BIN)/python benchmarks/two_sample.py
-	$(BIN)/python benchmarks/regions.py
-	$(BIN)/python benchmarks/overhead.py
+# on an idle machine; goes on where it was stopped, and prints in red what became slower beside its peers
+bench-all: .venv/for-development
+	$(BIN)/python benchmarks/all.py
+
+# hours on two cores: how often faults are found; what the page says of its tables is written by hand
+bench-detection: .venv/for-development
+	mkdir -p build
+	$(BIN)/python benchmarks/detection.py > build/detection.md
+	@echo "The tables for benchmarks/detection.md: build/detection.md"
+
+# a quarter of an hour: the tests that put monitors through the most
+bench-reliability: .venv/for-development
+	$(BIN)/python benchmarks/reliability.py
 
 clean:
 	rm -rf .venv build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -35,12 +35,13 @@ from detection_bands import band_rows, width_rows  # noqa: E402
 from detection_images import CLUSTERS, N, Source, sources  # noqa: E402
 from detection_methods import FAULTS, P_VALUES, SIMILARITIES, Values, measured  # noqa: E402
 from detection_trained import real_fault_rows, trained_rows  # noqa: E402
+from stamp import stamp  # noqa: E402
 
 TABLES = ("naming", "bands", "alerts", "real", "seconds")
 HEAD = """# Is the fault found, the right region named, and silence kept otherwise?
 
 `{command}` on {threads} threads of {processor}: torch {torch},
-scipy {scipy}, scikit-learn {sklearn}.
+scipy {scipy}, scikit-learn {sklearn}; {commit}.
 
 {n} "generated" against {n} real images (digits: 400 against 400), {clusters} clusters found in further images.
 "Generated" are held-out real images, with a fault planted in one cluster. Images: scikit-learn's digits (8×8), patches
@@ -177,7 +178,7 @@ def main() -> None:
     versions = {"torch": version("torch"), "scipy": version("scipy"), "sklearn": version("scikit-learn")}
     machine = {"threads": torch.get_num_threads(), "processor": platform.processor() or platform.machine()}
     command = " ".join(["python benchmarks/detection.py", *sys.argv[1:]])
-    print(HEAD.format(command=command, **machine, **versions, n=N, clusters=CLUSTERS))
+    print(HEAD.format(command=command, commit=stamp(), **machine, **versions, n=N, clusters=CLUSTERS))
     sets = sources()
     if "naming" in args.tables:
         level_and_naming(sets, args.runs, args.null)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How seconds, memory and states grow with the number of samples and with their size; writes growth.md and growth.png.
 
-python benchmarks/growth.py                           # about ten minutes
+python benchmarks/growth.py                           # about five minutes
 """
 
 from __future__ import annotations

@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from stamp import stamp
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """Where the benchmarks compute: on the GPU if there is one. Peers that know none get their inputs on the CPU."""
 
 ONCE = "--once" in sys.argv
+
+BUDGET = 20
+"""Seconds after which a case is not repeated again: what is loaded at first is little beside them."""
 
 
 def clock() -> float:
@@ -33,12 +37,14 @@ def clock() -> float:
 
 
 def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the median seconds of some runs, after one that is not counted."""
-    times = []
+    """Return the median seconds of some runs, after one that is not counted unless it takes long."""
+    times: list[float] = []
     for _ in _runs(repeats):
         start = clock()
         work()
         times.append(clock() - start)
+        if sum(times) > BUDGET:
+            break
     return statistics.median(times[1:] or times)
 
 
@@ -58,6 +64,8 @@ def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
             start = clock()
             work()
             times[index].append(clock() - start)
+        if sum(map(sum, times)) > BUDGET:
+            break
     return [statistics.median(some[1:] or some) for some in times]
 
 
@@ -84,6 +92,7 @@ def row(
     moved: float,
     error: float | None = None,
     peers: Mapping[str, float] | None = None,
+    extrapolated: Mapping[str, str] | None = None,
     more: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Put the columns together that every benchmark has.
@@ -96,9 +105,12 @@ def row(
         moved: bytes of the inputs and the result.
         error: against float64 or an exact value.
         peers: seconds of each.
+        extrapolated: of which peers these are not measured, and from what they are.
         more: columns of this benchmark alone.
     """
     ratios = {f"× {peer}": _ratio(theirs / took) for peer, theirs in (peers or {}).items()}
+    for peer, source in (extrapolated or {}).items():
+        ratios[f"× {peer}"] += f" ({source})"
     errors = {} if error is None else {"error": f"{error:.0e}"}
     shares = {"of torch.mm": operations / took / product_rate(), "of copying": moved / took / copy_rate()}
     return {"n": n, "d": d, "seconds": f"{took:.3g}", **ratios, **errors, **_percent(shares), **(more or {})}
@@ -189,4 +201,4 @@ def machine() -> str:
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scipy"))
     gpu = f"{torch.cuda.get_device_name()} and " if DEVICE.type == "cuda" else ""
     rates = f"torch.mm {product_rate() / 1e9:.0f} GFLOP/s, copying {copy_rate() / 1e9:.0f} GB/s"
-    return f"{gpu}{torch.get_num_threads()} threads of {model or platform.machine()}: {packages}; {rates}."
+    return f"{gpu}{torch.get_num_threads()} threads of {model or platform.machine()}: {packages}; {rates}; {stamp()}."

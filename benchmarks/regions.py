@@ -17,6 +17,7 @@ from statistics import fmean
 
 import numpy as np
 import torch
+from stamp import stamp
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PixelPartition
@@ -30,7 +31,8 @@ COUNTS: tuple[int | None, ...] = (2, 3, 4, 5, 6, 7, 8, None)
 """Numbers of clusters; None for the automatic one."""
 HEAD = """# Do the regions stay?
 
-`python benchmarks/regions.py` on {threads} threads of {processor}: torch {torch}, scipy {scipy}.
+`python benchmarks/regions.py` on {threads} threads of {processor}: torch {torch}, scipy {scipy};
+{commit}.
 
 Images are halved at random, regions are found in each half, and the adjusted Rand index says how far they agree: 1 if
 they are the same, 0 by chance; the mean over {repeats} halvings. In brackets: the part of the varying pixels that the
@@ -161,7 +163,9 @@ def main() -> None:
     repeats = parser.parse_args().repeats
     versions = {name: version(name) for name in ("torch", "scipy")}
     processor = _processor()
-    print(HEAD.format(threads=torch.get_num_threads(), processor=processor, repeats=repeats, **versions))
+    print(
+        HEAD.format(threads=torch.get_num_threads(), processor=processor, repeats=repeats, commit=stamp(), **versions)
+    )
     methods: list[tuple[str, Method, int | None]] = [("1000 at random", by("average"), 1000)]
     methods += [(linkage, by(linkage), None) for linkage in LINKAGES] + [("default", default, None)]
     for name, load in SETS.items():

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which commit a table is of."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def stamp() -> str:
+    """Name the commit that is measured, with a plus where files other than tables differ from it."""
+
+    def git(*command: str) -> str:
+        return subprocess.run(["git", *command], check=True, stdout=subprocess.PIPE, text=True, cwd=HERE).stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "..", ":!*.md", ":!*.png")
+        return f"commit {git('rev-parse', '--short=10', 'HEAD')}{'+' if changed else ''}"
+    except (OSError, subprocess.CalledProcessError):
+        return "no commit"
