@@ -64,5 +64,5 @@ class ConditionalVendiScore(PromptedMetric):
 
     def compute(self) -> dict[str, Tensor]:
         """Return float64 scalars `conditional_vendi` and `information_vendi`."""
-        grams = [gram_matrix(x, kernel) for x, kernel in self._kept()]
-        return conditional_vendi_from_grams(*grams, self.order, self.truncation)
+        gram, prompt_gram = (gram_matrix(x, kernel) for x, kernel in self._kept())
+        return conditional_vendi_from_grams(gram, prompt_gram, self.order, self.truncation)
