@@ -74,7 +74,7 @@ class PixelClusterMonitor(GenerativeMonitor):
             clusters. p-values and alerts use several widths per region anyway. For a `kernel` that is not given.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
             there). It sees more dependence than there is, by up to about 3/m, and may find other clusters: with m = 100
-            62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.32).
+            62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
         every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
             epoch.
         every_n_train_steps: evaluate after the first training batch and then after every n-th instead.

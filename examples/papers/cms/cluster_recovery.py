@@ -114,9 +114,9 @@ def main() -> None:
     index = adjusted_rand_index(first.flatten(), second.flatten())
     said = f"{matched(first, second):.0%} of the sites in the same one, adjusted Rand index {index:.2f}"
     print(f"{CLUSTERS} clusters of 1000 digits, from all and from mini-batches: {said}")
-    figure = new_figure(520, 320, f"{CLUSTERS} clusters of digits by average linkage", "gray: pixels that never vary")
+    figure = new_figure(520, 345, f"{CLUSTERS} clusters of digits by average linkage", "gray: pixels that never vary")
     for i, (name, labels) in enumerate(found.items()):
-        ax = add_axes(figure, 20 + 250 * i, 40, 220, 220)
+        ax = add_axes(figure, 20 + 250 * i, 25, 220, 220)
         show_regions(ax, labels.numpy())
         ax.set_title(name, fontsize=11)
     args.out.parent.mkdir(parents=True, exist_ok=True)

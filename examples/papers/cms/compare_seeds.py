@@ -50,8 +50,15 @@ COLLAPSED = 5
 """A seed has collapsed where its image's loss, -log CMS, ends at more than so many times the median seed's."""
 LEARNED = 0.1
 """A cluster is learned once its loss has fallen to this fraction of what it was at the first evaluation."""
-WHOLE = ("image", "product", "mmd", "fid", "kid", "inception_score")
-"""What is measured of whole images, as far as a run has it."""
+WHOLE = {
+    "image": "CMS of the image (higher is better)",
+    "product": "product of the clusters' CMS",
+    "mmd": "squared MMD (lower is better)",
+    "fid": "FID (lower is better)",
+    "kid": "KID (lower is better)",
+    "inception_score": "Inception score (higher is better)",
+}
+"""What is measured of whole images, as far as a run has it, by the name of its curve."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +167,12 @@ def whole_images(runs: Sequence[Runs]) -> Figure:
     """Draw a panel for each value of whole images, with a line and a band for each configuration."""
     names, side, columns = measured(runs), 240, 2
     rows = -(-len(names) // columns)
-    note = "line: mean over seeds; band: lowest to highest; dotted: collapsed seeds, which neither has"
-    figure = new_figure(1000, 60 + (side + 70) * rows, "Values of whole images over several seeds", note)
+    lost = any(of.left_out() for of in runs)
+    note = f"line: mean over seeds; band: lowest to highest{'; dotted: collapsed seeds, which neither has' * lost}"
+    figure = new_figure(1000, 96 + (side + 70) * rows, "Values of whole images over several seeds", note)
     for i, name in enumerate(names):
         row, column = divmod(i, columns)
-        ax = add_axes(figure, 80 + 490 * column, 46 + (side + 70) * (rows - 1 - row), 390, side)
+        ax = add_axes(figure, 80 + 490 * column, 60 + (side + 70) * (rows - 1 - row), 390, side)
         if name in ("image", "product"):  # one scale for both
             both = [curve for of in runs for one in ("image", "product") for curve in of.curves(one)]
             cms_axis([ax], [x for curve in both for x in curve])
@@ -175,7 +183,8 @@ def whole_images(runs: Sequence[Runs]) -> Figure:
         values = [x for of in runs for curve in of.curves(name) for x in curve]
         if name not in ("image", "product") and min(values) > 0:
             ax.set_yscale("log")
-        ax.set_title(f"CMS, {name}" if name in ("image", "product") else name, loc="left", fontsize=11, color=INK)
+        ax.set_title(WHOLE[name], loc="left", fontsize=11, color=INK)
+        ax.spines[["top", "right"]].set_visible(False)
         ax.legend(loc="best", fontsize=9, frameon=False, labelcolor=FAINT)
     return figure
 
@@ -210,7 +219,8 @@ def at_the_end(runs: Sequence[Runs]) -> str:
     """Return a table of the last evaluations, with and without the collapsed seeds: mean (lowest to highest)."""
     names, rows = [*measured(runs), *max((of.regions for of in runs), key=len)], []
     for of in runs:
-        for told, lost in {"all": [], "not collapsed": of.collapsed()}.items():
+        both = {"all": [], "not collapsed": of.collapsed()}
+        for told, lost in both.items() if of.collapsed() else [("all", [])]:
             last = [history[-1] for seed, history in of.histories.items() if seed not in lost]
             cells = [[record[name] for record in last if name in record] for name in names]
             row = [f"{fmean(x):.4g} ({min(x):.4g} to {max(x):.4g})" if x else "" for x in cells]

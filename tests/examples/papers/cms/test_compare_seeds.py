@@ -45,18 +45,20 @@ def test_table_has_the_last_values_with_and_without_collapsed_seeds():
     assert f"{with_it:.4g} ({ends[0]:.4g} to {ends[2]:.4g})" in rows["mmd"]
     assert f"{without:.4g} ({ends[0]:.4g} to {ends[1]:.4g})" in rows["mmd"]
     assert "cluster_2" in rows
+    assert "not collapsed" not in at_the_end([Runs("gan", {0: RUNS.histories[0]}, LABELS)])
 
 
 def test_values_of_whole_images_have_a_panel_each():
     other = {0: [record | {"fid": 3.0} for record in history(1.0, 0.5)]}
     figure = whole_images([RUNS, Runs("ddpm", other, LABELS)])
-    assert [ax.get_title(loc="left") for ax in figure.axes] == ["CMS, image", "CMS, product", "mmd"]
+    titles = ["CMS of the image (higher is better)", "product of the clusters' CMS", "squared MMD (lower is better)"]
+    assert [ax.get_title(loc="left") for ax in figure.axes] == titles
     lines = {line.get_label(): line for line in figure.axes[2].lines}
     assert lines["gan"].get_ydata()[-1] == pytest.approx(1 - (math.exp(-0.2) + math.exp(-0.18)) / 2)
     assert {"gan", "ddpm"} <= set(lines)
     assert [line.get_linestyle() for line in figure.axes[0].lines].count(":") == 1
     with_fid = whole_images([Runs("ddpm", other, LABELS)])
-    assert with_fid.axes[3].get_title(loc="left") == "fid"
+    assert with_fid.axes[3].get_title(loc="left") == "FID (lower is better)"
 
 
 def test_cluster_is_learned_at_a_tenth_of_its_first_mean_loss():
