@@ -187,7 +187,7 @@ PROMPTS = [
     (lambda: PromptSplit(num_modes=0), "`num_modes`", "0", ">= 1"),
     (lambda: PromptSplit(num_features=0), "`num_features`", "0", ">= 1"),
     (lambda: PromptSplit(seed=1.5), "`seed`", "1.5", "a whole number"),
-    (lambda: PromptSplit().update(x, y, None), "`reference`", "None", "True or False"),
+    (lambda: PromptSplit().update(x, y, reference=None), "`reference`", "None", "True or False"),
     (lambda: F.calibrate(x[:1]), "prompt", "none", "Draw more outputs"),
     (lambda: F.w1kp_score(x, index), "`calibration`", "None", "W1KPCalibration.load"),
     (lambda: F.w1kp_score(y, index, calibration=calibration), "features", "3", "5"),

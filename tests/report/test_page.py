@@ -152,6 +152,7 @@ def test_page_begins_with_the_finding_of_each_monitor(tmp_path):
 def test_page_gives_a_verdict_on_tested_regions(tmp_path):
     folder = make_run(tmp_path, evaluations=2)
     tested = {"p_image": 0.3, "p_cluster_1": 0.4, "p_cluster_2": 0.2, "p_constant": 1.0}
+    tested |= {"error_ratio_1": 1.1, "error_ratio_2": 1.2, "error_ratio_constant": 0.0}
     write_evaluation(folder, 3, evaluation=record(3, **tested))
     text = write_report(folder).read_text()
     assert 'class="finding fine"' in text

@@ -45,7 +45,7 @@ def test_diversity_figures_draw_the_least_varied_prompts():
 
 def test_diversity_figures_draw_how_many_images_a_prompt_is_good_for():
     curve = ReusabilityCurve((0.3, 0.6, 0.9), (0.2, 0.5, 0.8), (0.4, 0.7, 1.0), 3, 0, 0.85)
-    assert "good for: 3 (3 to 4 or more)" in texts(figures(reusability=curve)["reusability"])
+    assert "good for: 3 (3 to 4 or more)" in texts(figures(reusability=curve)["reusability"]())
 
 
 def test_diversity_modes_are_captioned_by_their_prompts():

@@ -50,7 +50,7 @@ def of_one_covariance():
 def test_diversity_metric_has_every_score_of_one_covariance(of_one_covariance):
     outputs, prompts, values = of_one_covariance
     expected = scendi_score(outputs, prompts) | {"vendi": vendi_score(outputs), "rke": rke_score(outputs)}
-    assert values.keys() == expected.keys() | {"outputs", "explained"}
+    assert values.keys() == expected.keys() | {"outputs", "explained", "prompts"}
     assert all(values[name] == pytest.approx(float(expected[name]), rel=1e-6) for name in expected)
 
 

@@ -6,7 +6,7 @@ import torch
 from _helpers.two_ranks_in_step import in_a_loop, whole
 from torch import nn
 
-from genmonitor.evaluation import sharding
+from genmonitor.evaluation.training_state import sharding
 from genmonitor.evaluation.training_state.sharding import gather, kept_sharded, sharded_parts, tensor_parallel_size
 
 
