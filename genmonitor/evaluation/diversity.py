@@ -179,7 +179,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             features = self._features.encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
             real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
-        self._extra.check(self._features.encode(probe), features, self._prompts_of(torch.arange(len(probe))))
+        if self.extra_metrics is not None:
+            self._extra.check(self._features.encode(probe), features, self._prompts_of(torch.arange(len(probe))))
         metric = self._new_metric().to(probe.device)
         self._fitted = FittedDiversity(metric, fidelity, features, value_range, real_spread)
         return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)

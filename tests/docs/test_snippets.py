@@ -82,7 +82,11 @@ SAYS = {
         and all(abs(found - given) < 0.02 for found, given in zip(s["levels"].cutoffs, (0.3, 0.5, 0.9), strict=True))
     ),
     "docs/monitors/pixel-clusters.md": lambda s: Path(s["best"].best_model_path).exists(),
-    "docs/monitors/diversity.md": lambda s: 0 <= last(s)["prompt_share"] <= 1,
+    "docs/monitors/diversity.md": lambda s: (
+        0 <= last(s)["prompt_share"] <= 1
+        and abs(last(s)["vendi_2"] - last(s)["rke"]) < 1e-6
+        and last(s)["novel_total"] > 0
+    ),
     "docs/monitors/disagreement.md": lambda s: last(s)["total"] > 0,
     "docs/how-to/lightning.md": lambda s: 0 <= last(s)["image"] <= 1,
     "docs/how-to/plain-loop.md": lambda s: "Report: runs/loop/genmonitor/report.html" in s["printed"],
