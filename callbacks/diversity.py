@@ -62,7 +62,8 @@ class DiversityMonitor(GenerativeMonitor):
         num_features: random Fourier features of each Gaussian kernel.
         rcond: see `ScendiScore`.
         calibration: of the output encoder's features, from `genmonitor.functional.calibrate` or `W1KPCalibration.load`;
-            with it W1KP is measured and the least varied prompts are shown.
+            with it W1KP is measured, and figures show the least varied prompts, each with its two most similar images,
+            and how many images a prompt is good for.
         extra_metrics: a MetricCollection, or a dictionary of metrics, that take features by `update(features)`,
             `update(features, real=...)` or, of outputs and prompts, `update(outputs, prompts)`: such as
             `{"vendi_2": VendiScore(order=2), "novel": PromptSplit(num_modes=5)}`, the latter being KEN against real
