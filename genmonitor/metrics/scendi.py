@@ -22,6 +22,8 @@ class ScendiScore(PromptedMetric):
     state is their joint covariance, whose size does not grow with the number of samples. Otherwise it keeps the samples
     and is exact, for up to several thousand of them, but without `correct` and `modes`.
 
+    For captions given images, captions are the outputs and images the prompts.
+
     Args:
         kernel: of outputs, None for the cosine. An open gamma is resolved once, from the first 1000 samples: of all
             processes at the first `compute` where samples are kept, else of rank zero's first `update`, which every
