@@ -17,7 +17,7 @@ from genmonitor.linalg.distances import holds_distances
 from genmonitor.linalg.feature_maps import fourier_frequencies, unit_sphere
 from genmonitor.linalg.precision import full_precision
 
-WAVES = 64
+WAVES = 16
 """Random functions in a probe: so many that it is nearly normal, and its squares vary little more."""
 
 

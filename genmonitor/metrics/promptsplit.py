@@ -138,8 +138,8 @@ class PromptSplit(AnchoredMetric, MomentMetric):
 
         The eigenvalues fall: first the largest positive ones, modes that the test side has and the reference lacks,
         then the lowest negative ones, the reverse, with zeros for those that a side does not have. `total` is
-        Σ λ log(S / λ) over all positive ones, S their sum. `total_error` is its standard error: 0 up to 4096 samples of
-        both sides together, or up to 4096 features where the metric streams, and beyond that of an estimate.
+        Σ λ log(S / λ) over all positive ones, S their sum. `total_error` is its standard error: 0 up to 1024 samples of
+        both sides together, or up to 1024 features where the metric streams, and beyond that of an estimate.
         """
         modes = self._modes()
         return {"eigenvalues": modes.eigenvalues, "total": modes.total, "total_error": modes.total_error}

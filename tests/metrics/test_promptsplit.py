@@ -41,7 +41,7 @@ def test_golden_numbers():
 
 
 @pytest.mark.parametrize("kernels", [KERNELS, COSINES])
-@pytest.mark.parametrize("num_features", [None, 60])
+@pytest.mark.parametrize("num_features", [None, 12])
 def test_it_is_the_function(kernels, num_features):
     arguments = {**kernels, "num_features": num_features, "eta": 0.5, "num_modes": 6}
     found = feed(PromptSplit(**arguments), 7).compute()

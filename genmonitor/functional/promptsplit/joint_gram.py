@@ -15,12 +15,11 @@ from genmonitor.functional.promptsplit.joint_spectrum import (
     random_signs,
     rounding_of,
     side_weights,
-    takes_all_eigenvalues,
-    takes_all_vectors,
+    takes_whole,
 )
 from genmonitor.functional.promptsplit.total_estimate import TotalEstimate
 from genmonitor.linalg.blocks import SymmetricBlocks
-from genmonitor.linalg.krylov import Space, cholesky_root
+from genmonitor.linalg.krylov import Space
 
 Gram = Callable[[Tensor, Tensor], Tensor]
 
@@ -51,11 +50,11 @@ def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, probes: Probes, count:
     signed, unsigned = (
         weights.new_zeros(len(distinct)).index_add_(0, index, side)[:, None] for side in (weights, weights.abs())
     )
-    if takes_all_eigenvalues(len(distinct)):
-        space, eigenvalues, estimate = *_all_of_gram(distinct.double(), signed, gram, count), None
+    estimate: TotalEstimate | None = None
+    if takes_whole(len(distinct), count):
+        space = _whole_of_gram(distinct.double(), signed, gram)
     else:
         space, estimate = _ends_of_gram(distinct, signed, unsigned.sqrt(), gram, probes, count)
-        eigenvalues = None
 
     def scores(coefficients: Tensor) -> Tensor:
         return (space.images @ coefficients)[index]
@@ -65,23 +64,13 @@ def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, probes: Probes, count:
         known = distinct.to(dtype)
         return in_chunks(others.to(dtype), lambda some: gram(some, known).double() @ directions, len(known))
 
-    return JointSpectrum(space, lambda v: unsigned * v, eigenvalues, estimate, scores, score_rows)
+    return JointSpectrum(space, lambda v: unsigned * v, estimate, scores, score_rows)
 
 
-def _all_of_gram(rows: Tensor, weights: Tensor, gram: Gram, count: int) -> tuple[Space, Tensor]:
-    """Return a space that holds the modes, and all eigenvalues."""
+def _whole_of_gram(rows: Tensor, weights: Tensor, gram: Gram) -> Space:
+    """Return the space of all directions."""
     matrix = SymmetricBlocks(len(rows), rows, lambda a, b: gram(rows[a:b], rows[a:])).whole()
-
-    def outer(v: Tensor) -> Tensor:
-        return weights * v
-
-    if takes_all_vectors(len(rows), count):
-        space = Space.whole(matrix, outer)
-        return space, space.ritz()[0]
-    lower = cholesky_root(matrix)
-    eigenvalues = torch.linalg.eigvalsh(lower.T @ (weights * lower))
-    rounding, signs = torch.finfo(matrix.dtype).eps, random_signs(len(rows), count, rows)
-    return Space.ends(lambda v: matrix @ v, outer, rounding, signs, count), eigenvalues
+    return Space.whole(matrix, lambda v: weights * v)
 
 
 def _ends_of_gram(
@@ -104,8 +93,3 @@ def _ends_of_gram(
         matrix.product, lambda v: weights * v, rounding_of(rows), drawn, count, partners=partners, enough=estimate
     )
     return space, estimate
-
-
-def random_combinations(features: Tensor, count: int) -> Tensor:
-    """Return `Probes` of rows of explicit features [N, R]: random functions in their span."""
-    return (features @ random_signs(features.shape[1], count, features)[:, :count].to(features)).double()

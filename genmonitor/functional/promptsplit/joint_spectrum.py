@@ -20,14 +20,11 @@ from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.krylov import COLUMNS, Operator, Space
 from genmonitor.linalg.spectrum import unnormalized_entropy
 
-DENSE_LIMIT = 4096
-"""Size up to which all eigenvalues of a matrix are computed: a few seconds on two cores."""
+DENSE_LIMIT = 1024
+"""Size up to which all eigenpairs of a matrix are computed: beyond, a Krylov space of the outermost is cheaper.
 
-WHOLE_LIMIT = 1024
-"""Size up to which all eigenvectors are computed too: beyond, a Krylov space of a few is cheaper."""
-
-COVARIANCE_LIMIT = 2048
-"""Random features up to which their covariances are computed: beyond, products with the features are cheaper."""
+Up to four times that where so many are wanted that the space would be nearly whole.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +34,7 @@ class JointSpectrum:
     Attributes:
         space: whose Ritz pairs are eigenpairs of the difference.
         pooled: the operator `space.outer` with the reference side added instead of taken away.
-        eigenvalues: all of them, in any order; None where they are too many.
-        estimate: of the total, where not all eigenvalues are known.
+        estimate: of the total; None where the space is whole.
         scores: from vectors over the space's basis [b, k] to the scores of all rows at hand [N + N', k]; of no rows
             where none were kept.
         score_rows: from other rows [n, D + E] and directions [S, k] to scores [n, k].
@@ -47,7 +43,6 @@ class JointSpectrum:
 
     space: Space
     pooled: Operator
-    eigenvalues: Tensor | None
     estimate: TotalEstimate | None
     scores: Callable[[Tensor], Tensor]
     score_rows: Callable[[Tensor, Tensor], Tensor]
@@ -80,8 +75,7 @@ class JointSpectrum:
         """Return Σ λ log(S / λ) over the positive eigenvalues, and its standard error, 0 where all are known."""
         if self.estimate is not None:
             return self.estimate.total, self.estimate.error
-        assert self.eigenvalues is not None
-        total = unnormalized_entropy(self.eigenvalues.clamp_min(0))
+        total = unnormalized_entropy(self.space.ritz()[0].clamp_min(0))
         return total, torch.zeros_like(total)
 
 
@@ -111,12 +105,13 @@ def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: i
             out += block.T @ (by[a:b] * (block @ narrow))
         return out
 
-    if size <= COVARIANCE_LIMIT and takes_all_eigenvalues(size):
+    estimate: TotalEstimate | None = None
+    if takes_whole(size, count):
         test, reference = (covariance([side], [features]) for side in (rows[:n], rows[n:]))
         spectrum = by_covariances(test, reference, eta, None, features, count)
-        space, pooled, eigenvalues, estimate = spectrum.space, spectrum.pooled, spectrum.eigenvalues, spectrum.estimate
+        space, pooled = spectrum.space, spectrum.pooled
     else:
-        signs, eigenvalues = random_signs(size, count, rows), None
+        signs = random_signs(size, count, rows)
         trace = sum(float(weights[a:b, 0] @ block.square().sum(1)) for a, b, block in blocks)
         estimate = TotalEstimate([trace], columns_for(count), patient=blocks.all_kept)
         space = Space.ends(lambda v: v, lambda v: apply(v, weights), rounding_of(rows), signs, count, enough=estimate)
@@ -127,7 +122,6 @@ def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: i
     return JointSpectrum(
         space,
         pooled,
-        eigenvalues,
         estimate,
         scores,
         lambda others, directions: in_chunks(others, lambda some: features(some).double() @ directions, size),
@@ -148,27 +142,21 @@ def by_covariances(
         count: eigenpairs of either sign that will be wanted.
     """
     size, difference = len(test), test - eta * reference
-    eigenvalues: Tensor | None = None
     estimate: TotalEstimate | None = None
 
     def outer(v: Tensor) -> Tensor:
         return difference @ v
 
-    if takes_all_eigenvalues(size) and takes_all_vectors(size, count):
+    if takes_whole(size, count):
         space = Space.whole(torch.eye(size).to(test), outer)
-        eigenvalues = space.ritz()[0]
     else:
-        if takes_all_eigenvalues(size):
-            eigenvalues = torch.linalg.eigvalsh(difference)
-        else:
-            moments = float(difference.trace()), float(difference.square().sum())
-            estimate = TotalEstimate(moments, columns_for(count), patient=True)
+        moments = float(difference.trace()), float(difference.square().sum())
+        estimate = TotalEstimate(moments, columns_for(count), patient=True)
         rounding, signs = torch.finfo(test.dtype).eps, random_signs(size, count, test)
         space = Space.ends(lambda v: v, outer, rounding, signs, count, enough=estimate)
     return JointSpectrum(
         space,
         lambda v: test @ v + eta * (reference @ v),
-        eigenvalues,
         estimate,
         lambda coefficients: coefficients[:0],
         lambda others, directions: in_chunks(others, lambda some: features(some).double() @ directions, size),
@@ -176,14 +164,9 @@ def by_covariances(
     )
 
 
-def takes_all_eigenvalues(size: int) -> bool:
-    """Tell whether a matrix is so small that all its eigenvalues are computed."""
-    return size <= DENSE_LIMIT
-
-
-def takes_all_vectors(size: int, count: int) -> bool:
-    """Tell whether so many eigenvectors of a matrix are found fastest together with all others."""
-    return size <= WHOLE_LIMIT or 16 * count > size
+def takes_whole(size: int, count: int) -> bool:
+    """Tell whether so many eigenpairs of either sign of a matrix are found fastest together with all others."""
+    return size <= max(DENSE_LIMIT, min(16 * count, 4 * DENSE_LIMIT))
 
 
 def side_weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:

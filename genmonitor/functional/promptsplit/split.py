@@ -12,15 +12,18 @@ from torch.nn.functional import pad
 
 from genmonitor._validation import check_features, check_min_samples, check_pairs
 from genmonitor._validation.arguments import check_prompt_split_arguments
-from genmonitor.functional.promptsplit.joint_gram import by_gram, random_combinations
+from genmonitor.functional.promptsplit.joint_gram import by_gram
 from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.kernels.product import PairKernel
+from genmonitor.kernels.product import PairKernel, feature_size
 from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
 
 SIMILAR = 0.1
 """A direction counts as shared by both sides up to this fraction of the largest eigenvalue."""
+
+CHEAPER = 2
+"""Samples for each random feature up to which exact kernels cost less: half of their Gram matrix is enough."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +99,15 @@ def prompt_split(
 
     Without prompts it is KEN: the modes of outputs that are more than eta times as common as among the reference's.
 
-    Up to 4096 samples, both sides together and equal ones counted once, `total` is exact, up to rounding that matters
-    where it is below 1e-4. Beyond that it is an estimate with a standard error, mostly about one per cent of it,
-    at times up to ten, by random probes in the block Krylov space that finds the outermost eigenpairs. Beyond 1024
-    samples the eigenpairs too are that space's, each with its residual.
+    Up to 1024 samples, both sides together and equal ones counted once, all eigenpairs are computed, and `total` is
+    exact, up to rounding that matters where it is below 1e-4; up to 4096 if a sixteenth of them or more are wanted as
+    modes. Beyond that the eigenpairs are those of a block Krylov space, each with its residual, and `total` is an
+    estimate by random probes in that space with a standard error, mostly about one per cent of it, at times up to ten.
 
-    Beyond 4096 the Gram matrix is computed in the samples' precision; the part of its upper triangle that does not fit
-    in a third of the memory is recomputed in every step (a third of 24 GiB holds 65,000 samples in float32), and the
-    space grows no further than the eigenpairs need: the error is then several per cent, as for kernels that are
-    neither Gaussian nor Laplacian nor cosine. With `num_features`, `total` is exact if there are at most as many
-    samples as features and no more than 4096, or at most 2048 features, two for each of R under Gaussian kernels.
+    There the Gram matrix is computed in the samples' precision; the part of its upper triangle that does not fit in a
+    third of the memory is recomputed in every step (a third of 24 GiB holds 65,000 samples in float32), and the space
+    grows no further than the eigenpairs need: the error is then several per cent, as for kernels that are neither
+    Gaussian nor Laplacian nor cosine.
 
     Args:
         outputs: of the test side [N, D], N at least 2; several may share a prompt.
@@ -116,8 +118,9 @@ def prompt_split(
         prompt_kernel: None for a Gaussian. An open gamma is resolved from `reference_prompts`.
         eta: weight of the reference side, positive.
         num_modes: M, how many modes of the test side and how many of the reference.
-        num_features: R for random features of two Gaussian or two cosine kernels in place of their exact values: the
-            cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R) (Theorem 1).
+        num_features: R for random features of two Gaussian kernels, two for each of R frequencies, or of two cosine
+            kernels: the cost is then linear in the samples. Eigenvalues are off by about sqrt((8 + 8 eta²) / R)
+            (Theorem 1). Up to twice as many samples as features, exact kernels cost less and are taken.
         seed: of the random features.
 
     Returns:
@@ -157,14 +160,10 @@ def prompt_split(
     kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
     rows = torch.cat([kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)]).detach()
     with full_precision():
-        if num_features is None:
+        if num_features is None or len(rows) <= CHEAPER * feature_size(output_kernel, num_features):
             spectrum = by_gram(rows, len(x), eta, kernel.gram, kernel.probes, num_modes)
-            return split_modes(spectrum, len(x), eta, num_modes, kernel.rows)
-        features = kernel.features(num_features, seed)
-        if len(rows) <= features.size:
-            spectrum = by_gram(features(rows), len(x), eta, lambda a, b: a @ b.T, random_combinations, num_modes)
-            return split_modes(spectrum, len(x), eta, num_modes, lambda x, t: features(kernel.rows(x, t)))
-        spectrum = by_features(rows, len(x), eta, features, num_modes)
+        else:
+            spectrum = by_features(rows, len(x), eta, kernel.features(num_features, seed), num_modes)
         return split_modes(spectrum, len(x), eta, num_modes, kernel.rows)
 
 
