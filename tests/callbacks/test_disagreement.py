@@ -119,12 +119,13 @@ def test_modes_of_the_weaker_sign_are_found_too(tmp_path):
 
 
 def test_random_features_come_near_the_exact_values(tmp_path):
-    settings = {"reference": "start", "kernel": GaussianKernel(0.02)}
-    exact, random = disagreeing(**settings), disagreeing(num_features=600, **settings)
+    settings = {"reference": "start", "kernel": GaussianKernel(0.02), "n_samples": 500}
+    exact, random = disagreeing(**settings), disagreeing(num_features=240, **settings)
     for monitor in (exact, random):
         fit(tmp_path, monitor, module=Changed(prompt=2, epoch=1), max_epochs=2)
     assert exact.history[1]["top_1"] > 0.02
-    assert random.history[1]["top_1"] == pytest.approx(exact.history[1]["top_1"], rel=0.2)
+    assert random.history[1]["top_1"] == pytest.approx(exact.history[1]["top_1"], rel=0.3)
+    assert random.history[1]["top_1"] != exact.history[1]["top_1"]
 
 
 def test_cosine_kernels_keep_classes_apart(tmp_path):
