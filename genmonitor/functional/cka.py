@@ -75,7 +75,7 @@ def pixel_cka(
         tolerance: how far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
             5e-7 whatever the tolerance.
         batch_estimator: None for all images at once. m for the paper's estimator: the mean of the values over
-            consecutive mini-batches of m images (a shorter last one is not used), biased upwards by about 3/m.
+            consecutive mini-batches of m images (a shorter last one is not used), biased upwards by up to about 3/m.
 
     Returns:
         Matrix [d, d], d = (H / patch_size) · (W / patch_size) sites in reading order, float64, entries in [0, 1]; rows

@@ -45,6 +45,10 @@ def test_make_has_the_commands():
     assert all(re.search(rf"^{command.split()[1]}:", makefile, re.MULTILINE) for command in of("make"))
 
 
+READERS = {"--data.path", "chestmnist.npz", "img_align_celeba"}
+"""Words that name files of the reader's."""
+
+
 class ParsedError(Exception):
     pass
 
@@ -60,7 +64,7 @@ def test_python_command_names_a_script_and_its_arguments(command, monkeypatch, c
     monkeypatch.syspath_prepend(ROOT / Path(script).parent)
     module = importlib.import_module(Path(script).stem)
     if script == "examples/train.py":
-        words = [word for word in words if word not in {"--data.path", "chestmnist.npz"}]  # a file of the reader's
+        words = [word for word in words if word not in READERS]
         monkeypatch.setattr(sys, "argv", [script, *words, "--print_config"])
         with pytest.raises(SystemExit, match="0"):
             module.command_line()
