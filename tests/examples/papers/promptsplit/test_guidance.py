@@ -61,6 +61,6 @@ def test_script_draws_before_and_after(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", command)
     guidance.main()
     said = capsys.readouterr().out
-    assert said.count("in the color of the prompt") == 2
+    assert said.count("in the color of the prompt") == said.count("energy 0.") == said.count("joint diversity 0.") == 2
     assert str(tmp_path / "guidance.png") in said
     assert (tmp_path / "guidance.png").stat().st_size > 10_000

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steer a diffusion model onto a reference set: scenes whose colors it gets wrong, put right while it samples.
 
-python examples/guidance.py                         # a minute; prints the energy, draws before and after
+python examples/papers/promptsplit/guidance.py     # a minute; energy and diversity before and after, and a picture
 
 A small diffusion model of drawn scenes has learned shapes from prompts whose colors were shuffled: it paints "a red
 square" in any color. At each step of its sampler the gradient of `prompt_split_energy` pulls the samples' answers to
@@ -12,15 +12,18 @@ Jalali and Farnia 2026; the diffusion is in the space of what is drawn (color, s
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from drawn_scenes import COLORS, SHAPES, bag_of_words, cover, describe
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, one_hot
+
+sys.path.append(str(Path(__file__).resolve().parents[2]))
+from drawn_scenes import COLORS, SHAPES, bag_of_words, cover, describe
 
 from genmonitor import GaussianKernel
 from genmonitor.functional import joint_diversity, prompt_split_energy
@@ -224,8 +227,10 @@ def main() -> None:
     sides, energies = {}, {}
     for name, strength in (("unguided", 0.0), ("guided", args.strength)):
         sides[name], energies[name] = sample(model, prompts, target, strength, steps=args.steps)
-        right = right_colors(sides[name], prompts)
-        print(f"{name:<9} energy {energies[name][-1]:.5f}, {100 * right:.0f} % in the color of the prompt")
+        images, words = sides[name], bag_of_words([PROMPTS[i] for i in prompts])
+        energy, likeness = float(target.energy(images, words)), float(target.likeness(images, words))
+        right = f"{100 * right_colors(images, prompts):.0f} % in the color of the prompt"
+        print(f"{name:<9} energy {energy:.5f}, joint diversity {likeness:.5f} (small is varied), {right}")
     args.out.mkdir(parents=True, exist_ok=True)
     picture(sides, energies).savefig(args.out / "guidance.png")
     print(f"Picture: {args.out / 'guidance.png'}")
