@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,7 +22,7 @@ from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges
-from genmonitor.evaluation.prompts.disagreement_figures import DisagreementEvaluation, DisagreementFigures
+from genmonitor.evaluation.prompts.disagreement_figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
@@ -35,9 +36,8 @@ Reference = Literal["data", "start", "previous"]
 
 ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)
 """Of one-hot labels: two classes have a similarity of exp(-16)."""
-KEPT = 3
-"""Samples of each prompt and side that can be shown."""
-NO_SAMPLES = SampleSet(torch.empty(0, 0), torch.empty(0))
+NO_INDICES = torch.empty(0, dtype=torch.long)
+NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
 
 
 class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
@@ -57,6 +57,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         kernel: of outputs, None for a Gaussian.
         prompt_kernel: of prompts.
         num_features: random features in place of exact kernels, see `PromptSplit`.
+        eta: weight of the reference.
         prompt_key: for "data", where the prompts of real images are in a batch.
         seed: of the choice of real images and of random features.
         batch_size: samples per call of an encoder.
@@ -82,6 +83,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         kernel: Kernel | None = None,
         prompt_kernel: Kernel | None = None,
         num_features: int | None = None,
+        eta: float = 1.0,
         prompt_key: PromptKey = None,
         seed: int = 0,
         batch_size: int = 100,
@@ -94,7 +96,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         super().__init__(n_samples, prefix)
         check_one_of("reference", reference, get_args(Reference))
         kernels = _kernels(kernel, prompt_kernel, prompt_encoder)
-        check_prompt_split_arguments(*kernels, 1.0, num_modes, num_features)
+        check_prompt_split_arguments(*kernels, eta, num_modes, num_features)
         self._features = PromptedFeatures(
             self.prompts, n_samples, output_encoder, prompt_encoder, *kernels, num_features, batch_size, seed
         )
@@ -105,6 +107,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
                 f"a prompt with more samples than another would count for more. Give {less} or {more}."
             )
         self.reference, self.num_modes, self.prompt_key, self.seed = reference, num_modes, prompt_key, seed
+        self.eta = eta
         self._reference = self._current = NO_SAMPLES
         self._value_range: tuple[float, float] | None = None  # None without real images
         self._changed: Ranked = []
@@ -169,7 +172,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._current.gathered(comm), self._reference
         sides = (current.features, reference.features.to(current.features))
-        prompts = [self._features.of_prompts(torch.arange(len(side), device=side.device)) for side in sides]
+        prompts = [self._features.of_prompts(side.indices.to(sides[0].device)) for side in (current, reference)]
+        names = [self.prompts.named(side.indices.tolist()) for side in (current, reference)]
 
         def split(num_modes: int) -> PromptSplitModes:
             return prompt_split(
@@ -179,12 +183,13 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
                 prompts[1],
                 output_kernel=self.kernel,
                 prompt_kernel=self.prompt_kernel,
+                eta=self.eta,
                 num_modes=num_modes,
                 num_features=self._features.num_features,
                 seed=self.seed,
             )
 
-        found = disagreement(split, self.num_modes, *(self.prompts.names(len(side)) for side in sides))
+        found = disagreement(split, self.num_modes, *names)
         distances = {} if self._distances is None else self._distances.measure(current.features)
         return DisagreementEvaluation(text.values(found, self.num_modes), found, current, reference, distances)
 
@@ -226,7 +231,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def message(self, evaluation: DisagreementEvaluation, history: History) -> str:
         """Return one line about the last evaluation."""
-        return text.message(history[-1], evaluation.found.changed, self.reference)
+        return text.message(history[-1], evaluation.found.changed, text.AGAINST[self.reference])
 
     def summary(self, history: History) -> str:
         """Return a table of the last evaluation and of the prompts that differed most."""
@@ -244,7 +249,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def settings(self) -> dict[str, Any]:
         """Return what values depend on, as plain Python."""
-        own = {"reference": self.reference, "num_modes": self.num_modes}
+        own = {"reference": self.reference, "num_modes": self.num_modes, "eta": self.eta}
         return super().settings() | self._features.settings() | self._features.encoders() | own
 
     def fit_state(self) -> dict[str, Any]:
@@ -255,6 +260,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         if self.reference != "data" and not self.needs_first_samples:
             state["features"] = self._reference.features.cpu()
             state["shown"] = self._reference.shown.half()
+            state["indices"] = self._reference.indices.cpu()
+            state["shown_indices"] = self._reference.shown_indices.cpu()
         return state
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
@@ -265,7 +272,9 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         if state["range"] is not None:
             self._value_range = (state["range"][0], state["range"][1])
         if "features" in state:
-            self._reference = SampleSet(state["features"], state["shown"].float())
+            self._reference = SampleSet(
+                state["features"], state["indices"], state["shown"].float(), state["shown_indices"]
+            )
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
@@ -296,8 +305,13 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def _sample_set(self, images: Tensor, indices: Tensor) -> SampleSet:
         """Encode this process's part of a side."""
-        some = images[indices.to(images.device) < KEPT * len(self.prompts)]
-        return SampleSet(self._features.encode(images), thumbnail(some))
+        left = Counter(dict.fromkeys(self.prompts.distinct, SAMPLES))
+        kept = []
+        for row, prompt in enumerate(self.prompts.named(indices.tolist())):
+            if left[prompt]:
+                left[prompt] -= 1
+                kept.append(row)
+        return SampleSet(self._features.encode(images), indices, thumbnail(images[kept]), indices[kept])
 
     def _figures(self, evaluation: DisagreementEvaluation) -> DisagreementFigures:
         sides = (evaluation.current, evaluation.reference)

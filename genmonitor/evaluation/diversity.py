@@ -24,7 +24,7 @@ from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges
 from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.prompts.diversity_modes import DiversityMetric, ScoredSamples
+from genmonitor.evaluation.prompts.diversity_modes import COVARIANCES, DiversityMetric, ScoredSamples
 from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
@@ -205,6 +205,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     def _compute(self, comm: Collective) -> DiversityEvaluation:
         with comm.all_ranks_or_none():
             computed = self.fitted.metric.compute()
+        # torchmetrics makes scalars of matrices of one number
+        computed |= {name: torch.atleast_2d(computed[name]) for name in COVARIANCES}
         names = OF_OUTPUTS if self.prompts is None else [name for name, value in computed.items() if value.ndim == 0]
         values = {name: float(computed[name]) for name in names}
         if self.fitted.fidelity is not None:

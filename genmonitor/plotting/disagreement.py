@@ -106,20 +106,23 @@ def disagreement_curves(
 _HEAD: dict[str, Any] = {"fontsize": 11, "color": INK, "loc": "left"}
 
 
-def mode_prompts(modes: Sequence[ModePrompts], value_range: tuple[float, float], against: str) -> Figure:
+def mode_prompts(
+    modes: Sequence[ModePrompts], value_range: tuple[float, float], against: str, model: str = "the model"
+) -> Figure:
     """One row per mode: the prompts that have most of it, with samples of the model and of the reference.
 
     Args:
         modes: at least one, each with at least one prompt.
         value_range: what to show as black and as white.
         against: what the reference is called.
+        model: what the model is called.
     """
     groups = [[_pair(sides, value_range) for sides in mode.prompts] for mode in modes]
     height, widths = _sizes(pair for group in groups for pair in group)
     side, gap, head, text = 110, 40, 102, 34
     cell = max(sum(widths) + BETWEEN, 130) + gap
     size = (side + max(map(len, groups)) * cell, head + len(modes) * (height + text))
-    note = f"Prompts by their mean score. Orange: samples of the model. Blue: {against}."
+    note = f"Prompts by their mean score. Orange: {model}. Blue: {against}."
     figure = new_figure(max(size[0], 640), size[1], "Which prompts each mode is about", note)
     full = figure.get_size_inches() * figure.dpi
     for row, (mode, group) in enumerate(zip(modes, groups, strict=True)):
@@ -136,13 +139,16 @@ def mode_prompts(modes: Sequence[ModePrompts], value_range: tuple[float, float],
     return figure
 
 
-def changed_prompts(rows: Sequence[PromptSides], value_range: tuple[float, float], against: str) -> Figure:
+def changed_prompts(
+    rows: Sequence[PromptSides], value_range: tuple[float, float], against: str, model: str = "the model"
+) -> Figure:
     """A table of the prompts that differ most: each with its share and samples of the model and of the reference.
 
     Args:
         rows: at least one, the one that differs most first.
         value_range: what to show as black and as white.
         against: what the reference is called.
+        model: what the model is called.
     """
     pairs = [_pair(sides, value_range) for sides in rows]
     height, widths = _sizes(pairs)
@@ -151,7 +157,7 @@ def changed_prompts(rows: Sequence[PromptSides], value_range: tuple[float, float
     size = (max(xs[1] + widths[1] + 18, 700), head + len(rows) * (height + gap) + 8)
     title = f"The prompts that differ most from {against}"
     figure = new_figure(*size, title, "Share: the part of the largest modes that comes from this prompt.")
-    heads = ((18, "prompt", INK), (18 + words, "share", INK), (xs[0], "the model", MODEL), (xs[1], against, REFERENCE))
+    heads = ((18, "prompt", INK), (18 + words, "share", INK), (xs[0], model, MODEL), (xs[1], against, REFERENCE))
     for x, text, color in heads:
         figure.text(x / size[0], 1 - 84 / size[1], text, fontsize=11, color=color)
     for row, (sides, pair) in enumerate(zip(rows, pairs, strict=True)):
@@ -165,8 +171,11 @@ def changed_prompts(rows: Sequence[PromptSides], value_range: tuple[float, float
 
 
 def strip(images: Array, value_range: tuple[float, float]) -> NDArray[Any]:
-    """Images [k, c, H, W] beside each other as one RGB picture, uint8 (h, w, 3)."""
-    tiles = to_tiles(to_array(images), value_range)
+    """Images [k, c, H, W] beside each other as one RGB picture, uint8 (h, w, 3); a white one where there are none."""
+    array = to_array(images)
+    if not len(array):
+        array = np.full((1, *array.shape[1:]), value_range[1])
+    tiles = to_tiles(array, value_range)
     joined = np.concatenate([np.pad(tile, ((0, 0), (0, GAP), (0, 0)), constant_values=1) for tile in tiles], axis=1)
     picture: NDArray[Any] = np.round(255 * joined[:, :-GAP]).astype(np.uint8)
     return picture

@@ -73,7 +73,7 @@ class RunFolder:
             path.unlink(missing_ok=True)
 
     def write_figures(
-        self, prefix: str, figures: Mapping[str, Figure | RenderedFigure], step: int, epoch: int | None = None
+        self, prefix: str, figures: Mapping[str, Figure | Drawing | RenderedFigure], step: int, epoch: int | None = None
     ) -> dict[str, Path]:
         """Write figures as PNG files.
 

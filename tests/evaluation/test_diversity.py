@@ -378,3 +378,11 @@ def test_extra_metrics_of_both_sides_need_real_images():
 def test_extra_metrics_refuse_the_evaluators_own_names():
     with pytest.raises(ValueError, match="not the monitor's own, but got 'Vendi'"):
         diversity_evaluator(extra_metrics={"Vendi": VendiScore()})
+
+
+def test_diversity_of_one_prompt_is_that_of_its_samples():
+    evaluator = diversity_evaluator(prompts=["a cat"], prompt_encoder=lambda texts: torch.ones(len(texts), 1))
+    fit(evaluator, NO_REAL, FAKE)
+    values = evaluate(evaluator, FAKE).values
+    assert "prompts" not in values
+    assert values["conditional_vendi"] == pytest.approx(values["vendi"])

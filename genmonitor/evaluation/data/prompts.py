@@ -64,6 +64,10 @@ class Prompts:
         """Return the prompt of each of the first n samples, as they were given."""
         return [self.values[i % len(self.values)] for i in range(n)]
 
+    def named(self, indices: Iterable[int]) -> list[Any]:
+        """Return the prompt of each of these samples, as they were given."""
+        return [self.values[i % len(self.values)] for i in indices]
+
     def text(self, index: int) -> str:
         """Return a sample's prompt as people read it."""
         return str(self.values[index % len(self.values)])

@@ -24,6 +24,8 @@ from genmonitor.plotting.style import Drawing
 
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
 """Modes of either sign in the figure, prompts of each, samples of each prompt and side."""
+SAMPLES = 3
+"""Of each prompt and side that are kept for pictures."""
 LEAST = 0.1
 """A prompt is drawn for a mode if its mean score is at least this part of the highest."""
 LISTED = 10
@@ -58,6 +60,7 @@ class DisagreementFigures:
         prompts: of both.
         value_range: what to show as black and as white.
         against: what the reference is called.
+        model: what the model is called.
     """
 
     found: Disagreement
@@ -66,6 +69,7 @@ class DisagreementFigures:
     prompts: Prompts
     value_range: tuple[float, float]
     against: str
+    model: str = "the model"
 
     def curves(self, history: History, num_modes: int) -> Drawing:
         """Return what draws the total and the eigenvalues of either sign over the evaluations."""
@@ -85,14 +89,15 @@ class DisagreementFigures:
             for rank, mode in enumerate(modes[:DRAWN_MODES], start=1)
         ]
         rows = [
-            ModePrompts(name, mode.eigenvalue, self._sides(_most(mode.prompts), SAMPLES_OF_MODE))
+            ModePrompts(name, mode.eigenvalue, self._sides(most_of(mode.prompts), SAMPLES_OF_MODE))
             for name, mode in [*named, ("similar", self.found.similar)]
         ]
-        return partial(mode_prompts, rows, self.value_range, self.against)
+        return partial(mode_prompts, rows, self.value_range, self.against, self.model)
 
     def changed(self) -> Drawing:
         """Return what draws the table of the prompts that differ most."""
-        return partial(changed_prompts, self._sides(self.found.changed[:LISTED]), self.value_range, self.against)
+        listed = self._sides(self.found.changed[:LISTED])
+        return partial(changed_prompts, listed, self.value_range, self.against, self.model)
 
     def table(self, distances: Mapping[str, Estimate] | None = None) -> Table:
         """Return the same table as columns and rows, each prompt's samples being one picture of each side.
@@ -114,17 +119,16 @@ class DisagreementFigures:
         ]
         return Table(["prompt", "part", *(["squared MMD"] if measured else []), "model", self.against], rows)
 
-    def _sides(self, ranked: Ranked, count: int | None = None) -> list[PromptSides]:
+    def _sides(self, ranked: Ranked, count: int = SAMPLES) -> list[PromptSides]:
+        sides = (self.current, self.reference)
+        named = [(side.shown, self.prompts.named(side.shown_indices.tolist())) for side in sides]
         out = []
         for prompt, value in ranked:
-            pictures = [
-                side.shown[[i for i, name in enumerate(self.prompts.names(len(side.shown))) if name == prompt][:count]]
-                for side in (self.current, self.reference)
-            ]
+            pictures = [shown[[i for i, x in enumerate(names) if x == prompt][:count]] for shown, names in named]
             out.append(PromptSides(str(prompt), value, *pictures))
         return out
 
 
-def _most(ranked: Ranked) -> Ranked:
+def most_of(ranked: Ranked) -> Ranked:
     """Leave out prompts that hardly have the mode."""
     return [pair for pair in ranked[:PROMPTS_OF_MODE] if pair[1] >= LEAST * ranked[0][1]] or ranked[:1]

@@ -18,6 +18,8 @@ LOOKED_AT = 2
 """Modes of either sign that are computed for each one that is logged: prompts are ranked by all of them."""
 ROUNDING = 1e-6
 """An eigenvalue closer to zero than this is none."""
+SHOWN = 5
+"""Samples of each side that show a mode."""
 LARGEST_SIDE = 128
 """Pixels of the pictures that are kept of samples."""
 
@@ -30,16 +32,21 @@ class SampleSet:
     """The outputs of one side of the comparison, or those of one process.
 
     Attributes:
-        features: [n, d]; row i of all has prompt i modulo the number of prompts.
-        shown: pictures of the first k samples of every prompt, in the same order [k · prompts, C, h, w].
+        features: [n, d].
+        indices: which of the global set each row is, int64 [n]; row i has prompt `indices[i]` modulo their number.
+        shown: pictures of some samples of every prompt [k, C, h, w].
+        shown_indices: which of the global set these are, int64 [k].
     """
 
     features: Tensor
+    indices: Tensor
     shown: Tensor
+    shown_indices: Tensor
 
     def gathered(self, comm: Collective) -> SampleSet:
         """Return those of all processes; every process must call it."""
-        return SampleSet(comm.gather_rows(self.features), comm.gather_rows(self.shown).cpu())
+        features, indices = comm.gather_rows(self.features), comm.gather_rows(self.indices)
+        return SampleSet(features, indices, comm.gather_rows(self.shown).cpu(), comm.gather_rows(self.shown_indices))
 
 
 @dataclass(frozen=True)
@@ -49,10 +56,14 @@ class Mode:
     Attributes:
         eigenvalue: positive where the model has it and the reference lacks it.
         prompts: with their mean score on the side that has the mode.
+        samples: rows of the model with the highest scores on it, the highest first.
+        reference_samples: the same of the reference.
     """
 
     eigenvalue: float
     prompts: Ranked
+    samples: Sequence[int] = ()
+    reference_samples: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -100,12 +111,19 @@ def disagreement(
     similar = modes.similar or modes
     return Disagreement(
         float(modes.total),
-        [Mode(values[i], rank_prompts(modes.scores[:, i], names)) for i in top],
-        [Mode(values[i], rank_prompts(modes.reference_scores[:, i], reference_names)) for i in bottom],
-        Mode(float(similar.eigenvalues[0]), rank_prompts(similar.scores[:, 0], names)),
+        [_mode(modes, i, modes.scores, names) for i in top],
+        [_mode(modes, i, modes.reference_scores, reference_names) for i in bottom],
+        _mode(similar, 0, similar.scores, names),
         _changed(modes, names, reference_names),
         float(modes.total_error),
     )
+
+
+def _mode(modes: PromptSplitModes, i: int, owner: Tensor, names: Sequence[Any]) -> Mode:
+    """Read a mode off a split, its prompts by the scores of the side that has it."""
+    highest = [scores[:, i].topk(min(SHOWN, len(scores))).indices for scores in (modes.scores, modes.reference_scores)]
+    ranked = rank_prompts(owner[:, i], names)
+    return Mode(float(modes.eigenvalues[i]), ranked, *(rows.tolist() for rows in highest))
 
 
 def _changed(modes: PromptSplitModes, names: Sequence[Any], reference_names: Sequence[Any]) -> Ranked:

@@ -14,6 +14,9 @@ from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covarian
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
 
+COVARIANCES = ("outputs", "explained", "prompts")
+"""What DiversityMetric returns beside scores."""
+
 
 class DiversityMetric(ScendiScore):
     """Scendi, and Vendi and RKE of the outputs, all from the joint covariance."""

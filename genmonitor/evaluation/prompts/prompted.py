@@ -93,8 +93,9 @@ class PromptedFeatures:
         for encoder in (self.output_encoder, self.prompt_encoder):
             encoder.freeze(probe.device)
         self._no_features = self.encode(probe)[:0]
-        prompts = self.prompts.of(range(len(self.prompts)), probe.device)
-        self._prompt_rows = self.prompt_encoder(prompts).to(probe.device)
+        numbers = self.prompts.numbers(torch.arange(len(self.prompts)))
+        distinct = Prompts(self.prompts.distinct).of(range(len(self.prompts.distinct)), probe.device)
+        self._prompt_rows = self.prompt_encoder(distinct).to(probe.device)[numbers.to(probe.device)]
 
     def forget(self) -> None:
         """Forget the widths and the images that they were taken from."""

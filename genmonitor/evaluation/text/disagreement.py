@@ -71,13 +71,20 @@ def charts(k: int, reference: str) -> dict[str, list[str]]:
     }
 
 
-def message(record: Record, changed: Ranked, reference: str) -> str:
-    """Return one line about an evaluation."""
+def message(record: Record, changed: Ranked, against: str, of: str = "") -> str:
+    """Return one line about an evaluation.
+
+    Args:
+        record: its values.
+        changed: the prompts that differ most.
+        against: what the reference is called.
+        of: what the model is called, where that says more than that it is the model.
+    """
     most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
     where = f", most of it at {', '.join(most)}" if most else ""
-    against, total = AGAINST[reference], f"{record['total']:.3g}"
+    total = f"{max(0.0, record['total']):.3g}"
     error = f" ± {record['total_error']:.1g}" if record.get("total_error") else ""
-    return f"Disagreement with {against}: total {total}{error}{where}{when(record)}"
+    return f"Disagreement {f'of {of} ' if of else ''}with {against}: total {total}{error}{where}{when(record)}"
 
 
 def moved_away(prefix: str, moved: Sequence[Change], record: Record, by_prompt: bool) -> list[Alert]:

@@ -93,7 +93,7 @@ def charts(n: int, prompted: bool, paired: bool, calibrated: bool) -> dict[str, 
     )
 
 
-def message(record: Record, n: int, lost: Sequence[Change] = (), by_prompt: bool = True) -> str:
+def message(record: Record, n: int, lost: Sequence[Change] = (), by_prompt: bool = True, kind: str = "images") -> str:
     """Return one line about an evaluation.
 
     Args:
@@ -101,9 +101,10 @@ def message(record: Record, n: int, lost: Sequence[Change] = (), by_prompt: bool
         n: samples.
         lost: the prompts that have lost their variety, the surest first.
         by_prompt: whether each is judged by itself, not all samples together.
+        kind: what the samples are called.
     """
-    real = f" (real images: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
-    modes = f"{_without_variety(lost, by_prompt)}{record['vendi']:.3g} modes in {n} images{real}"
+    real = f" (real {kind}: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
+    modes = f"{_without_variety(lost, by_prompt)}{record['vendi']:.3g} modes in {n} {kind}{real}"
     if "scendi" not in record:
         return f"{modes}{when(record)}"
     return (

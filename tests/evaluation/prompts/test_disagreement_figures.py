@@ -18,7 +18,7 @@ FOUND = Disagreement(
 
 def side(brightness):
     """Four pictures, two of each prompt."""
-    return SampleSet(torch.rand(4, 2), torch.full((4, 1, 2, 2), brightness))
+    return SampleSet(torch.rand(4, 2), torch.arange(4), torch.full((4, 1, 2, 2), brightness), torch.arange(4))
 
 
 @pytest.fixture
@@ -61,3 +61,10 @@ def test_disagreement_table_holds_pictures_of_both_sides(figures):
     assert model.shape == reference.shape
     assert model[0, 0].tolist() == [255, 255, 255]
     assert reference[0, 0].tolist() == [0, 0, 0]
+
+
+def test_disagreement_table_is_white_where_a_side_lacks_a_prompt():
+    lacking = SampleSet(torch.rand(2, 2), torch.tensor([0, 2]), torch.zeros(2, 1, 2, 2), torch.tensor([0, 2]))
+    figures = DisagreementFigures(FOUND, lacking, side(0.0), PROMPTS, (0.0, 1.0), "theirs", "mine")
+    assert [bool((row[2] == 255).all()) for row in figures.table().rows] == [False, True]
+    assert "mine" in texts(figures.changed())

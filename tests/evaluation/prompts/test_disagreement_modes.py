@@ -47,6 +47,12 @@ def test_disagreement_modes_are_about_the_prompt_that_changed(found):
     assert {mode.prompts[0][0] for mode in (*found.top, *found.bottom)} == {"b"}
 
 
+def test_disagreement_modes_are_shown_by_samples_of_both_sides(found):
+    assert {NAMES[row] for row in found.top[0].samples} == {"b"}
+    assert {NAMES[row] for row in found.bottom[0].reference_samples} == {"b"}
+    assert len(found.top[0].samples) == len(found.top[0].reference_samples) == 5
+
+
 def test_disagreement_has_a_mode_that_both_sides_share(found):
     assert abs(found.similar.eigenvalue) < found.top[0].eigenvalue
     assert found.similar.prompts[0][0] != "b"
@@ -74,10 +80,9 @@ def test_disagreement_has_the_modes_of_the_weaker_side_too():
 
 
 def test_sample_set_of_one_process_is_everything():
-    side = SampleSet(torch.rand(3, 2), torch.rand(3, 1, 2, 2))
+    side = SampleSet(torch.rand(3, 2), torch.arange(3), torch.rand(3, 1, 2, 2), torch.arange(3))
     gathered = side.gathered(SingleProcess())
-    assert torch.equal(gathered.features, side.features)
-    assert torch.equal(gathered.shown, side.shown)
+    assert all(torch.equal(x, y) for x, y in zip(vars(gathered).values(), vars(side).values(), strict=True))
 
 
 def test_thumbnail_leaves_small_images_as_they_are():

@@ -23,23 +23,22 @@ def test_disagreement_values_are_0_where_modes_are_missing():
 def test_an_estimated_total_has_its_standard_error():
     found = replace(FOUND, total_error=0.0123)
     assert values(found, 2) == values(FOUND, 2) | {"total_error": 0.0123}
-    assert message(LAST | {"total_error": 0.0123}, [], "data").endswith(": total 0.5 ± 0.01 (epoch 1)")
+    assert message(LAST | {"total_error": 0.0123}, [], "real images").endswith(": total 0.5 ± 0.01 (epoch 1)")
 
 
-@pytest.mark.parametrize("reference", AGAINST)
-def test_disagreement_message_names_three_prompts(reference):
-    assert message(LAST, CHANGED, reference) == (
-        f"Disagreement with {AGAINST[reference]}: total 0.5, "
-        "most of it at 'a cat' (80 %), 'a dog' (15 %), '3' (5 %) (epoch 1)"
+@pytest.mark.parametrize("against", AGAINST.values())
+def test_disagreement_message_names_three_prompts(against):
+    assert message(LAST, CHANGED, against) == (
+        f"Disagreement with {against}: total 0.5, most of it at 'a cat' (80 %), 'a dog' (15 %), '3' (5 %) (epoch 1)"
     )
 
 
 def test_disagreement_message_leaves_out_what_hardly_differs():
-    assert message(LAST, CHANGED[3:], "data").endswith("total 0.5 (epoch 1)")
+    assert message(LAST, CHANGED[3:], "real images").endswith("total 0.5 (epoch 1)")
 
 
 def test_disagreement_message_quotes_and_cuts_prompts():
-    said = message(LAST, [("\x1b[2J" + 60 * "x", 0.8)], "data")
+    said = message(LAST, [("\x1b[2J" + 60 * "x", 0.8)], "real images")
     assert "\x1b" not in said
     assert "x…'" in said
 
