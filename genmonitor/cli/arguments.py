@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-IMAGES = "a folder of image files, or a file .npy, .npz or .pt"
+IMAGES = "a folder of image files, or a file .npy, .npz, .pt or .safetensors"
 MAX_SEED = 2**63 - 1
 
 

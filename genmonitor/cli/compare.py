@@ -16,6 +16,7 @@ from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.images import read_images
 from genmonitor.cli.progress import working
+from genmonitor.cli.results import add_out_argument, check_out, where_to_look, write_result
 from genmonitor.cli.terminal import beside_map, headed, rich_table
 from genmonitor.evaluation import Comparison, compare
 from genmonitor.evaluation.regions.saved import load_partition
@@ -23,9 +24,8 @@ from genmonitor.evaluation.text.comparison import closer_note, closer_table
 from genmonitor.evaluation.text.pixel_clusters import TABLE_NOTE, region_table
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
-from genmonitor.report.run import read_run
 
-FOLDER = "genmonitor"
+PREFIX = "cms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,14 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut the folders' images to squares of SxS")
     parser.add_argument("--seed", type=whole_number(0), default=0, help="of the choice of images (0)")
-    parser.add_argument(
-        "--out", type=given_path, default=Path("runs/compare"), metavar="FOLDER", help="where to (runs/compare)"
-    )
+    add_out_argument(parser, "compare")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Compare, and write figures, a manifest and the report."""
-    _check_folder(args.out)
+    check_out(args.out)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with working("reading images") as progress:
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
@@ -83,14 +81,14 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         )
     comparison = replace(comparison, names=_names(args.fake, args.other))
     with working("writing the report"):
-        page = _write(args, comparison)
+        written = write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
-    return {**comparison.to_dict(), "labels": labels, "text": str(comparison), "report": str(page)}
+    return {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
 
 
 def said(result: dict[str, Any]) -> str:
     """Say the result in words, the finding first."""
-    return f"{result['text']}\nReport: {result['report']}"
+    return f"{result['text']}\n{where_to_look(result)}"
 
 
 def shown(result: dict[str, Any]) -> RenderableType:
@@ -105,15 +103,9 @@ def shown(result: dict[str, Any]) -> RenderableType:
     else:
         found, note = region_table(regions), TABLE_NOTE
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = "\n".join(["", note, *(f"Note: {as_sentence(x)}" for x in result["notes"]), f"Report: {result['report']}"])
+    notes = "\n".join(["", note, *(f"Note: {as_sentence(x)}" for x in result["notes"]), where_to_look(result)])
     table = beside_map(result["labels"], rich_table(found, labels, bad))
     return headed(f"{result['finding']}.", bool(bad), Text(f"{result['split']}.\n"), table, Text(notes))
-
-
-def _check_folder(out: Path) -> None:
-    """Refuse to write over what a training run left."""
-    if any("generated_images" not in run.manifest for run in read_run(out / FOLDER).monitors):
-        raise ValueError(f"Expected --out to be a folder of comparisons, but {out} holds a training run's files.")
 
 
 def _read_partition(path: Path) -> PixelPartition:
@@ -133,22 +125,21 @@ def _names(fake: str, other: str | None) -> tuple[str, ...]:
     return names if all(names) and names[0] != names[1] else (fake, other)
 
 
-def _write(args: argparse.Namespace, comparison: Comparison) -> Path:
+def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) -> None:
     evaluator = comparison.evaluator
-    folder, prefix = RunFolder(args.out / FOLDER), evaluator.prefix
-    folder.start(prefix)
-    folder.write_figures(prefix, {**evaluator.fit_figures(), "samples": comparison.figure()}, step=0)
+    folder.write_figures(PREFIX, {**evaluator.fit_figures(), "samples": comparison.figure()}, step=0)
     for name, shown in comparison.shown_images().items():
-        folder.write_images(prefix, name, shown, step=0)
+        folder.write_images(PREFIX, name, shown, step=0)
     if comparison.table is not None:
-        folder.write_table(prefix, "which_is_closer", comparison.table, step=0)
+        folder.write_table(PREFIX, "which_is_closer", comparison.table, step=0)
     evaluator.write_artifacts(folder.path)
-    folder.write_about(prefix, evaluator.charts(), evaluator.about)
-    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(x)} for x in comparison.notes])
+    folder.write_about(PREFIX, evaluator.charts(), evaluator.about)
+    folder.write_notes(PREFIX, [{"epoch": None, "step": None, "text": as_sentence(x)} for x in comparison.notes])
     manifest = {
         **evaluator.manifest(),
         "baseline": comparison.baseline,
         "monitor": "compare",
+        "heading": f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}",
         "evaluation": comparison.values,
         "message": f"{comparison.finding}.",
         "split": f"{comparison.split}.",
@@ -161,5 +152,4 @@ def _write(args: argparse.Namespace, comparison: Comparison) -> Path:
     }
     if comparison.differences is not None:
         manifest["differences"] = comparison.differences
-    folder.write_manifest(prefix, 1, manifest)
-    return folder.write_report()
+    folder.write_manifest(PREFIX, 1, manifest)

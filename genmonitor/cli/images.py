@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._validation import check_images
+from genmonitor.cli.arguments import IMAGES
+from genmonitor.cli.arrays import read_array, split_key
 from genmonitor.evaluation.progress import Progress, terminal_progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
-NAMES = ("images", "image", "pixel_values", "arr_0")
 
 
 def read_images(
@@ -27,9 +27,9 @@ def read_images(
     """Read a set of images.
 
     Args:
-        where: a folder of image files, searched through; or a file .npy, .npz or .pt of [N, C, H, W], [N, H, W, C] or
-            [N, H, W]. Of several arrays in a file the one called "images", or that named behind a colon, as in
-            "data.npz:train_images".
+        where: a folder of image files, searched through; or a file .npy, .npz, .pt or .safetensors of [N, C, H, W],
+            [N, H, W, C] or [N, H, W]. Of several arrays in a file the one called "images", or that named behind a
+            colon, as in "data.npz:train_images".
         size: images of a folder are cut to their central square and resized to this side.
         limit: at most so many, the first in the order of the names.
         progress: shows how many files of a folder have been read.
@@ -43,83 +43,45 @@ def read_images(
         ValueError: if it holds no images, images of different sizes without `size`, or a file that cannot be read, that
             has several frames, or more than 8 bits per channel.
     """
-    path, key = Path(where), None
-    if not path.exists() and ":" in where:
-        name, _, key = where.rpartition(":")
-        path = Path(name)
+    path, key = split_key(where)
     if path.is_dir():
         return _folder(path, size, limit, progress)
     if not path.exists():
-        raise FileNotFoundError(f"Expected a folder of images or a file .npy, .npz or .pt, but there is no {where}.")
+        raise FileNotFoundError(f"Expected {IMAGES}, but there is no {where}.")
     if size is not None:
         raise ValueError(
             f"Images are only resized where they come from a folder, but {path} is a file. Leave out --size."
         )
-    values = _array(path, key)
+    values = read_array(path, key)
+    return as_images(path, values[:limit] if values.ndim else values)
+
+
+def as_images(path: Path, values: Tensor) -> Tensor:
+    """Return what a file holds as images [N, C, H, W]; raise ValueError if it holds none."""
     if values.ndim == 3:
         values = values[:, None]
     if values.ndim == 4 and values.shape[3] in (1, 3, 4) and min(values.shape[1:3]) > 4:
         values = values.permute(0, 3, 1, 2)
-    return check_images(f"images of {path}", values[:limit] if values.ndim else values)
+    return check_images(f"images of {path}", values)
 
 
-def _array(path: Path, key: str | None) -> Tensor:
-    try:
-        if path.suffix == ".pt":
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        else:
-            content = np.load(path, allow_pickle=False)
-        arrays = dict(content) if hasattr(content, "keys") else {}  # what is in a .npz is read here
-    except Exception as error:
-        raise ValueError(f"{path} is no .npy, .npz or .pt file of plain numbers: {error}") from error
-    if isinstance(content, (Tensor, np.ndarray)):
-        return _real_numbers(path, content)
-    chosen: Any = arrays.get(key) if key else next((arrays[name] for name in NAMES if name in arrays), None)
-    if chosen is None and key is None and len(arrays) == 1:
-        (chosen,) = arrays.values()
-    if not isinstance(chosen, (Tensor, np.ndarray)):
-        names = ", ".join(map(str, arrays)) or "nothing"
-        example = f"{path}:{next(iter(arrays), 'NAME')}"
-        raise ValueError(f"Which of {names} in {path} holds the images? Say it as in {example}.")
-    return _real_numbers(path, chosen)
+def image_files(path: Path) -> list[Path]:
+    """List the image files under a folder in the order in which they are read, that of their paths.
 
-
-def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
-    """Return an array as a tensor of a type that can be computed with; refuse what are no real numbers."""
-    if isinstance(values, Tensor):
-        plain = values.layout == torch.strided and not values.is_quantized
-        kind = "c" if values.is_complex() else "b" if values.dtype == torch.bool else "f" if plain else "?"
-        unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        dtype = str(values.dtype) if plain else f"{values.dtype}, {values.layout}"
-    else:
-        kind, unsigned, dtype = values.dtype.kind, values.dtype.kind == "u", str(values.dtype)
-    if kind not in "fiu":
-        raise ValueError(
-            f"Expected real numbers, but {path} holds {dtype}. Convert them to floating point or to uint8 in 0..255."
-        )
-    if isinstance(values, Tensor) and not unsigned:
-        return values.detach()
-    array = np.asarray(values)
-    if unsigned and array.dtype != np.uint8:  # which torch hardly computes with
-        if array.size and array.max() > 255:
-            raise ValueError(
-                f"Expected integers within 0..255, but {path} holds {array.dtype} up to {array.max()}. Scale them to "
-                "floating point yourself."
-            )
-        array = array.astype(np.uint8)
-    if kind == "f" and array.dtype.itemsize > 8:
-        array = array.astype(np.float64)
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+    Raises:
+        FileNotFoundError: if there are none.
+    """
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    if not files:
+        raise FileNotFoundError(f"Expected image files ({', '.join(sorted(SUFFIXES))}) under {path}, but found none.")
+    return files
 
 
 def _folder(path: Path, size: int | None, limit: int | None, progress: Progress) -> Tensor:
     from PIL import Image, ImageOps
 
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)[:limit]
-    if not files:
-        raise FileNotFoundError(f"Expected image files ({', '.join(sorted(SUFFIXES))}) under {path}, but found none.")
     arrays = []
-    for file in progress(files, f"reading {path.name}"):
+    for file in progress(image_files(path)[:limit], f"reading {path.name}"):
         picture = _picture(file)
         if size is not None:
             picture = ImageOps.fit(picture, (size, size), Image.Resampling.BILINEAR)

@@ -14,10 +14,13 @@ from typing import Any, NoReturn
 
 from genmonitor.cli.progress import working
 
-VALUE_DIFFERS, INPUT_IS_WRONG, CRASHED = 1, 2, 3
-"""Exit statuses; that of argparse for wrong arguments is 2 too."""
+VALUE_DIFFERS, INPUT_IS_WRONG, CRASHED, INTERRUPTED = 1, 2, 3, 130
+"""Exit statuses; that of argparse for wrong arguments is 2 too, and that of a shell for Ctrl-C is 130."""
 COMMANDS = {
     "compare": "compare generated with real images: which regions differ, or which of two sets is closer",
+    "diversity": "how varied a set of images, texts or embeddings is, and how much of that its prompts explain",
+    "disagreement": "find out what two models do differently, and at which prompts",
+    "w1kp": "say how alike the outputs of each prompt are, the least varied first",
     "clusters": "find out which pixels of a set of images belong together",
     "replay": "measure a logged value again from its manifest and a checkpoint",
     "sweep": "evaluate the checkpoints of a run, as if a monitor had been there",
@@ -26,6 +29,9 @@ COMMANDS = {
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor compare photos/ new_model/ old_model/ --size 64
+  genmonitor diversity generated/ --prompts prompts.csv --real photos/ --encoder dinov2
+  genmonitor disagreement new_model/ old_model/ --prompts prompts.txt --encoder clip --text-encoder clip
+  genmonitor w1kp generated/ --prompts prompts.txt --encoder dreamsim --calibration cdf-xy.pt
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
   genmonitor report runs/dcgan-digits/version_0 runs/dcgan-digits/version_1
@@ -84,7 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         result = chosen.run(args)
         said = json.dumps(result, indent=1) if args.json else _in_words(chosen, result)
-    except (OSError, ValueError) as error:
+    except KeyboardInterrupt:
+        print(f"genmonitor {args.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (OSError, ValueError, ModuleNotFoundError) as error:
         print(f"genmonitor {args.command}: {error}", file=sys.stderr)
         return INPUT_IS_WRONG
     except Exception:

@@ -29,8 +29,11 @@ _NO_BAND = (None, None, None)
 def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
     """Return the charts of a monitor: those that it asked for, then one for each value that is left.
 
-    A comparison of two sets of images has only the first, of the regions: its one evaluation gives no more to draw.
+    What a command measured of sets of outputs has only the first, of the regions if it has any: one evaluation gives no
+    more to draw.
     """
+    if run.compared and run.partition is None:
+        return []
     values = _values(run.records)
     grouped = {title: [name for name in names if name in values] for title, names in run.charts.items()}
     shown = {name for names in grouped.values() for name in names} | set(_NOT_DRAWN)

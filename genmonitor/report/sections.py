@@ -21,10 +21,14 @@ TITLES = {
     "PixelClusterMonitor": "Regions of the image",
     "DiversityMonitor": "Variety of the samples",
     "DisagreementMonitor": "Prompts that differ",
+    "compare": "Comparison",
+    "diversity": "Variety of the outputs",
+    "disagreement": "What two models do differently",
+    "w1kp": "Likeness of the outputs of a prompt",
 }
 NEAR = 0.3
 """A sample nearer to a real image than this multiple of the usual distance looks like a copy."""
-_GIVEN = ("monitor", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
+_GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
 
 def summary(name: str, run: MonitorRun) -> dict[str, Any]:
@@ -124,7 +128,8 @@ def _alerts(name: str, run: MonitorRun) -> list[dict[str, Any]]:
 
 def _title(run: MonitorRun) -> str:
     monitor = str(run.manifest.get("monitor") or run.prefix)
-    return f"{TITLES.get(monitor, monitor)} ({run.prefix})" if not run.compared else "Comparison"
+    title = TITLES.get(monitor, monitor)
+    return title if run.compared else f"{title} ({run.prefix})"
 
 
 def _same_regions(run: MonitorRun, other: MonitorRun) -> bool:

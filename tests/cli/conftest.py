@@ -2,6 +2,7 @@
 import numpy as np
 import pytest
 from _helpers.evaluations import halves
+from PIL import Image
 
 from genmonitor.cli import main
 
@@ -36,3 +37,24 @@ def terminal(monkeypatch):
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLORTERM": "truecolor", "COLUMNS": "200"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+KINDS = ("a cat", "a dog", "a fish")
+
+
+@pytest.fixture(scope="session")
+def classes(tmp_path_factory):
+    """A folder with pictures of three classes in `a`, of other fish in `b`, and their prompts in order and by file."""
+    place, rng = tmp_path_factory.mktemp("classes"), np.random.default_rng(0)
+    kinds = [KINDS[i % 3] for i in range(36)]
+    (place / "prompts.txt").write_text("".join(f"{kind}\n" for kind in kinds))
+    rows = [f"{i:02}.png,{kind}\n" for i, kind in enumerate(kinds)]
+    (place / "prompts.csv").write_text("".join(["file_name,prompt\n", *rows[::-1]]))
+    for name in ("a", "b"):
+        (place / name).mkdir()
+        for i, kind in enumerate(kinds):
+            picture = rng.integers(0, 60, (4, 4), dtype=np.uint8)
+            corner = 3 if (name, kind) == ("b", "a fish") else KINDS.index(kind)
+            picture[2 * (corner // 2) :, 2 * (corner % 2) :][:2, :2] += 180
+            Image.fromarray(picture).save(place / name / f"{i:02}.png")
+    return place

@@ -76,7 +76,7 @@ def test_floating_point_is_left_as_it_is(tmp_path):
 
 def test_array_is_named_where_there_are_several(tmp_path, pictures):
     np.savez(tmp_path / "x.npz", train=pictures, val=pictures[:1])
-    with pytest.raises(ValueError, match=r"Which of train, val in .* holds the images\? Say it as in .*x.npz:train"):
+    with pytest.raises(ValueError, match=r"Which of train, val in .* is meant\? Say it as in .*x.npz:train"):
         read_images(str(tmp_path / "x.npz"))
     with pytest.raises(ValueError, match="Which of train, val"):
         read_images(f"{tmp_path / 'x.npz'}:test")
@@ -249,7 +249,7 @@ def test_nothing_is_unpickled(tmp_path, name):
         buffer = io.BytesIO()
         torch.save({"images": Trap()}, buffer, pickle_module=pickle)
         path.write_bytes(buffer.getvalue())
-    with pytest.raises(ValueError, match=r"no .npy, .npz or .pt file of plain numbers"):
+    with pytest.raises(ValueError, match=r"no .npy, .npz, .pt or .safetensors file of plain numbers"):
         read_images(str(path))
     assert not hasattr(builtins, "sprung")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,7 +11,7 @@ import pytest
 from genmonitor.cli import main
 from genmonitor.cli import report as report_command
 
-COMMANDS = ["compare", "clusters", "replay", "report", "sweep"]
+COMMANDS = ["compare", "diversity", "disagreement", "w1kp", "clusters", "replay", "report", "sweep"]
 
 
 def test_help_names_the_commands_without_loading_lightning():
@@ -24,7 +25,7 @@ finally:
 """
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment).stdout
-    assert all(f"\n    {name} " in out for name in COMMANDS)
+    assert all(re.search(rf"^    {name}\b", out, re.MULTILINE) for name in COMMANDS)
     assert out.endswith("False False\n")
 
 
@@ -89,7 +90,14 @@ def test_exit_status_tells_a_differing_value(monkeypatch, capsys, result, status
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [(ValueError("what"), 2), (FileNotFoundError("what"), 2), (KeyError("what"), 3), (RuntimeError("what"), 3)],
+    [
+        (ValueError("what"), 2),
+        (FileNotFoundError("what"), 2),
+        (ModuleNotFoundError("what"), 2),
+        (KeyError("what"), 3),
+        (RuntimeError("what"), 3),
+        (KeyboardInterrupt(), 130),
+    ],
 )
 def test_exit_status_tells_a_crash_from_wrong_input(monkeypatch, capsys, error, status):
     def fail(args):

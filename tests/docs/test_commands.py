@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from _helpers.pages import PAGES, ROOT, commands, fenced
@@ -119,6 +120,14 @@ def after_the_demo(tmp_path_factory):
         images = torch.rand(50, 1, 8, 8) if images is None else (images + 1) / 2
         for number, image in enumerate(images):
             Image.fromarray((255 * image[0]).byte().numpy()).save(folder / name / f"{number:03}.png")
+    prompts = [f"the digit {number % 10}" for number in range(50)]
+    (folder / "prompts.txt").write_text("\n".join(prompts))
+    rows = [f"{number:03}.png,{prompt}" for number, prompt in enumerate(prompts)]
+    (folder / "prompts.csv").write_text("\n".join(["file_name,prompt", *rows]))
+    for name in ("generated", "other"):
+        np.savez(folder / f"{name}.npz", embeddings=np.random.default_rng(0).normal(size=(50, 8)))
+    for name in ("answers_a.jsonl", "answers_b.jsonl"):
+        shutil.copy(ROOT / "examples" / name, folder)
     return folder
 
 
@@ -140,6 +149,9 @@ def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
 
 EXPECTED = {
     "compare": "against real",
+    "diversity": " modes in ",
+    "disagreement": "Disagreement of ",
+    "w1kp": "' varies least (W1KP 0.",
     "clusters": "cluster_5",
     "report": "Report: ",
     "replay": "same to the last bit",

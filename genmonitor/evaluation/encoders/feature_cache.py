@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features of real images, kept on disk for the next run."""
+"""Features of images and texts, kept on disk for the next run."""
 
 from __future__ import annotations
 
 import hashlib
 import io
+import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +20,7 @@ from genmonitor.evaluation.data.images import fingerprint
 
 
 class FeatureCache:
-    """Keeps what an encoder gives for images in a folder, by a hash of both; nothing is unpickled.
+    """Keeps what an encoder gives for images or texts in a folder, by a hash of both; nothing is unpickled.
 
     Args:
         folder: made where it is missing; "~" is the user's home. Delete it whenever you like.
@@ -44,17 +46,21 @@ class FeatureCache:
         self.folder = Path(folder).expanduser()
         self._encoder = _fingerprint(encoder)
 
-    def get(self, images: Tensor, encode: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the features [n, d] of images [n, C, H, W], computed where the folder lacks them."""
-        about = f"{self._encoder} {images.dtype} {tuple(images.shape)} {fingerprint(images)}"
+    def get(self, batch: Tensor | Sequence[str], encode: Callable[[Any], Tensor]) -> Tensor:
+        """Return the features [n, d] of images [n, C, H, W] or of n texts, computed where the folder lacks them."""
+        if isinstance(batch, Tensor):
+            content = f"{batch.dtype} {tuple(batch.shape)} {fingerprint(batch)}"
+        else:
+            content = json.dumps(list(batch))
+        about = f"{self._encoder} {content}"
         path = self.folder / f"{hashlib.sha256(about.encode()).hexdigest()}.npy"
         try:
             kept = torch.from_numpy(np.load(path, allow_pickle=False))
-            if kept.ndim == 2 and len(kept) == len(images):
-                return kept.to(images.device)
+            if kept.ndim == 2 and len(kept) == len(batch):
+                return kept.to(batch.device) if isinstance(batch, Tensor) else kept
         except (OSError, ValueError, EOFError):  # none, or a damaged one
             pass
-        features = encode(images)
+        features = encode(batch)
         self._keep(path, features)
         return features
 
@@ -65,7 +71,7 @@ class FeatureCache:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic_write(path, file.getvalue())
         except OSError as error:
-            warnings.warn(f"Features of real images are not kept for the next run: {error}", stacklevel=2)
+            warnings.warn(f"Features are not kept for the next run: {error}", stacklevel=2)
 
 
 def _fingerprint(encoder: nn.Module) -> str:

@@ -65,8 +65,9 @@ def evaluation_figures(
         "spectrum": partial(plots.spectrum, total, explained, own, n)
         if prompts
         else partial(plots.pca_spectrum, own, n),
-        "modes": partial(plots.mode_samples, shares, evaluation.ends.images, captions, value_range),
     }
+    if evaluation.ends.images.shape[3:].numel() > 1:  # a vector is nothing to look at
+        out["modes"] = partial(plots.mode_samples, shares, evaluation.ends.images, captions, value_range)
     if evaluation.least_varied:
         rows = [(str(x.found.prompt), x.found.w1kp, x.caption(), x.images) for x in evaluation.least_varied]
         out["least_varied"] = partial(plots.least_varied, rows, value_range)

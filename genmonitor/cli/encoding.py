@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoders by their names: loaded from this machine, with a bar that shows how far they are, and a cache on disk."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from genmonitor.cli.arguments import given, given_path, whole_number
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows
+from genmonitor.evaluation.data.value_range import range_doubt
+from genmonitor.evaluation.encoders.feature_cache import FeatureCache
+from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
+from genmonitor.evaluation.encoders.registry import IMAGE_MODELS, TEXT_MODELS
+from genmonitor.evaluation.encoders.simple import pixels
+from genmonitor.evaluation.encoders.text import text_encoder
+from genmonitor.evaluation.encoders.tf_idf import TfIdf
+from genmonitor.evaluation.encoders.vision import image_encoder
+from genmonitor.evaluation.progress import Progress
+from genmonitor.evaluation.results import Samples
+
+PIXELS, TF_IDF = "pixels", "tf-idf"
+
+
+def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Say which encoders a command takes."""
+    parser.add_argument(
+        "--encoder",
+        metavar="NAME",
+        type=given,
+        default=PIXELS,
+        help=f"of images: {', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels (pixels)",
+    )
+    parser.add_argument(
+        "--text-encoder",
+        metavar="NAME",
+        type=given,
+        help=f"of prompts and of outputs that are texts: {', '.join(TEXT_MODELS)}, the folder of a saved model, or "
+        "tf-idf, which needs none; without it each distinct prompt counts as a class of its own",
+    )
+    parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut a folder's images to squares of SxS")
+    parser.add_argument(
+        "--value-range",
+        type=float,
+        nargs=2,
+        metavar=("LOW", "HIGH"),
+        help="of the images, for their encoder (default: 0 1, or -1 1 where some are below 0)",
+    )
+    parser.add_argument(
+        "--cache", metavar="FOLDER", type=given_path, help="keep features there, by a hash of images and encoder"
+    )
+    parser.add_argument("--batch-size", type=whole_number(1), default=100, metavar="N", help="to encode at once (100)")
+
+
+class Encoding(nn.Module):
+    """An encoder that shows how far it is, and keeps what it gave where there is a cache.
+
+    Args:
+        encoder: from a batch to features.
+        cache: a folder, or None.
+        bar: is advanced with each batch.
+    """
+
+    def __init__(self, encoder: nn.Module, cache: Path | None, bar: Iterator[Any]) -> None:
+        super().__init__()
+        self.encoder, self._bar = encoder, bar
+        self._cache = None if cache is None else FeatureCache(cache, encoder)
+
+    def forward(self, batch: Any) -> Tensor:
+        """Encode a batch, or read its features."""
+        next(self._bar, None)
+        features: Tensor = self.encoder(batch) if self._cache is None else self._cache.get(batch, self.encoder)
+        return features.to(batch.device if isinstance(batch, Tensor) else "cpu")
+
+
+def encode(
+    args: argparse.Namespace, sets: Sequence[Outputs], device: torch.device, progress: Progress
+) -> list[Outputs]:
+    """Return outputs with their features, each encoded once.
+
+    Args:
+        args: of `add_encoder_arguments`.
+        sets: of one kind.
+        device: to compute on.
+        progress: shows how many batches have been encoded.
+
+    Raises:
+        ModuleNotFoundError: if the encoder needs a package that is not installed.
+        FileNotFoundError: if there is no such model on this machine.
+        ValueError: if the outputs do not go together, or have no encoder.
+    """
+    check_together(sets)
+    first = sets[0]
+    if args.encoder != PIXELS and first.images is None:
+        raise ValueError(f"Expected no --encoder for {first.kind}, but got {args.encoder}. Leave it out.")
+    if first.texts is not None:
+        if args.text_encoder is None:
+            raise ValueError(
+                f"Expected --text-encoder for the texts of {first.where}, but got none. Give the name of a model, "
+                "or tf-idf."
+            )
+        encoder = load_text_encoder(args.text_encoder, [text for x in sets for text in x.texts or ()])
+    elif first.images is not None:
+        encoder = pixels if args.encoder == PIXELS else image_encoder(args.encoder, _value_range(args, sets))
+    else:
+        return list(sets)
+    if isinstance(encoder, nn.Module):
+        batches = sum(-(-len(x) // args.batch_size) for x in sets)
+        encoder = Encoding(encoder, args.cache, progress(range(batches), f"encoding {first.kind}"))
+    frozen = FrozenEncoder("encoder", encoder, args.batch_size)
+    frozen.freeze(device)
+    return [
+        replace(x, features=torch.cat([frozen(part).cpu() for part in _parts(x, args.batch_size, device)]))
+        for x in sets
+    ]
+
+
+def _parts(outputs: Outputs, size: int, device: torch.device) -> Iterator[Any]:
+    """Go over the batches, images on the device."""
+    for start in range(0, len(outputs), size):
+        if outputs.images is None:
+            yield (outputs.texts or [])[start : start + size]
+        else:
+            yield outputs.images[start : start + size].to(device)
+
+
+def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Samples:
+    """Return features as an evaluator takes them: as images of one pixel, numbered from the first on."""
+    features = torch.empty(len(outputs), 0) if outputs.features is None else outputs.features
+    return Samples(features[:, :, None, None].to(device), torch.arange(first, first + len(features), device=device))
+
+
+def input_notes(args: argparse.Namespace, outputs: Outputs, prompts: PromptRows | None) -> list[str]:
+    """Return what a user should know of how outputs and prompts are compared."""
+    notes = []
+    if prompts is not None and prompts.are_texts and args.text_encoder is None:
+        notes.append("each distinct prompt counts as a class of its own; --text-encoder compares what they say")
+    if outputs.images is not None and args.encoder == PIXELS:
+        notes.append("images are compared pixel by pixel; --encoder compares what they show")
+    return notes
+
+
+def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | None:
+    """Return the encoder of prompts; None for class labels."""
+    if prompts.embeddings is not None:
+        rows = dict(zip(prompts.values, prompts.embeddings, strict=True))
+        table = torch.stack([rows[number] for number in sorted(rows)])
+        return lambda numbers: table[numbers.cpu()]
+    if prompts.are_texts and args.text_encoder is not None:
+        return load_text_encoder(args.text_encoder, prompts.values)
+    if prompts.are_texts:
+        places = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts.values))}
+        return lambda texts: torch.eye(len(places))[[places[text] for text in texts]]
+    return None
+
+
+def load_text_encoder(name: str, corpus: Sequence[str]) -> Encoder:
+    """Return a text encoder by its name, TF-IDF fitted to a corpus."""
+    return TfIdf(corpus) if name == TF_IDF else text_encoder(name)
+
+
+def check_together(sets: Sequence[Outputs]) -> None:
+    """Refuse a single output, and outputs of several kinds or shapes, or in several value ranges."""
+    first, *others = sets
+    for outputs in sets:
+        if len(outputs) < 2:
+            raise ValueError(
+                f"Expected at least 2 {outputs.kind}, but {outputs.where} holds {len(outputs)}. Give more."
+            )
+    for other in others:
+        if first.kind != other.kind:
+            raise ValueError(
+                f"Expected one kind of outputs, but {first.where} holds {first.kind} and {other.where} {other.kind}."
+            )
+        if first.shape != other.shape:
+            what = "Give --size, or convert one of them." if first.images is not None else "Use one encoder for both."
+            raise ValueError(
+                f"Expected {first.kind} of one shape, but {first.where} holds {first.shape} and {other.where} "
+                f"{other.shape}. {what}"
+            )
+        if first.images is None or other.images is None:
+            continue
+        if doubt := range_doubt(other.images, first.images):
+            raise ValueError(
+                f"Expected {first.where} and {other.where} in one value range, but {doubt}. Scale one of them."
+            )
+
+
+def _value_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[float, float]:
+    """Return the range that an encoder of images is told, given or found."""
+    if args.value_range is not None:
+        return args.value_range[0], args.value_range[1]
+    low, high = value_range(sets)
+    if low < -1.001 or high > 1.001:
+        raise ValueError(
+            f"Expected images in [0, 1] or [-1, 1] with --encoder, but got values from {low:.4g} to {high:.4g}. Say "
+            "the range with --value-range."
+        )
+    return (-1.0, 1.0) if low < 0 else (0.0, 1.0)
+
+
+def value_range(sets: Sequence[Outputs]) -> tuple[float, float]:
+    """Return the lowest and the highest value of images."""
+    images = [x.images for x in sets if x.images is not None]
+    return min(float(x.min()) for x in images), max(float(x.max()) for x in images)

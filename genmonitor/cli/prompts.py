@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading the prompts of a set of outputs, and matching them to these."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_features
+from genmonitor.cli.arrays import SUFFIXES, read_array, split_key
+from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, pick, read_lines, read_text
+
+FILE_KEYS = ("file_name", "file", "filename", "image", "path")
+"""What the name of an output's file may be called in a line of JSON or in the head of a CSV file."""
+ARRAY_NAMES = ("prompts", "labels", "label", "y", "embeddings", "arr_0")
+BY_FOLDER = "folders"
+HELP = (
+    "the prompt of each of them: a text file with one per line or an array of class labels or embeddings, in the order "
+    "of the files' paths or of the rows; lines of JSON or a CSV file with a column `prompt`, in that order too or, "
+    "with a column `file_name`, by name; or `folders`: the name of the folder that each image is in"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PromptRows:
+    """The prompts of outputs, one of each.
+
+    Attributes:
+        values: strings, or class labels as integers.
+        embeddings: of each [n, e], where the file holds these; prompts of one embedding then have one number.
+    """
+
+    values: list[Any]
+    embeddings: Tensor | None = None
+
+    @classmethod
+    def of(cls, embeddings: Tensor) -> PromptRows:
+        """Number embeddings."""
+        return cls(embeddings.unique(dim=0, return_inverse=True)[1].tolist(), embeddings)
+
+    @property
+    def are_texts(self) -> bool:
+        """Whether they say something."""
+        return isinstance(self.values[0], str)
+
+    def __add__(self, other: PromptRows) -> PromptRows:
+        """Put the prompts of another set behind these."""
+        kinds = [type(x.values[0]).__name__ if x.embeddings is None else "embeddings" for x in (self, other)]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"Expected prompts of one kind on both sides, but got {kinds[0]} and {kinds[1]}.")
+        if self.embeddings is None or other.embeddings is None:
+            return PromptRows([*self.values, *other.values])
+        dims = [x.shape[1] for x in (self.embeddings, other.embeddings)]
+        if dims[0] != dims[1]:
+            raise ValueError(
+                f"Expected prompts of one embedding on both sides, but got {dims[0]} and {dims[1]} values of each."
+            )
+        return PromptRows.of(torch.cat([self.embeddings, other.embeddings.to(self.embeddings)]))
+
+
+def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
+    """Read the prompts of some outputs.
+
+    Args:
+        where: as `HELP` says; None for those in the outputs' own file.
+        outputs: whose prompts they are.
+
+    Returns:
+        One prompt for each output, None where there are none.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it cannot be read, or there is not one prompt for each output.
+    """
+    if where is None:
+        return None if outputs.prompts is None else PromptRows(outputs.prompts)
+    if where == BY_FOLDER:
+        return PromptRows(_folders(outputs))
+    path, key = split_key(where)
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a file of prompts, but there is no {where}.")
+    if path.suffix in SUFFIXES:
+        return _array(path, key, outputs)
+    prompts, files = _rows(path)
+    if files is not None:
+        return PromptRows(_by_file(path, dict(zip(files, prompts, strict=True)), files, outputs))
+    _check_count(path, len(prompts), outputs)
+    return PromptRows(prompts)
+
+
+def _folders(outputs: Outputs) -> list[str]:
+    folders = [Path(name).parent.as_posix() for name in outputs.names]
+    if outputs.images is None or "." in folders:
+        raise ValueError(
+            f"Expected each image of {outputs.where} in a folder named as its prompt, but got "
+            f"{outputs.names[folders.index('.')] if '.' in folders else outputs.kind}. Give --prompts a file."
+        )
+    return folders
+
+
+def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
+    values = read_array(path, key, ARRAY_NAMES)
+    if values.ndim == 1 and not values.is_floating_point():
+        _check_count(path, len(values), outputs)
+        return PromptRows(values.tolist())
+    if values.ndim != 2:
+        raise ValueError(
+            f"Expected class labels, whole numbers [n], or embeddings of prompts [n, e], but {path} holds "
+            f"{list(values.shape)}, {str(values.dtype).removeprefix('torch.')}."
+        )
+    embeddings = check_features(f"embeddings of {path}", values)
+    _check_count(path, len(values), outputs)
+    return PromptRows.of(embeddings)
+
+
+def _rows(path: Path) -> tuple[list[str], list[str] | None]:
+    """Return the prompts of a file, and of which files they are where it says so."""
+    if path.suffix in (".jsonl", ".json"):
+        rows: Sequence[Any] = read_lines(path)
+    elif path.suffix in (".csv", ".tsv"):
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        rows = list(csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter))
+    else:
+        rows = read_text(path).splitlines()
+    if not rows:
+        raise ValueError(f"Expected prompts, but {path} has no row of them.")
+    prompts = [
+        row if isinstance(row, str) else pick(row, PROMPT_KEYS) if isinstance(row, dict) else None for row in rows
+    ]
+    for number, prompt in enumerate(prompts, start=1):
+        if prompt is None or not str(prompt).strip():
+            raise ValueError(
+                f"Expected a prompt in each row of {path}, but the {number}. has none. A column or key that holds it "
+                f"may be called {', '.join(PROMPT_KEYS)}."
+            )
+    files = [pick(row, FILE_KEYS) if isinstance(row, dict) else None for row in rows]
+    return [str(prompt) for prompt in prompts], None if None in files else [str(file) for file in files]
+
+
+def _check_count(path: Path, count: int, outputs: Outputs) -> None:
+    if count != len(outputs):
+        raise ValueError(
+            f"Expected one prompt for each of the {len(outputs)} {outputs.kind} of {outputs.where}, in the same order, "
+            f"but {path} holds {count}. Give as many, or a column `file_name` that says which is whose."
+        )
+
+
+def _by_file(path: Path, prompts: dict[str, str], files: list[str], outputs: Outputs) -> list[str]:
+    """Return the prompt of each image by the path of its file in the folder, or by its name where that is enough."""
+    repeated = [file for file, count in Counter(files).items() if count > 1]
+    names = [name if name in prompts else Path(name).name for name in outputs.names]
+    missing = [name for name, found in zip(outputs.names, names, strict=True) if found not in prompts]
+    unknown = [file for file in files if file not in set(names)]
+    ambiguous = [name for name, count in Counter(names).items() if count > 1]
+    for problem, found in (
+        ("has more than one row of", repeated),
+        (f"has no row of {len(missing)} of {len(outputs)} {outputs.kind}:", missing),
+        (f"names {len(unknown)} files that are not in {outputs.where}:", unknown),
+        ("does not say in which folder the file is:", ambiguous),
+    ):
+        if found:
+            more = ", …" if len(found) > 3 else ""
+            raise ValueError(
+                f"Expected a row for each of the {outputs.kind} of {outputs.where} by its file, but {path} {problem} "
+                f"{', '.join(found[:3])}{more}."
+            )
+    return [prompts[name] for name in names]

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from genmonitor import GaussianKernel
+from genmonitor.cli import main
+from genmonitor.cli.images import read_images
+from genmonitor.functional import prompt_split
+
+LABELS = torch.arange(36) % 3
+
+
+@pytest.fixture(scope="module")
+def found(classes):
+    """What is found of `a` and `b`, whose fish differ, with their prompts; and the folder that is written."""
+    out = classes / "disagreement"
+    arguments = ["disagreement", classes / "a", classes / "b", "--prompts", classes / "prompts.csv", "--out", out]
+    assert main([str(x) for x in (*arguments, "--sigma", "0.5", "--prompt-sigma", "0.5", "--json")]) == 0
+    return out / "genmonitor"
+
+
+def test_disagreement_ranks_the_prompt_that_differs_first(found):
+    first, *_ = json.loads((found / "disagreement_ranked_prompts.json").read_text())
+    assert (first["prompt"], first["a"]) == ("a fish", "02.png")
+    assert int(first["share"].removesuffix(" %")) > 60
+
+
+def test_disagreement_has_the_values_of_the_function(classes, found):
+    images, others = (read_images(str(classes / name)).flatten(1) for name in "ab")
+    prompts, kernel = torch.eye(3)[LABELS], GaussianKernel.from_sigma(0.5)
+    modes = prompt_split(images, prompts, others, prompts, output_kernel=kernel, prompt_kernel=kernel, num_modes=10)
+    values = json.loads((found / "disagreement_evaluation_00001.json").read_text())["evaluation"]
+    assert values["total"] == pytest.approx(float(modes.total), rel=1e-5)
+    largest = json.loads((found / "disagreement_largest_modes.json").read_text())[0]
+    assert float(largest["eigenvalue"]) == pytest.approx(float(modes.eigenvalues[0]), abs=1e-4)
+    assert (largest["only in"], largest["prompts"]) == ("a", "a fish")
+    assert all(int(name.removesuffix(".png")) % 3 == 2 for name in largest["a"].split("; "))
+
+
+def test_disagreement_shows_both_sides_on_the_page(found):
+    page = (found / "report.html").read_text()
+    assert "What two models do differently" in page
+    assert 'alt="modes"' in page
+    assert 'alt="prompts"' in page
+
+
+def test_disagreement_without_prompts_is_ken(genmonitor, tmp_path):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 2)), rng.normal(size=(20, 2))
+    x[:10] += 9
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    arguments = (
+        "disagreement",
+        tmp_path / "x.npy",
+        tmp_path / "y.npy",
+        "--sigma",
+        1,
+        "--eta",
+        2,
+        "--out",
+        tmp_path / "out",
+    )
+    status, said, complaint = genmonitor(*arguments, "--json")
+    assert status == 0, complaint
+    result = json.loads(said)
+    gram = torch.exp(-torch.cdist(*2 * (torch.from_numpy(np.concatenate([x, y])),)).square() / 2)
+    weights = torch.tensor([1 / 30] * 30 + [-2 / 20] * 20).double()
+    eigenvalues = torch.linalg.eigvals(weights[:, None] * gram).real
+    positive = eigenvalues[eigenvalues > 0]
+    assert result["values"]["total"] == pytest.approx(
+        float((positive * (positive.sum() / positive).log()).sum()), rel=1e-6
+    )
+    assert result["prompts"] == []
+    assert {int(name.removeprefix("row ")) < 10 for name in result["modes"][0]["x.npy"]} == {True}
+    assert result["finding"] == f"Disagreement of x.npy with y.npy: total {result['values']['total']:.3g}"
+    assert result["sigma"] == pytest.approx(1)
+
+
+def test_disagreement_without_prompts_draws_images_of_both(classes, genmonitor, tmp_path):
+    status, _, complaint = genmonitor("disagreement", classes / "a", classes / "b", "--out", tmp_path)
+    assert status == 0, complaint
+    assert (tmp_path / "genmonitor" / "disagreement_modes.png").is_file()
+
+
+def test_disagreement_takes_prompts_of_either_side(classes, genmonitor, tmp_path):
+    images = read_images(str(classes / "b"))[:20]
+    np.save(tmp_path / "fewer.npy", images.numpy())
+    (tmp_path / "own.txt").write_text("".join(f"{'a bird' if i % 3 == 2 else 'a cat'}\n" for i in range(20)))
+    arguments = ("disagreement", classes / "a", tmp_path / "fewer.npy", "--prompts", classes / "prompts.txt", "--json")
+    status, said, complaint = genmonitor(*arguments, "--other-prompts", tmp_path / "own.txt", "--out", tmp_path / "out")
+    assert status == 0, complaint
+    rows = {row["prompt"]: (row["a"], row["fewer.npy"]) for row in json.loads(said)["prompts"]}
+    assert rows["a dog"] == ("01.png", "")
+    assert rows["a bird"] == ("", "row 2")
+
+
+def test_disagreement_of_texts_puts_the_answers_side_by_side(genmonitor, tmp_path):
+    for name, answers in {"x": ("four", "red", "yes"), "y": ("four", "red", "no")}.items():
+        rows = [{"prompt": f"question {i % 3}", "output": answers[i % 3]} for i in range(9)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arguments = ("disagreement", tmp_path / "x.jsonl", tmp_path / "y.jsonl", "--text-encoder", "tf-idf", "--cosine")
+    status, said, _ = genmonitor(*arguments, "--out", tmp_path)
+    assert status == 0
+    lines = [line.split() for line in said.splitlines()]
+    assert ["100", "%", "question", "2", "yes", "no"] in lines
+
+
+def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path):
+    arguments = ("disagreement", classes / "a", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path)
+    status, said, complaint = genmonitor(*arguments)
+    assert status == 0, complaint
+    assert said.splitlines()[0].endswith("total 0.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("{place}/a nothing", "there is no nothing"),
+        ("{place}/a {place}/b --other-prompts {place}/prompts.txt", "Expected --prompts with --other-prompts"),
+        ("{place}/a {place}/b --cosine --sigma 2", "without --cosine"),
+        ("{place}/a {place}/one.jsonl --text-encoder tf-idf", "prompts of both sides or of none, but"),
+        ("{place}/a {place}/b --eta 0", "--eta: expected a number above 0"),
+    ],
+)
+def test_disagreement_refuses_at_the_door(classes, genmonitor, arguments, complaint):
+    (classes / "one.jsonl").write_text('{"prompt": "x", "output": "y"}\n')
+    status, said, complained = genmonitor("disagreement", *arguments.format(place=classes).split())
+    assert (status, said) == (2, "")
+    assert complaint in complained

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from genmonitor import GaussianKernel
+from genmonitor.cli import main
+from genmonitor.cli.images import read_images
+from genmonitor.functional import precision_recall_density_coverage, scendi_score, vendi_score
+
+LABELS = torch.arange(36) % 3
+
+
+@pytest.fixture(scope="module")
+def found(classes):
+    """What is said of `a` with its prompts, beside `b` as real images, and the folder that is written."""
+    out = classes / "diversity"
+    arguments = [
+        "diversity",
+        classes / "a",
+        "--prompts",
+        classes / "prompts.csv",
+        "--real",
+        classes / "b",
+        "--out",
+        out,
+    ]
+    assert main([str(x) for x in (*arguments, "--json")]) == 0
+    return out / "genmonitor"
+
+
+@pytest.fixture(scope="module")
+def manifest(found):
+    return json.loads((found / "diversity_evaluation_00001.json").read_text())
+
+
+def test_diversity_has_the_values_of_the_functions(classes, manifest):
+    images, real = (read_images(str(classes / name)).flatten(1) for name in "ab")
+    expected = {"vendi": vendi_score(images), "real_vendi": vendi_score(real)}
+    expected |= scendi_score(images, torch.eye(3)[LABELS]) | precision_recall_density_coverage(images, real)
+    values = manifest["evaluation"]
+    assert {name: values[name] for name in expected} == pytest.approx(
+        {n: float(x) for n, x in expected.items()}, rel=1e-5
+    )
+
+
+def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):
+    arguments = ("diversity", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path / "out")
+    status, said, _ = genmonitor(*arguments)
+    assert status == 0
+    assert said.startswith("3.")
+    first, *rest = said.splitlines()
+    assert " modes in 36 images; the prompts explain 9" in first
+    assert "Note: Each distinct prompt counts as a class of its own; --text-encoder compares what they say." in rest
+    assert rest[-1] == f"Report: {tmp_path / 'out' / 'genmonitor' / 'report.html'}"
+
+
+def test_diversity_shows_the_modes_on_the_page(found):
+    modes = json.loads((found / "diversity_modes.json").read_text())
+    assert len(modes) == 5
+    assert modes[0]["one end"].count(".png (a ") == 3
+    page = (found / "report.html").read_text()
+    assert "a beside " in page
+    assert 'alt="modes"' in page
+    assert 'alt="spectrum"' in page
+    assert "Variety of the outputs" in page
+
+
+def test_diversity_in_a_terminal_begins_with_the_finding(classes, genmonitor, terminal, tmp_path):
+    _, said, _ = genmonitor("diversity", classes / "a", "--out", tmp_path)
+    assert said.startswith("\x1b[1m")
+    assert "modes in 36 images." in said
+
+
+def test_diversity_of_embeddings_takes_a_gaussian(genmonitor, tmp_path):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    np.savez(tmp_path / "x.npz", embeddings=x, labels=np.arange(40) % 2)
+    options = ("--prompts", f"{tmp_path / 'x.npz'}:labels", "--sigma", 2, "--num-features", 100, "--json")
+    status, said, complaint = genmonitor("diversity", tmp_path / "x.npz", *options, "--out", tmp_path / "out")
+    assert status == 0, complaint
+    expected = vendi_score(torch.from_numpy(x), kernel=GaussianKernel.from_sigma(2))
+    assert json.loads(said)["values"]["vendi"] == pytest.approx(float(expected), rel=0.15)
+    assert not list((tmp_path / "out" / "genmonitor").glob("*modes.png"))  # nothing to look at
+
+
+def test_diversity_of_texts_shows_them(genmonitor, tmp_path):
+    rows = [{"prompt": f"p{i % 3}", "output": f"{'red' if i % 2 else 'blue'} cat"} for i in range(12)]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    status, said, _ = genmonitor("diversity", tmp_path / "x.jsonl", "--text-encoder", "tf-idf", "--out", tmp_path)
+    assert status == 0
+    assert "modes in 12 texts" in said
+    assert "blue cat; blue cat" in said
+
+
+def test_diversity_warns_in_a_note_of_prompts_that_explain_everything(genmonitor, tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "x.npz", embeddings=rng.normal(size=(12, 3)), prompts=rng.normal(size=(12, 20)))
+    arguments = (
+        "diversity",
+        tmp_path / "x.npz",
+        "--prompts",
+        f"{tmp_path / 'x.npz'}:prompts",
+        "--out",
+        tmp_path / "out",
+    )
+    status, said, complaint = genmonitor(*arguments)
+    assert status == 0, complaint
+    assert "Note: The prompts' features have rank 12 for 12 samples" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("nothing", "but there is no nothing"),
+        ("{place}/a --real {place}/none", "there is no"),
+        ("{place}/a --prompt-sigma 2", "Expected --prompts with --prompt-sigma"),
+        ("{place}/a --prompts {place}/own.txt", "Expected --text-encoder for 36 distinct prompts of 36 outputs"),
+        ("{place}/wide.npy", "at most 3072 features of each of the images, but got 3136"),
+        ("{place}/a --sigma 0", "--sigma: expected a number above 0, but got 0"),
+        ("{place}/a --out {place}/own.txt", "Expected --out to be a folder, but"),
+    ],
+)
+def test_diversity_refuses_at_the_door(classes, genmonitor, arguments, complaint):
+    (classes / "own.txt").write_text("".join(f"prompt {i}\n" for i in range(36)))
+    np.save(classes / "wide.npy", np.zeros((3, 56, 56)))
+    status, said, complained = genmonitor("diversity", *arguments.format(place=classes).split())
+    assert (status, said) == (2, "")
+    assert complaint in complained

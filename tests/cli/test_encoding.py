@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+from argparse import Namespace
+
+import pytest
+import torch
+from _helpers.pretrained import save_dinov2
+
+from genmonitor.cli.encoding import Encoding, as_samples, encode, prompt_encoder
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows
+from genmonitor.evaluation.progress import no_progress
+
+CPU = torch.device("cpu")
+NAMES = ["1", "2", "3"]
+IMAGES = Outputs("a", NAMES, images=torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
+TEXTS = Outputs("t", NAMES, texts=["red cat", "blue cat", "dog"])
+VECTORS = Outputs("v", NAMES, features=torch.eye(3))
+
+
+def arguments(**given):
+    settings = {"encoder": "pixels", "text_encoder": None, "value_range": None, "cache": None, "batch_size": 2}
+    return Namespace(**settings | given)
+
+
+def encoded(*sets, **given):
+    return encode(arguments(**given), sets, CPU, no_progress)
+
+
+def test_pixels_are_features_in_the_order_of_the_images():
+    (images,) = encoded(IMAGES)
+    assert torch.equal(images.features, IMAGES.images.flatten(1))
+    assert images.images is IMAGES.images
+
+
+def test_embeddings_need_no_encoder():
+    assert encoded(VECTORS) == [VECTORS]
+    with pytest.raises(ValueError, match="no --encoder for embeddings, but got clip"):
+        encoded(VECTORS, encoder="clip")
+
+
+def test_texts_of_both_sides_are_encoded_in_one_space():
+    one, other = encoded(TEXTS, Outputs("u", ["1", "2"], texts=["red dog", "dog"]), text_encoder="tf-idf")
+    assert one.features.shape[1] == other.features.shape[1] == 4
+    assert torch.equal(one.features[2] > 0, one.features[2] == 1)
+    with pytest.raises(ValueError, match="--text-encoder for the texts of t"):
+        encoded(TEXTS)
+
+
+@pytest.mark.slow
+def test_a_saved_model_encodes_once_with_a_cache(tmp_path):
+    given = {"encoder": str(save_dinov2(tmp_path / "model")), "cache": tmp_path / "cache"}
+    (first,) = encoded(IMAGES, **given)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()}
+    assert len(kept) == 2
+    (again,) = encoded(IMAGES, **given)
+    assert torch.equal(first.features, again.features)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").iterdir()} == kept
+    encoded(IMAGES, **given | {"value_range": (0.0, 2.0)})
+    assert len(list((tmp_path / "cache").iterdir())) == 4
+
+
+def test_values_in_no_usual_range_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"but got values from 0 to 3. Say the range with --value-range"):
+        encoded(Outputs("a", NAMES, images=torch.linspace(0, 3, 12).view(3, 1, 2, 2)), encoder=str(tmp_path))
+
+
+class Texts(torch.nn.Module):
+    def forward(self, texts):
+        return torch.tensor([[float(len(text))] for text in texts])
+
+
+def test_texts_are_cached_by_what_they_say(tmp_path):
+    seen = []
+    encoding = Encoding(Texts(), tmp_path, iter(lambda: seen.append(1), None))
+    assert encoding(["a", "bc"]).tolist() == encoding(["a", "bc"]).tolist() == [[1.0], [2.0]]
+    assert encoding(["a", "bcd"]).tolist() == [[1.0], [3.0]]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("other", "complaint"),
+    [
+        (VECTORS, "one kind of outputs, but a holds images and v embeddings"),
+        (Outputs("b", ["1"], images=IMAGES.images[:1]), "at least 2 images, but b holds 1"),
+        (Outputs("b", NAMES, images=torch.zeros(3, 3, 8, 8)), r"a holds \[1, 8, 8\] and b \[3, 8, 8\]. Give --size"),
+        (Outputs("b", NAMES, images=2 * IMAGES.images - 1), "a and b in one value range, but"),
+    ],
+)
+def test_sets_that_do_not_go_together_are_refused(other, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        encoded(IMAGES, other)
+
+
+def test_prompts_are_encoded_by_what_they_are():
+    args = arguments()
+    assert prompt_encoder(args, PromptRows([3, 4])) is None
+    assert torch.equal(prompt_encoder(args, PromptRows(["a", "b", "a"]))(["b", "a"]), torch.eye(2).flip(0))
+    rows = PromptRows.of(torch.tensor([[5.0], [2.0], [5.0]]))
+    assert prompt_encoder(args, rows)(torch.tensor(rows.values)).tolist() == [[5.0], [2.0], [5.0]]
+    assert prompt_encoder(arguments(text_encoder="tf-idf"), PromptRows(["a cat", "dog"]))(["cat"]).tolist() == [[1, 0]]
+
+
+def test_samples_are_numbered_through():
+    samples = as_samples(VECTORS, CPU, first=7)
+    assert samples.images.shape == (3, 3, 1, 1)
+    assert samples.indices.tolist() == [7, 8, 9]

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows, read_prompts
+
+IMAGES = Outputs("a", ["cat/1.png", "dog/2.png", "dog/3.png"], images=torch.zeros(3, 1, 2, 2))
+EXPECTED = ["a cat", "a dog", "a pug"]
+
+
+def write(path, content):
+    path.write_text(content, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("p.txt", "a cat\na dog\na pug\n"),
+        ("p.csv", "id,caption\n1,a cat\n2,a dog\n3,a pug\n"),
+        ("p.tsv", "prompt\tid\na cat\t1\na dog\t2\na pug\t3\n"),
+        ("p.jsonl", "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in EXPECTED)),
+        ("q.jsonl", "".join(json.dumps(prompt) + "\n" for prompt in EXPECTED)),
+        ("q.csv", "file_name,prompt\n3.png,a pug\n1.png,a cat\n2.png,a dog\n"),
+        ("r.csv", "file_name,text\ndog/3.png,a pug\ncat/1.png,a cat\ndog/2.png,a dog\n"),
+        (
+            "r.jsonl",
+            "".join(f'{{"file_name": "{n}", "text": "{p}"}}\n' for n, p in zip((1, 2, 3), EXPECTED, strict=True)),
+        ),
+    ],
+)
+def test_prompts_are_matched_by_order_or_by_file(tmp_path, name, content):
+    outputs = (
+        IMAGES if "jsonl" not in name or "file" not in content else Outputs("a", ["1", "2", "3"], images=IMAGES.images)
+    )
+    assert read_prompts(write(tmp_path / name, content), outputs).values == EXPECTED
+
+
+def test_prompts_may_be_the_names_of_folders():
+    assert read_prompts("folders", IMAGES).values == ["cat", "dog", "dog"]
+    with pytest.raises(ValueError, match=r"in a folder named as its prompt, but got 1.png"):
+        read_prompts("folders", Outputs("a", ["1.png"], images=torch.zeros(1, 1, 2, 2)))
+
+
+def test_prompts_may_be_class_labels(tmp_path):
+    np.savez(tmp_path / "x.npz", embeddings=np.zeros((3, 2)), labels=[4, 4, 9])
+    prompts = read_prompts(str(tmp_path / "x.npz") + ":labels", IMAGES)
+    assert (prompts.values, prompts.embeddings, prompts.are_texts) == ([4, 4, 9], None, False)
+
+
+def test_prompts_may_be_embeddings(tmp_path):
+    np.save(tmp_path / "x.npy", [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    prompts = read_prompts(str(tmp_path / "x.npy"), IMAGES)
+    assert prompts.values[0] == prompts.values[2] != prompts.values[1]
+    assert torch.equal(prompts.embeddings[2], torch.tensor([1.0, 0.0]).double())
+
+
+def test_prompts_of_two_sides_are_numbered_together():
+    one, other = (PromptRows.of(torch.tensor(rows)) for rows in ([[0.0], [2.0]], [[2.0], [1.0]]))
+    assert (one + other).values == [0, 2, 2, 1]
+    assert (PromptRows(["a"]) + PromptRows(["b"])).values == ["a", "b"]
+    with pytest.raises(ValueError, match="of one kind on both sides, but got str and embeddings"):
+        PromptRows(["a"]) + one
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("p.txt", "a cat\na dog\n", r"one prompt for each of the 3 images of a, in the same order, but .* holds 2"),
+        ("p.txt", "", "has no row of them"),
+        ("p.txt", "a cat\n\na dog\n", r"a prompt in each row of .*, but the 2. has none"),
+        (
+            "p.csv",
+            "id,words\n1,a cat\n",
+            "the 1. has none. A column or key that holds it may be called prompt, question",
+        ),
+        ("p.csv", "file,prompt\n1.png,x\n2.png,x\n", "has no row of 1 of 3 images: dog/3.png"),
+        ("p.csv", "file,prompt\n1.png,x\n1.png,x\n2.png,x\n3.png,x\n", "has more than one row of 1.png"),
+        ("p.csv", "file,prompt\n1.png,x\n2.png,x\n3.png,x\n4.png,x\n", "names 1 files that are not in a: 4.png"),
+    ],
+)
+def test_prompts_that_do_not_fit_are_refused(tmp_path, name, content, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        read_prompts(write(tmp_path / name, content), IMAGES)
+
+
+def test_a_file_of_one_name_in_two_folders_is_refused(tmp_path):
+    images = Outputs("a", ["cat/1.png", "dog/1.png"], images=torch.zeros(2, 1, 2, 2))
+    with pytest.raises(ValueError, match=r"does not say in which folder the file is: 1.png"):
+        read_prompts(write(tmp_path / "p.csv", "file,prompt\n1.png,x\n"), images)
+
+
+def test_an_array_that_holds_no_prompts_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    with pytest.raises(ValueError, match=r"class labels, whole numbers \[n\], or embeddings .* holds \[3\], float64"):
+        read_prompts(str(tmp_path / "x.npy"), IMAGES)
+
+
+def test_no_file_is_refused_by_name(tmp_path):
+    with pytest.raises(FileNotFoundError, match="a file of prompts, but there is no"):
+        read_prompts(str(tmp_path / "none.txt"), IMAGES)
+
+
+def test_prompts_in_the_outputs_file_are_taken_unless_others_are_given(tmp_path):
+    texts = Outputs("a", ["line 1"], texts=["x"], prompts=["own"])
+    assert read_prompts(None, texts).values == ["own"]
+    assert read_prompts(write(tmp_path / "p.txt", "given\n"), texts).values == ["given"]
+    assert read_prompts(None, IMAGES) is None
