@@ -202,6 +202,10 @@ ARGUMENTS = {
     | PROMPTED
     | {
         "rcond": (1e-3, 1e-3),
+        "extra_metrics": (
+            {"prdc": of("genmonitor.PRDC", k=3)},
+            lambda found: type(found["prdc"]).__name__ == "PRDC",
+        ),
         "calibration": (
             of("genmonitor.functional.W1KPCalibration.load", path="calibration.pt"),
             lambda found: found.dim == 3,

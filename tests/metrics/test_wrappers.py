@@ -15,6 +15,7 @@ SCALARS = [
     "cms cosine",
     "mmd",
     "mmd laplacian",
+    "authenticity",
     "vendi",
     "vendi gaussian",
     "vendi fourier",
