@@ -67,4 +67,4 @@ def test_disagreement_table_is_white_where_a_side_lacks_a_prompt():
     lacking = SampleSet(torch.rand(2, 2), torch.tensor([0, 2]), torch.zeros(2, 1, 2, 2), torch.tensor([0, 2]))
     figures = DisagreementFigures(FOUND, lacking, side(0.0), PROMPTS, (0.0, 1.0), "theirs", "mine")
     assert [bool((row[2] == 255).all()) for row in figures.table().rows] == [False, True]
-    assert "mine" in texts(figures.changed())
+    assert "mine" in texts(figures.changed()())
