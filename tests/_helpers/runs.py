@@ -22,7 +22,12 @@ CHARTS = {
 }
 ABOUT = {"cluster_…": "higher is better", "mmd": "around 0 at best, lower is better", "share_…": "all sum to 1"}
 BASELINE = {"cluster_1": [0.95, 0.97, 0.99], "cluster_2": [0.96, 0.97, 0.98], "image": [0.98, 0.99, 0.995]}
-COMPARED = {"monitor": "compare", "real_images": "real.npy", "generated_images": "samples/"}
+COMPARED = {
+    "monitor": "compare",
+    "heading": "samples/ compared with real.npy",
+    "real_images": "real.npy",
+    "generated_images": "samples/",
+}
 
 
 def record(number, **values):
