@@ -32,7 +32,8 @@ def sigma_by_eigenvalue_gap(features: Tensor, gap: float = 0.01) -> float:
 
     Raises:
         TypeError: if `features` is not a tensor of real numbers.
-        ValueError: if samples are fewer than 2, not finite or mostly equal, or `gap` is not positive.
+        ValueError: if samples are fewer than 2 or not finite, so many are equal that no width will do, or `gap` is not
+            positive.
 
     References:
         Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models", arXiv
@@ -52,6 +53,11 @@ def sigma_by_eigenvalue_gap(features: Tensor, gap: float = 0.01) -> float:
     with full_precision():
         distances = median.distances(*median.prepared(x, x))
         low, high = (median.width * 32.0**power for power in (-2, 2))  # gammas: of the widest and the narrowest kernel
+        if _gap(torch.exp(-high * distances)) > gap:
+            raise ValueError(
+                f"Expected `features` whose two largest eigenvalues are within `gap`={gap:g} of each other for some "
+                "width, but too many samples are equal. Drop repeated samples, or raise `gap`."
+            )
         for _ in range(STEPS):
             middle = (low * high) ** 0.5
             if _gap(torch.exp(-middle * distances)) > gap:

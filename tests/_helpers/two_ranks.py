@@ -7,7 +7,7 @@ from _helpers.citizens import CITIZENS, HALVES, feed, images
 from torch import Tensor
 from torchmetrics import MetricCollection
 
-from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelCKA
+from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelCKA, VendiScore
 
 REAL, FAKE = images(30, 1), images(24, 2) ** 2
 
@@ -32,6 +32,7 @@ def everything(rank: int) -> dict[str, Any]:
         "gamma": gamma_of_both(rank),
         "local": local_afterwards(rank),
         "constant on each": constant_on_each(rank),
+        "modes": modes_with_none_on_one(rank),
     }
 
 
@@ -48,6 +49,13 @@ def none_on_one(name: str, rank: int) -> Any:
     citizen = CITIZENS[name]
     metric = citizen.make(**citizen.arguments)
     return (feed(metric, citizen.calls(9)) if rank == 0 else metric).compute()
+
+
+def modes_with_none_on_one(rank: int) -> Tensor:
+    metric = VendiScore()
+    if rank == 0:
+        metric.update(FAKE.flatten(1))
+    return metric.modes(3).eigenvalues
 
 
 def no_rows_on_one(name: str, rank: int) -> Any:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+import torch
 from _helpers.golden import digits
 from _helpers.references import gram
 
@@ -29,6 +30,13 @@ def test_it_scales_with_the_samples_and_not_with_their_place():
     sigma = sigma_by_eigenvalue_gap(X)
     assert sigma_by_eigenvalue_gap(3 * X + 100) == pytest.approx(3 * sigma, rel=1e-6)
     assert sigma_by_eigenvalue_gap(X.float()) == pytest.approx(sigma, rel=1e-3)
+
+
+def test_equal_samples_that_no_width_keeps_apart_are_refused():
+    x = torch.randn(300, 8, generator=torch.Generator().manual_seed(0))
+    x[:20] = x[0]  # their eigenvalue is at least 20/300
+    with pytest.raises(ValueError, match="too many samples are equal"):
+        sigma_by_eigenvalue_gap(x)
 
 
 def test_any_width_keeps_a_gap_of_one():

@@ -7,7 +7,7 @@ from _helpers.citizens import CITIZENS, HALVES
 from _helpers.processes import in_two_processes
 from _helpers.two_ranks import FAKE, FIRST_BY_ALL, REAL, everything
 
-from genmonitor import GaussianKernel, PixelCKA, PromptSplit, W1KPScore
+from genmonitor import GaussianKernel, PixelCKA, PromptSplit, VendiScore, W1KPScore
 from genmonitor.functional import cosine_mean_similarity, maximum_mean_discrepancy
 
 
@@ -67,6 +67,13 @@ def test_an_error_of_rank_zero_is_everyones(ranks):
 def test_a_pixel_that_varies_only_between_processes_varies(ranks):
     for rank in ranks:
         assert rank["constant on each"].tolist() == [1.0] * 11 + [0.0]
+
+
+def test_modes_are_found_where_one_process_has_no_samples(ranks):
+    alone = VendiScore()
+    alone.update(FAKE.flatten(1))
+    for rank in ranks:
+        torch.testing.assert_close(rank["modes"], alone.modes(3).eigenvalues)
 
 
 def test_one_gamma_for_all(ranks):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,7 +81,7 @@ def dreamsim(
     checked, transformers = check_range(value_range), import_transformers()
     for part in parts:
         check_one_of("parts", part, tuple(DREAMSIM_PARTS))
-    lora = None if folder is None else load_local(folder, lambda: read_lora(Path(folder) / LORA, list(DREAMSIM_PARTS)))
+    lora = None if folder is None else load_local(folder, lambda where: read_lora(where / LORA, list(DREAMSIM_PARTS)))
     found = []
     for name in parts:
         model: Any = _load(transformers, name, folder)
@@ -93,11 +94,10 @@ def dreamsim(
 def _load(transformers: Any, name: str, folder: str | Path | None) -> Any:
     """Return one network of transformers."""
     if folder is not None and name in CLIP_FILES:
-        return load_local(folder, lambda: read_clip(transformers, Path(folder) / CLIP_FILES[name], name == "clip"))
-    where, local = DREAMSIM_PARTS[name], {"local_files_only": True}
+        return load_local(folder, lambda where: read_clip(transformers, where / CLIP_FILES[name], name == "clip"))
     if name == "dino":
-        return load_local(where, lambda: transformers.ViTModel.from_pretrained(where, add_pooling_layer=False, **local))
-    return load_local(where, lambda: transformers.CLIPVisionModelWithProjection.from_pretrained(where, **local))
+        return load_local(DREAMSIM_PARTS[name], partial(transformers.ViTModel.from_pretrained, add_pooling_layer=False))
+    return load_local(DREAMSIM_PARTS[name], transformers.CLIPVisionModelWithProjection.from_pretrained)
 
 
 def _features(model: Any, name: str, value_range: tuple[float, float]) -> ImageFeatures:

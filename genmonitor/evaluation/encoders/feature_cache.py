@@ -79,5 +79,5 @@ def _fingerprint(encoder: nn.Module) -> str:
     out = hashlib.sha256(f"{type(encoder).__module__} {encoder!r}".encode())
     for name, value in encoder.state_dict().items():
         out.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        out.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b"")
+        out.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return out.hexdigest()

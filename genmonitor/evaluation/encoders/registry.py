@@ -27,24 +27,36 @@ DREAMSIM_PARTS = {
 T = TypeVar("T")
 
 
-def load_local(where: str | Path, load: Callable[[], T]) -> T:
-    """Return what `load` reads from a folder or from the cache of the Hugging Face hub.
+def load_local(where: str | Path, load: Callable[[Path], T]) -> T:
+    """Return what `load` reads from a model's folder.
 
     Args:
-        where: the folder, or the model's name on the hub, for the error.
-        load: calls transformers with `local_files_only=True`.
+        where: the folder, or the model's name on the Hugging Face hub, whose cache then holds it.
+        load: takes the folder. From a name, transformers would ask the hub for a better format of old weights, even
+            where only local files are allowed.
 
     Raises:
         FileNotFoundError: if something is missing, saying how to get it.
     """
     try:
-        return load()
+        return load(local_folder(where))
     except (OSError, ValueError) as error:  # the latter where a folder holds something else
         get = "Give the folder of a saved model." if Path(where).is_dir() else f"Run: hf download {where!s}"
         raise FileNotFoundError(
             f"Expected `name` to be a model on this machine, but {where!s} holds none, or not all of it. Nothing is "
             f"downloaded while a run waits. {get}"
         ) from error
+
+
+def local_folder(where: str | Path) -> Path:
+    """Return where a model's files lie; raise OSError if the hub's cache has none of them."""
+    if Path(where).is_dir():
+        return Path(where)
+    from huggingface_hub import try_to_load_from_cache
+
+    if not isinstance(found := try_to_load_from_cache(str(where), "config.json"), str):
+        raise FileNotFoundError(f"{where} is not in the cache.")
+    return Path(found).parent
 
 
 def check_range(value_range: tuple[float, float]) -> tuple[float, float]:

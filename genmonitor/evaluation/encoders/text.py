@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from genmonitor.evaluation.encoders.registry import TEXT_MODELS, import_transformers, load_local
+from genmonitor.evaluation.encoders.registry import TEXT_MODELS, import_transformers, load_local, local_folder
 
 MEAN, FIRST = ("mean", "pooling_mode_mean_tokens"), ("cls", "pooling_mode_cls_token")
 """How sentence-transformers names its poolings, now and before."""
@@ -76,6 +76,10 @@ class _Pooling(nn.Module):
         pooled: Tensor = states[:, 0] if self.first_token else (states * weights).sum(1) / weights.sum(1)
         return normalize(pooled) if self.unit_length else pooled
 
+    def extra_repr(self) -> str:
+        """Return what tells apart two encoders with the same weights."""
+        return f"first_token={self.first_token}, unit_length={self.unit_length}"
+
 
 def text_encoder(name: str | Path) -> TextFeatures:
     """Load a text encoder from this machine's files; nothing is downloaded.
@@ -98,8 +102,8 @@ def text_encoder(name: str | Path) -> TextFeatures:
     """
     transformers = import_transformers()
     where = TEXT_MODELS.get(str(name), name)
-    model: Any = load_local(where, lambda: transformers.AutoModel.from_pretrained(where, local_files_only=True))
-    tokenizer = load_local(where, lambda: transformers.AutoTokenizer.from_pretrained(where, local_files_only=True))
+    model: Any = load_local(where, transformers.AutoModel.from_pretrained)
+    tokenizer = load_local(where, transformers.AutoTokenizer.from_pretrained)
     kind, config = model.config.model_type, model.config
     if kind == "clip":
         length = config.text_config.max_position_embeddings
@@ -108,7 +112,7 @@ def text_encoder(name: str | Path) -> TextFeatures:
         length = config.text_config.max_position_embeddings
         tower, pooled = model.text_model, _Projection(nn.Identity())
         return TextFeatures(tower, pooled, tokenizer, length, padded=True, lower=True).eval()
-    head, limits = _sentence_head(where), _read(where, "sentence_bert_config.json") or {}
+    head, limits = _sentence_head(local_folder(where)), _read(local_folder(where) / "sentence_bert_config.json") or {}
     lengths = (
         limits.get("max_seq_length"),
         tokenizer.model_max_length,
@@ -118,10 +122,10 @@ def text_encoder(name: str | Path) -> TextFeatures:
     return TextFeatures(model, head, tokenizer, length, lower=bool(limits.get("do_lower_case"))).eval()
 
 
-def _sentence_head(where: str | Path) -> _Pooling:
+def _sentence_head(where: Path) -> _Pooling:
     """Return the pooling that the files of sentence-transformers ask for."""
-    steps = [step["type"].rpartition(".")[2] for step in _read(where, "modules.json") or []]
-    pooling = _read(where, "1_Pooling/config.json") or {}
+    steps = [step["type"].rpartition(".")[2] for step in _read(where / "modules.json") or []]
+    pooling = _read(where / "1_Pooling" / "config.json") or {}
     asked = [name for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
     asked = asked or [pooling.get("pooling_mode")]  # as sentence-transformers 6 writes it
     if steps not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
@@ -137,12 +141,6 @@ def _sentence_head(where: str | Path) -> _Pooling:
     return _Pooling(asked[0] in FIRST, "Normalize" in steps)
 
 
-def _read(where: str | Path, file: str) -> Any:
-    """Return what a JSON file of the model says, None if it has none."""
-    from transformers.utils.hub import cached_file
-
-    try:
-        path = cached_file(str(where), file, local_files_only=True)
-    except OSError:
-        return None
-    return None if path is None else json.loads(Path(path).read_text())
+def _read(file: Path) -> Any:
+    """Return what a JSON file of the model says, None if there is no such file."""
+    return json.loads(file.read_text()) if file.exists() else None

@@ -43,7 +43,7 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
     if name == "dreamsim" or is_dreamsim(name):
         return dreamsim(checked, None if name == "dreamsim" else name)
     where = IMAGE_MODELS.get(str(name), name)
-    model: Any = load_local(where, lambda: transformers.AutoModel.from_pretrained(where, local_files_only=True))
+    model: Any = load_local(where, transformers.AutoModel.from_pretrained)
     kind, config = model.config.model_type, model.config
     if kind == "clip":
         parts = (model.vision_model, model.visual_projection, config.projection_dim)
@@ -53,6 +53,5 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
         parts = (model, nn.Identity(), config.hidden_size)
     else:
         raise ValueError(f"Expected `name` to be a DINOv2, CLIP or SigLIP model, but {where!s} is of kind {kind!r}.")
-    processor = transformers.AutoImageProcessor
-    preprocessor = load_local(where, lambda: processor.from_pretrained(where, local_files_only=True))
+    preprocessor = load_local(where, transformers.AutoImageProcessor.from_pretrained)
     return ImageFeatures(*parts, preprocessor, checked).eval()

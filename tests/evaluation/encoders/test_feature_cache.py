@@ -71,3 +71,8 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path):
 def test_a_function_is_refused(tmp_path):
     with pytest.raises(TypeError, match="`encoder` to be a Module with a `cache`, but got function"):
         FeatureCache(tmp_path, lambda images: images)
+
+
+def test_an_encoder_with_counters_has_a_fingerprint(tmp_path):
+    encoder = nn.Sequential(nn.BatchNorm2d(1), nn.Flatten())  # counts its batches in a tensor without dimensions
+    assert FeatureCache(tmp_path, encoder).get(torch.rand(3, 1, 2, 2), encoder).shape == (3, 4)
