@@ -64,6 +64,7 @@ class RegionKernel:
         base: the kernel of a part whose samples are divided by its unit.
         multipliers: of the gamma of `base`; the kernel is a mean over them.
         mixture: what each counts in the mean [R, multipliers], summing to 1.
+        spread: root mean square of each one's centered kernel of two real samples [R, multipliers].
         units: what samples of each part are divided by.
         weights: what each part's distance counts in the image's.
         shift: subtracted from samples [D] before they are divided; None for a kernel that was given.
@@ -75,6 +76,7 @@ class RegionKernel:
     base: Kernel
     multipliers: tuple[float, ...]
     mixture: Tensor
+    spread: Tensor
     units: list[float]
     weights: list[float]
     shift: Tensor | None = None
@@ -88,8 +90,9 @@ class RegionKernel:
         if kernel is not None:
             kernel = kernel.resolved(real)
             gamma = torch.full((len(names),), kernel.width, dtype=torch.float64, device=real.device)
-            alone = torch.ones(len(names), 1, dtype=torch.float64)
-            return cls(names, columns, gamma, kernel, (1.0,), alone, [1.0] * len(columns), [1.0] * len(columns))
+            alone, units = torch.ones(len(names), 1, dtype=torch.float64), [1.0] * len(columns)
+            given = cls(names, columns, gamma, kernel, (1.0,), alone, alone, units, units)
+            return replace(given, spread=given.spread_among(real))
         scales = region_scales(real, columns)
         image = scales.sum()
         if not bool(image.isfinite()):
@@ -106,26 +109,26 @@ class RegionKernel:
         multipliers = tuple(multiplier / TYPICAL for multiplier in MULTIPLIERS)
         mixture = torch.ones(len(names), len(multipliers), dtype=torch.float64)
         kernel = GaussianKernel(TYPICAL)
-        equal = cls(names, columns, gamma, kernel, multipliers, mixture, units, weights, real.mean(0))
-        return replace(equal, mixture=equal.balanced(real))
+        equal = cls(names, columns, gamma, kernel, multipliers, mixture, mixture, units, weights, real.mean(0))
+        spread = equal.spread_among(real)
+        # each counts one over the standard deviation of its MMD among real samples; where nothing varies, all the same
+        counts = torch.where(spread > 0, 1 / spread, 0)
+        counts = torch.where(counts.sum(1, keepdim=True) > 0, counts, 1)
+        return replace(equal, mixture=counts / counts.sum(1, keepdim=True), spread=spread)
 
-    def balanced(self, real: Tensor) -> Tensor:
-        """Return what each Gaussian counts: one over the standard deviation that its MMD has among real samples.
-
-        That is, to a factor which all have in common, the root mean square of the centered kernel of two samples.
-        """
+    def spread_among(self, real: Tensor) -> Tensor:
+        """Return `spread`, of some of the real samples [M, D]."""
         some = real[:: max(1, len(real) // BALANCED_ON)]
         parts = [self.base.prepared(part, part)[0] for part in self._parts(some)]
-        out = torch.ones_like(self.mixture)
+        out = torch.zeros_like(self.mixture)
         for region, distances in self._distances(parts, parts):
             for number, multiplier in enumerate(self.multipliers):
                 gram = torch.expm1(distances * (-self.base.width * multiplier)).double()
                 gram = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
-                spread = float(gram.fill_diagonal_(0).square().sum().sqrt())
-                out[region, number] = 1 / spread if spread > 0 else 0
-        # where nothing varies, all count the same
-        out = torch.where(out.sum(1, keepdim=True) > 0, out, 1)
-        return out / out.sum(1, keepdim=True)
+                out[region, number] = float(
+                    (gram.fill_diagonal_(0).square().sum() / (len(gram) * (len(gram) - 1))).sqrt()
+                )
+        return out
 
     def sums_within(self, x: Tensor) -> KernelSums:
         """Sum over the pairs of different samples of x [N, D], each in both orders."""

@@ -31,6 +31,7 @@ class MMDInfluence(NamedTuple):
         real_mean: mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
         gamma: 1 over the mean squared distance of real samples [R], 0 if none vary; or the given kernel's.
         by_width: the value for each Gaussian of the kernel by itself, widest first [R, 4]; [R, 1] for a given kernel.
+        by_chance: standard deviation of each of these between real samples and as many real ones as there are fake.
     """
 
     regions: tuple[str, ...]
@@ -41,6 +42,7 @@ class MMDInfluence(NamedTuple):
     real_mean: Tensor
     gamma: Tensor
     by_width: Tensor
+    by_chance: Tensor
 
 
 def mmd_influence(
@@ -144,6 +146,7 @@ class RealSide(NamedTuple):
             by_width=within.by_width / (n * (n - 1))
             + self.sums.by_width / (m * (m - 1))
             - across.by_width * 2 / (n * m),
+            by_chance=2**0.5 * self.kernel.spread * (1 / n + 1 / m),
         )
 
 

@@ -193,3 +193,12 @@ def test_refused(case):
     call, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_chance_is_how_much_real_samples_differ():
+    real = images(200, 0)
+    by_width = torch.stack(
+        [mmd_influence(images(100, 1 + seed), real, partition=PARTITION).by_width for seed in range(40)]
+    )
+    chance = mmd_influence(images(100, 1), real, partition=PARTITION).by_chance
+    assert torch.allclose(by_width.std(0)[:, :2], chance[:, :2], rtol=0.5)  # of the wide ones: few samples suffice

@@ -12,6 +12,9 @@ import torch
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
 
+LEAST_BEST = 2.0
+"""Standard deviations of chance as which a best value below them counts: less cannot be told from real images."""
+
 
 class BestSoFar:
     """Keeps the influences of each region's best evaluation: all that a later one needs to be compared with it.
@@ -41,13 +44,16 @@ class BestSoFar:
     def farther_by(self, current: MMDInfluence, factor: float) -> set[str]:
         """Name the regions whose MMD² is so many times that of their best before, at one of the kernel's widths.
 
+        What was as near to real images as these are to each other counts as far from them as chance may bring it.
+
         The mean over widths alone would hide faults of a generator that is far from real images: under noise in all
         pixels the narrow Gaussians are so far off that the mean hardly moves, and the wide ones see the rest.
         """
         best = self._comparable(current)
         if best is None:
             return set()
-        farther = (current.by_width >= factor * best.by_width).any(1)
+        least = LEAST_BEST * best.by_chance
+        farther = (current.by_width >= factor * torch.maximum(best.by_width, least)).any(1)
         return {name for name, yes in zip(current.regions, farther.tolist(), strict=True) if yes}
 
     def update(self, current: MMDInfluence, epoch: float) -> None:

@@ -19,6 +19,10 @@ SETTLED = 0.01
 LEAST_BLOCKS = 10
 """Blocks of a Krylov space that tells the total: with fewer it seems settled before the tail of the spectrum shows."""
 
+SEARCHED = 1024
+"""Columns of a space that shows no positive eigenvalue before it is believed: a large weight of the reference hides
+them among negative ones that are much larger."""
+
 
 class TotalEstimate:
     """Estimates the total from a Krylov space that grows, and says when the rest hardly matters.
@@ -46,7 +50,7 @@ class TotalEstimate:
         (mass, product), covariance = spectral_sums(space, [lambda x: x.clamp_min(0), _product_with_log], self._powers)
         if not mass > 0:
             self.total = self.error = torch.zeros_like(mass)
-            return True
+            return space.exhausted or space.vectors.shape[1] >= SEARCHED
         slopes = torch.stack([1 + mass.log(), -torch.ones_like(mass)])
         self.total = mass * mass.log() - product
         lacking = torch.zeros_like(mass) if space.exhausted else self._yet_to_change(space)

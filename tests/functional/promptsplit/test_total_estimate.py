@@ -158,3 +158,15 @@ def test_a_kernel_without_known_waves_has_probes_too(monkeypatch, eta):
     assert abs(float(modes.total) - exact) <= 4 * float(modes.total_error)
     assert 0 < modes.total_error < 0.2 * exact
     assert modes.residuals.max() < 1e-6
+
+
+def test_a_heavy_reference_hides_no_mode_of_the_test_side(monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    outputs, others = torch.randn(520, 4, generator=generator), torch.randn(520, 4, generator=generator) + 0.3
+    prompts = torch.randn(520, 3, generator=generator)
+    found = prompt_split(outputs, prompts, others, prompts, eta=100.0, num_modes=3)
+    monkeypatch.setattr(joint_spectrum, "DENSE_LIMIT", 2000)
+    exact = prompt_split(outputs, prompts, others, prompts, eta=100.0, num_modes=3)
+    assert found.eigenvalues[:3].tolist() == pytest.approx(exact.eigenvalues[:3].tolist(), rel=1e-4)
+    assert float(found.total) == pytest.approx(float(exact.total), rel=0.2)
+    assert found.total_error > 0
