@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -147,7 +148,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         if self.reference == "data" and subset is not None:
             mine = comm.rank_indices(len(subset))
             images = subset.read(mine).to(probe.device)
-            self._reference = self._sample_set(images, torch.tensor(mine, dtype=torch.long)).gathered(comm)
+            self._reference = self._gathered(images, torch.tensor(mine, dtype=torch.long), comm)
             self._groups = PromptGroups(self.prompts, self.n_samples, len(subset))
             self._distances = PromptDistances(self._reference.features, self._groups)
         self._check_features()
@@ -160,7 +161,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def take_first_samples(self, samples: Samples, comm: Collective) -> None:
         """Encode the samples that later ones are compared with."""
-        self._reference = self._sample_set(samples.images, samples.indices).gathered(comm)
+        self._reference = self._gathered(samples.images, samples.indices, comm)
 
     def update(self, samples: Samples) -> None:
         """Encode this process's samples."""
@@ -170,7 +171,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         """Return the eigenvalues and their total, and the prompts that they are about."""
         if not len(self._reference.features):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
-        current, reference = self._current.gathered(comm), self._reference
+        current, reference = self._trimmed(self._current.gathered(comm)), self._reference
         sides = (current.features, reference.features.to(current.features))
         prompts = [self._features.of_prompts(side.indices.to(sides[0].device)) for side in (current, reference)]
         names = [self.prompts.named(side.indices.tolist()) for side in (current, reference)]
@@ -305,13 +306,26 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def _sample_set(self, images: Tensor, indices: Tensor) -> SampleSet:
         """Encode this process's part of a side."""
+        some = self._first_of_prompts(indices)
+        return SampleSet(self._features.encode(images), indices, thumbnail(images[some]), indices[some])
+
+    def _gathered(self, images: Tensor, indices: Tensor, comm: Collective) -> SampleSet:
+        return self._trimmed(self._sample_set(images, indices).gathered(comm))
+
+    def _trimmed(self, found: SampleSet) -> SampleSet:
+        """Return a set with no more samples to show than one process would have kept."""
+        some = self._first_of_prompts(found.shown_indices)
+        return replace(found, shown=found.shown[some], shown_indices=found.shown_indices[some])
+
+    def _first_of_prompts(self, indices: Tensor) -> list[int]:
+        """Return the rows of the first few samples of every prompt."""
         left = Counter(dict.fromkeys(self.prompts.distinct, SAMPLES))
-        kept = []
+        rows = []
         for row, prompt in enumerate(self.prompts.named(indices.tolist())):
             if left[prompt]:
                 left[prompt] -= 1
-                kept.append(row)
-        return SampleSet(self._features.encode(images), indices, thumbnail(images[kept]), indices[kept])
+                rows.append(row)
+        return rows
 
     def _figures(self, evaluation: DisagreementEvaluation) -> DisagreementFigures:
         sides = (evaluation.current, evaluation.reference)

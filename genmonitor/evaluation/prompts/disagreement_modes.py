@@ -44,9 +44,13 @@ class SampleSet:
     shown_indices: Tensor
 
     def gathered(self, comm: Collective) -> SampleSet:
-        """Return those of all processes; every process must call it."""
+        """Return those of all processes, in the order of the global set; every process must call it."""
         features, indices = comm.gather_rows(self.features), comm.gather_rows(self.indices)
-        return SampleSet(features, indices, comm.gather_rows(self.shown).cpu(), comm.gather_rows(self.shown_indices))
+        shown, shown_indices = comm.gather_rows(self.shown).cpu(), comm.gather_rows(self.shown_indices)
+        order, shown_order = indices.argsort(), shown_indices.argsort()
+        return SampleSet(
+            features[order.to(features.device)], indices[order], shown[shown_order.cpu()], shown_indices[shown_order]
+        )
 
 
 @dataclass(frozen=True)
