@@ -48,7 +48,16 @@ class ImageFeatures(nn.Module):
         self.register_buffer("std", torch.tensor(preprocessor.image_std)[:, None, None])
 
     def to_inputs(self, images: Tensor) -> Tensor:
-        """Return what the tower sees [n, 3, side, side]: resized, center cropped, normalized."""
+        """Return what the tower sees [n, 3, side, side]: resized, center cropped, normalized.
+
+        Raises:
+            ValueError: if the images have other than 1 or 3 channels.
+        """
+        if images.shape[1] not in (1, 3):
+            raise ValueError(
+                f"Expected images of 1 or 3 channels for a pretrained encoder, but got {images.shape[1]}. Give "
+                "three of them, as images[:, :3] does, or use an encoder made for as many."
+            )
         low, high = self.value_range
         size, top, left = self._resized(*images.shape[2:])
         x = (images.float() - low) / (high - low)
