@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 MAX_WORDS = 3000
+WORD = r"(?u)\b\w+\b"
+"""Of one letter or digit too, unlike scikit-learn's own: prompts may differ in nothing else."""
 
 
 class TfIdf:
@@ -35,7 +37,7 @@ class TfIdf:
             raise ModuleNotFoundError(
                 'TF-IDF needs scikit-learn, which is not installed. Run: pip install "genmonitor[demo]"'
             ) from error
-        self._vectorizer = TfidfVectorizer(max_features=MAX_WORDS).fit(corpus)
+        self._vectorizer = TfidfVectorizer(max_features=MAX_WORDS, token_pattern=WORD).fit(corpus)
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Encode texts."""
