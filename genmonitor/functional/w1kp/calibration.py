@@ -83,7 +83,7 @@ class W1KPCalibration:
         with torch.serialization.safe_globals(_numpy_globals()):
             try:
                 found = torch.load(path, map_location="cpu", weights_only=True)
-            except pickle.UnpicklingError as error:
+            except (pickle.UnpicklingError, RuntimeError, EOFError) as error:  # the others of a file cut short
                 raise ValueError(f"Expected {str(path)!r} to hold two arrays, but it does not load safely.") from error
         if isinstance(found, dict) and set(found) == {"distances", "heights", "dim"}:
             if dim is not None and dim != found["dim"]:

@@ -91,6 +91,16 @@ def test_nothing_of_a_file_is_run(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("part", [0, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_cut_short_is_refused(tmp_path, part, zipped):
+    torch.save((X, Y), tmp_path / "xy.pt", _use_new_zipfile_serialization=zipped)
+    content = (tmp_path / "xy.pt").read_bytes()
+    (tmp_path / "xy.pt").write_bytes(content[: int(part * len(content))])
+    with pytest.raises(ValueError, match="does not load safely"):
+        W1KPCalibration.load(tmp_path / "xy.pt", dim=3)
+
+
 @pytest.mark.parametrize("form", [X, (X, Y, Y), {"x": torch.tensor(X)}, 3.0])
 def test_other_files_are_refused(tmp_path, form):
     torch.save(form, tmp_path / "other.pt")
