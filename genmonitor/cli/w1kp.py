@@ -27,6 +27,7 @@ from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.comparison import aligned
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt
+from genmonitor.functional.w1kp.subsets import REUSED
 from genmonitor.plotting.diversity import least_varied
 from genmonitor.report.folder import RunFolder
 
@@ -203,6 +204,7 @@ def _figures(
     drawn = []
     for row in rows[:LISTED]:
         mine = [i for i, prompt in enumerate(prompts.values) if str(prompt) == row.prompt][:SHOWN]
-        remark = f"{row.level} similarity\ngood for {row.reusability} of {row.outputs} images" if calibrated else ""
+        good_for = f"good for {row.reusability} of {min(row.outputs, REUSED)} images"
+        remark = f"{row.level} similarity\n{good_for}" if calibrated else ""
         drawn.append((str(row.prompt), row.w1kp, remark, outputs.images[mine]))
     return {"least_varied": least_varied(drawn, value_range([outputs]))}

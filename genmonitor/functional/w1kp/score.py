@@ -13,7 +13,7 @@ from torch import Tensor
 from genmonitor._validation import check_some_prompts
 from genmonitor._validation.arguments import check_calibration, check_names, check_prompted_outputs
 from genmonitor.functional.w1kp.calibration import W1KPCalibration, similarities
-from genmonitor.functional.w1kp.subsets import HIGH, closest_pair, closest_pairs, pair_mean, reusability
+from genmonitor.functional.w1kp.subsets import HIGH, REUSED, closest_pair, closest_pairs, pair_mean, reusability
 
 LEVELS = ("none", "low", "medium", "high")
 CUTOFFS = (0.2, 0.4, HIGH)
@@ -29,7 +29,8 @@ class PromptVariability:
         outputs: their number.
         w1kp: mean similarity of all pairs in [0, 1]: high is similar, low is diverse.
         level: "none", "low", "medium" or "high" similarity.
-        reusability: how many outputs the prompt is good for, at least 1; see `prompt_reusability`.
+        reusability: how many outputs the prompt is good for, 1 to 50, where 50 means as many or more; see
+            `prompt_reusability`, which counts to the end.
         closest_pair: the two most similar outputs, rows of the features that were given.
         closest: their similarity.
         w1kp_k: expected similarity of the closest pair among k outputs; None without k, or with fewer outputs than k.
@@ -144,13 +145,14 @@ def w1kp_by_prompt(
         n = len(similarity)
         if n < 2:
             continue
-        values, errors = closest_pairs(similarity, None)
+        values, errors = closest_pairs(similarity, None, min(n, max(REUSED, k or 2)))
         mean = float(values[0])
         name = prompt if names is None else names[prompt]
         a, b = closest_pair(similarity)
         rows_of_prompt = (index == prompt).nonzero()[:, 0].tolist()
         pair, closest = (rows_of_prompt[a], rows_of_prompt[b]), float(similarity[a, b])
-        row = PromptVariability(name, n, mean, similarity_level(mean), reusability(values, HIGH), pair, closest)
+        good_for = reusability(values[: REUSED - 1], HIGH)
+        row = PromptVariability(name, n, mean, similarity_level(mean), good_for, pair, closest)
         if k is not None and k <= n:
             row = replace(row, w1kp_k=float(values[k - 2]), w1kp_k_error=float(errors[k - 2]))
         rows.append(row)

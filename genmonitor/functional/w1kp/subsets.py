@@ -14,6 +14,9 @@ from genmonitor.linalg import chunking
 SUBSETS = 1000
 """Number of random subsets from which an expected maximum is estimated."""
 
+REUSED = 50
+"""Outputs up to which a table of many prompts counts what each is good for: the cost grows with their square."""
+
 HIGH = 0.85
 """Similarity from which on people call two outputs highly similar."""
 

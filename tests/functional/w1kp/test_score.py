@@ -16,7 +16,7 @@ from genmonitor.functional import (
     w1kp_by_prompt,
     w1kp_score,
 )
-from genmonitor.functional.w1kp import subsets
+from genmonitor.functional.w1kp import score, subsets
 from genmonitor.linalg import chunking
 
 
@@ -154,6 +154,22 @@ def test_the_table_of_prompts():
     mean = float(w1kp_score(x, index, calibration=CALIBRATION)["w1kp"])
     assert np.mean([row.w1kp for row in rows]) == pytest.approx(mean)
     assert [row.prompt for row in w1kp_by_prompt(x, index, calibration=CALIBRATION)] == [1, 0, 3]
+
+
+def test_the_table_counts_what_a_prompt_is_good_for_to_50(monkeypatch):
+    drawn, x, index = [], 100 * outputs(80), torch.zeros(80, dtype=torch.long)
+
+    def closest_pairs(similarity, generator, k=None):
+        drawn.append(k)
+        return subsets.closest_pairs(similarity, generator, k)
+
+    monkeypatch.setattr(score, "closest_pairs", closest_pairs)
+    (row,) = w1kp_by_prompt(x, index, calibration=CALIBRATION)
+    assert (row.outputs, row.reusability) == (80, 50)
+    (row,) = w1kp_by_prompt(x, index, calibration=CALIBRATION, k=60)
+    assert row.reusability == 50
+    assert row.w1kp_k == float(expected_closest_pairs(x, calibration=CALIBRATION, k=60)[0][-1])
+    assert drawn == [50, 60]
 
 
 def test_many_outputs_of_one_prompt_stay_within_memory():
