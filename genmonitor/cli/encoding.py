@@ -139,7 +139,7 @@ def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Sample
 
 def input_notes(args: argparse.Namespace, outputs: Outputs, prompts: PromptRows | None) -> list[str]:
     """Return what a user should know of how outputs and prompts are compared."""
-    notes = []
+    notes = [] if prompts is None else [*prompts.notes]
     if prompts is not None and prompts.are_texts and args.text_encoder is None:
         notes.append("each distinct prompt counts as a class of its own; --text-encoder compares what they say")
     if outputs.images is not None and args.encoder == PIXELS:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ def read_images(
             [N, H, W, C] or [N, H, W]. Of several arrays in a file the one called "images", or that named behind a
             colon, as in "data.npz:train_images".
         size: images of a folder are cut to their central square and resized to this side.
-        limit: at most so many, the first in the order of the names.
+        limit: at most so many, the first in the order of `image_files`.
         progress: shows how many files of a folder have been read.
 
     Returns:
@@ -66,15 +67,21 @@ def as_images(path: Path, values: Tensor) -> Tensor:
 
 
 def image_files(path: Path) -> list[Path]:
-    """List the image files under a folder in the order in which they are read, that of their paths.
+    """List the image files under a folder in the order in which they are read: by their paths, 2.png before 10.png.
 
     Raises:
         FileNotFoundError: if there are none.
     """
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    files = sorted((file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES), key=_natural)
     if not files:
         raise FileNotFoundError(f"Expected image files ({', '.join(sorted(SUFFIXES))}) under {path}, but found none.")
     return files
+
+
+def _natural(file: Path) -> tuple[list[list[str | int]], Path]:
+    """Return what paths are sorted by: runs of digits as the numbers that they are."""
+    parts = [re.split(r"([0-9]+)", part) for part in file.parts]
+    return [[int(x) if place % 2 else x for place, x in enumerate(part)] for part in parts], file
 
 
 def _folder(path: Path, size: int | None, limit: int | None, progress: Progress) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_features
 from genmonitor.cli.arrays import SUFFIXES, read_array, split_key
-from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, pick, read_lines, read_text
+from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, cut, pick, read_lines, read_text
 
 FILE_KEYS = ("file_name", "file", "filename", "image", "path")
 """What the name of an output's file may be called in a line of JSON or in the head of a CSV file."""
@@ -24,8 +24,8 @@ ARRAY_NAMES = ("prompts", "labels", "label", "y", "embeddings", "arr_0")
 BY_FOLDER = "folders"
 HELP = (
     "the prompt of each of them: a text file with one per line or an array of class labels or embeddings, in the order "
-    "of the files' paths or of the rows; lines of JSON or a CSV file with a column `prompt`, in that order too or, "
-    "with a column `file_name`, by name; or `folders`: the name of the folder that each image is in"
+    "of the files' paths (2.png before 10.png) or of the rows; lines of JSON or a CSV file with a column `prompt`, in "
+    "that order too or, with a column `file_name`, by name; or `folders`: the name of the folder that each image is in"
 )
 
 
@@ -36,15 +36,17 @@ class PromptRows:
     Attributes:
         values: strings, or class labels as integers.
         embeddings: of each [n, e], where the file holds these; prompts of one embedding then have one number.
+        notes: which prompts belong to the first files of a folder, where only their order says so.
     """
 
     values: list[Any]
     embeddings: Tensor | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, embeddings: Tensor) -> PromptRows:
+    def of(cls, embeddings: Tensor, notes: tuple[str, ...] = ()) -> PromptRows:
         """Number embeddings."""
-        return cls(embeddings.unique(dim=0, return_inverse=True)[1].tolist(), embeddings)
+        return cls(embeddings.unique(dim=0, return_inverse=True)[1].tolist(), embeddings, notes)
 
     @property
     def are_texts(self) -> bool:
@@ -57,13 +59,14 @@ class PromptRows:
         if kinds[0] != kinds[1]:
             raise ValueError(f"Expected prompts of one kind on both sides, but got {kinds[0]} and {kinds[1]}.")
         if self.embeddings is None or other.embeddings is None:
-            return PromptRows([*self.values, *other.values])
+            return PromptRows([*self.values, *other.values], notes=self.notes + other.notes)
         dims = [x.shape[1] for x in (self.embeddings, other.embeddings)]
         if dims[0] != dims[1]:
             raise ValueError(
                 f"Expected prompts of one embedding on both sides, but got {dims[0]} and {dims[1]} values of each."
             )
-        return PromptRows.of(torch.cat([self.embeddings, other.embeddings.to(self.embeddings)]))
+        both = torch.cat([self.embeddings, other.embeddings.to(self.embeddings)])
+        return PromptRows.of(both, self.notes + other.notes)
 
 
 def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
@@ -93,7 +96,7 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     if files is not None:
         return PromptRows(_by_file(path, dict(zip(files, prompts, strict=True)), files, outputs))
     _check_count(path, len(prompts), outputs)
-    return PromptRows(prompts)
+    return PromptRows(prompts, notes=_order(outputs, prompts))
 
 
 def _folders(outputs: Outputs) -> list[str]:
@@ -110,7 +113,7 @@ def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
     values = read_array(path, key, ARRAY_NAMES)
     if values.ndim == 1 and not values.is_floating_point():
         _check_count(path, len(values), outputs)
-        return PromptRows(values.tolist())
+        return PromptRows(values.tolist(), notes=_order(outputs, values.tolist()))
     if values.ndim != 2:
         raise ValueError(
             f"Expected class labels, whole numbers [n], or embeddings of prompts [n, e], but {path} holds "
@@ -118,7 +121,7 @@ def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
         )
     embeddings = check_features(f"embeddings of {path}", values)
     _check_count(path, len(values), outputs)
-    return PromptRows.of(embeddings)
+    return PromptRows.of(embeddings, _order(outputs, [f"row {row}" for row in range(len(values))]))
 
 
 def _rows(path: Path) -> tuple[list[str], list[str] | None]:
@@ -151,6 +154,14 @@ def _check_count(path: Path, count: int, outputs: Outputs) -> None:
             f"Expected one prompt for each of the {len(outputs)} {outputs.kind} of {outputs.where}, in the same order, "
             f"but {path} holds {count}. Give as many, or a column `file_name` that says which is whose."
         )
+
+
+def _order(outputs: Outputs, prompts: Sequence[object]) -> tuple[str, ...]:
+    """Return a note by which a user sees whether files and prompts are in the same order."""
+    if not Path(outputs.where).is_dir():
+        return ()
+    first = [f"{cut(prompt, 40)!r} to {name}" for name, prompt in zip(outputs.names[:2], prompts, strict=False)]
+    return (f"prompts belong to the files of {outputs.where} in the order of their paths, {', '.join(first)}",)
 
 
 def _by_file(path: Path, prompts: dict[str, str], files: list[str], outputs: Outputs) -> list[str]:

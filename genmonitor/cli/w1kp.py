@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "finding": finding,
         "values": values,
         "prompts": _as_data(rows, outputs, args),
-        "notes": _notes(args, values),
+        "notes": [*_notes(args, values), *found.notes],
     }
     manifest = {
         "monitor": "w1kp",

@@ -114,6 +114,7 @@ def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path
     status, said, complaint = genmonitor(*arguments)
     assert status == 0, complaint
     assert said.splitlines()[0].endswith("total 0.")
+    assert "in the order of their paths, 'a cat' to 00.png, 'a dog' to 01.png." in said
 
 
 @pytest.mark.parametrize(

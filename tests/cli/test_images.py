@@ -20,13 +20,13 @@ def pictures():
     return np.random.default_rng(0).integers(0, 256, (3, 6, 5, 3), dtype=np.uint8)
 
 
-def test_folder_is_read_in_the_order_of_its_names(tmp_path, pictures):
+def test_folder_is_read_in_the_order_of_its_names_with_numbers_as_such(tmp_path, pictures):
     for name, picture in zip(("b/2.png", "a.png", "b/10.png"), pictures, strict=True):
         save(tmp_path / name, picture)
     (tmp_path / "notes.txt").write_text("no picture")
     images = read_images(str(tmp_path))
     assert images.dtype == torch.float32
-    assert torch.equal(images, torch.from_numpy(pictures[[1, 2, 0]]).permute(0, 3, 1, 2) / 255)
+    assert torch.equal(images, torch.from_numpy(pictures[[1, 0, 2]]).permute(0, 3, 1, 2) / 255)
     assert torch.equal(read_images(str(tmp_path), limit=2), images[:2])
 
 

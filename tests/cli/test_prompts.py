@@ -4,9 +4,11 @@ import json
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.outputs import Outputs, read_outputs
 from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.evaluation.progress import no_progress
 
 IMAGES = Outputs("a", ["cat/1.png", "dog/2.png", "dog/3.png"], images=torch.zeros(3, 1, 2, 2))
 EXPECTED = ["a cat", "a dog", "a pug"]
@@ -38,6 +40,22 @@ def test_prompts_are_matched_by_order_or_by_file(tmp_path, name, content):
         IMAGES if "jsonl" not in name or "file" not in content else Outputs("a", ["1", "2", "3"], images=IMAGES.images)
     )
     assert read_prompts(write(tmp_path / name, content), outputs).values == EXPECTED
+
+
+@pytest.mark.parametrize("kind", ["text", "labels", "embeddings"])
+def test_prompts_in_order_belong_to_files_by_number_and_a_note_says_so(tmp_path, kind):
+    (tmp_path / "x").mkdir()
+    for i in range(12):
+        Image.new("L", (2, 2)).save(tmp_path / "x" / f"{i}.png")
+    outputs = read_outputs(str(tmp_path / "x"), None, no_progress)
+    assert outputs.names == [f"{i}.png" for i in range(12)]
+    np.savez(tmp_path / "p.npz", labels=np.arange(12), embeddings=np.arange(12.0)[:, None])
+    text = write(tmp_path / "p.txt", "".join(f"{i}\n" for i in range(12)))
+    (note,) = read_prompts(text if kind == "text" else f"{tmp_path / 'p.npz'}:{kind}", outputs).notes
+    row = "row " if kind == "embeddings" else ""
+    assert note.endswith(f"in the order of their paths, '{row}0' to 0.png, '{row}1' to 1.png")
+    named = write(tmp_path / "p.csv", "file_name,prompt\n" + "".join(f"{i}.png,{i}\n" for i in range(12)))
+    assert read_prompts(named, outputs).notes == ()
 
 
 def test_prompts_may_be_the_names_of_folders():

@@ -62,12 +62,13 @@ def test_w1kp_reads_the_authors_file_of_two_arrays(outputs, genmonitor, tmp_path
 
 
 def test_w1kp_shows_images_of_the_least_varied_prompts(classes, genmonitor, tmp_path):
-    status, said, _ = genmonitor("w1kp", classes / "a", "--prompts", classes / "prompts.csv", "--out", tmp_path)
+    status, said, _ = genmonitor("w1kp", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path)
     assert status == 0
     assert (tmp_path / "genmonitor" / "w1kp_least_varied.png").is_file()
     page = (tmp_path / "genmonitor" / "report.html").read_text()
     assert "Likeness of the outputs of a prompt" in page
     assert said.splitlines()[0].partition("'")[2][:5] in page
+    assert "in the order of their paths, 'a cat' to 00.png, 'a dog' to 01.png." in said
 
 
 def test_w1kp_says_which_prompts_have_no_score(outputs, genmonitor, tmp_path):
