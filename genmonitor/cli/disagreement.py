@@ -178,7 +178,11 @@ def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Promp
             "Expected --sigma and --prompt-sigma without --cosine, whose kernels have no width. Leave one out."
         )
     encoder = None if prompts is None else prompt_encoder(args, prompts)
-    classes = prompts is None or (prompts.embeddings is None and not (prompts.are_texts and args.text_encoder))
+    classes = (
+        prompts is None
+        or len(set(prompts.values)) == 1  # whose distances have no median
+        or (prompts.embeddings is None and not (prompts.are_texts and args.text_encoder))
+    )
     of_prompts = (
         ONE_HOT_KERNEL if classes and not args.cosine and args.prompt_sigma is None else kernel(args.prompt_sigma)
     )
