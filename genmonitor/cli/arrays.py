@@ -25,13 +25,16 @@ def split_key(where: str) -> tuple[Path, str | None]:
     return Path(where), None
 
 
-def read_array(path: Path, key: str | None = None, names: Sequence[str] = NAMES) -> Tensor:
+def read_array(
+    path: Path, key: str | None = None, names: Sequence[str] = NAMES, integers: type[np.integer[Any]] = np.uint8
+) -> Tensor:
     """Read an array of real numbers.
 
     Args:
         path: a file .npy, .npz, .pt or .safetensors.
         key: of several arrays in a file the one to take; None for the only one, or the first there is of `names`.
         names: what the array may be called.
+        integers: what unsigned ones of 16 bits or more become, with which torch hardly computes.
 
     Raises:
         ValueError: if the file cannot be read safely, does not say which array is meant, or holds no real numbers.
@@ -47,7 +50,7 @@ def read_array(path: Path, key: str | None = None, names: Sequence[str] = NAMES)
     except Exception as error:
         raise ValueError(f"{path} is no .npy, .npz, .pt or .safetensors file of plain numbers: {error}") from error
     if isinstance(content, (Tensor, np.ndarray)):
-        return _real_numbers(path, content)
+        return _real_numbers(path, content, integers)
     chosen: Any = arrays.get(key) if key else next((arrays[name] for name in names if name in arrays), None)
     if chosen is None and key is None and len(arrays) == 1:
         (chosen,) = arrays.values()
@@ -55,10 +58,10 @@ def read_array(path: Path, key: str | None = None, names: Sequence[str] = NAMES)
         names = ", ".join(map(str, arrays)) or "nothing"
         example = f"{path}:{next(iter(arrays), 'NAME')}"
         raise ValueError(f"Which of {names} in {path} is meant? Say it as in {example}.")
-    return _real_numbers(path, chosen)
+    return _real_numbers(path, chosen, integers)
 
 
-def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
+def _real_numbers(path: Path, values: Tensor | NDArray[Any], integers: type[np.integer[Any]]) -> Tensor:
     """Return an array as a tensor of a type that can be computed with; refuse what are no real numbers."""
     if isinstance(values, Tensor):
         plain = values.layout == torch.strided and not values.is_quantized
@@ -74,13 +77,13 @@ def _real_numbers(path: Path, values: Tensor | NDArray[Any]) -> Tensor:
     if isinstance(values, Tensor) and not unsigned:
         return values.detach()
     array = np.asarray(values)
-    if unsigned and array.dtype != np.uint8:  # which torch hardly computes with
-        if array.size and array.max() > 255:
+    if unsigned and array.dtype != np.uint8:
+        if array.size and array.max() > (most := np.iinfo(integers).max):
             raise ValueError(
-                f"Expected integers within 0..255, but {path} holds {array.dtype} up to {array.max()}. Scale them to "
-                "floating point yourself."
+                f"Expected integers within 0..{most}, but {path} holds {array.dtype} up to {array.max()}. Scale them "
+                "to floating point yourself."
             )
-        array = array.astype(np.uint8)
+        array = array.astype(integers)
     if kind == "f" and array.dtype.itemsize > 8:
         array = array.astype(np.float64)
     return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))

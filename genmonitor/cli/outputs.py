@@ -121,7 +121,7 @@ def read_lines(path: Path) -> list[Any]:
         ValueError: if a line is none, naming it.
     """
     out = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(split_lines(read_text(path)), start=1):
         try:
             out += [json.loads(line)] if line.strip() else []
         except (ValueError, RecursionError) as error:
@@ -137,6 +137,22 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"Expected text in UTF-8, but {path} holds something else: {error}") from error
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text; unlike `str.splitlines`, what a text may hold within a line, as U+2028, ends none."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def all_or_none(path: Path, name: str, values: Sequence[object]) -> bool:
+    """Return whether each row of a file has an entry; raise ValueError if only some have."""
+    lacking = [number for number, value in enumerate(values, start=1) if value is None or not str(value).strip()]
+    if 0 < len(lacking) < len(values):
+        raise ValueError(
+            f"Expected `{name}` in each row of {path} or in none, but the {lacking[0]}. of {len(values)} has none. "
+            "Add it there."
+        )
+    return not lacking
 
 
 def pick(row: dict[str, Any], names: tuple[str, ...]) -> Any:
@@ -156,6 +172,6 @@ def _texts(where: str, path: Path) -> Outputs:
     if not texts:
         raise ValueError(f"Expected lines of JSON, but {path} is empty.")
     prompts = [pick(row, PROMPT_KEYS[:-1]) if isinstance(row, dict) else None for row in rows]
-    known = None if None in prompts else [str(prompt) for prompt in prompts]
+    known = [str(prompt) for prompt in prompts] if all_or_none(path, PROMPT_KEYS[0], prompts) else None
     names = [f"line {number}" for number in range(1, len(texts) + 1)]
     return Outputs(where, names, texts=texts, prompts=known)

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features
 from genmonitor.cli.arrays import SUFFIXES, read_array, split_key
-from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, cut, pick, read_lines, read_text
+from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, all_or_none, cut, pick, read_lines, read_text, split_lines
 
 FILE_KEYS = ("file_name", "file", "filename", "image", "path")
 """What the name of an output's file may be called in a line of JSON or in the head of a CSV file."""
@@ -110,7 +111,9 @@ def _folders(outputs: Outputs) -> list[str]:
 
 
 def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
-    values = read_array(path, key, ARRAY_NAMES)
+    values = read_array(path, key, ARRAY_NAMES, np.int64)
+    if values.shape[1:] == (1,) and not values.is_floating_point():
+        values = values[:, 0]
     if values.ndim == 1 and not values.is_floating_point():
         _check_count(path, len(values), outputs)
         return PromptRows(values.tolist(), notes=_order(outputs, values.tolist()))
@@ -132,7 +135,7 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
         delimiter = "\t" if path.suffix == ".tsv" else ","
         rows = list(csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter))
     else:
-        rows = read_text(path).splitlines()
+        rows = split_lines(read_text(path))
     if not rows:
         raise ValueError(f"Expected prompts, but {path} has no row of them.")
     prompts = [
@@ -145,7 +148,8 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
                 f"may be called {', '.join(PROMPT_KEYS)}."
             )
     files = [pick(row, FILE_KEYS) if isinstance(row, dict) else None for row in rows]
-    return [str(prompt) for prompt in prompts], None if None in files else [str(file) for file in files]
+    named = all_or_none(path, FILE_KEYS[0], files)
+    return [str(prompt) for prompt in prompts], [str(file) for file in files] if named else None
 
 
 def _check_count(path: Path, count: int, outputs: Outputs) -> None:

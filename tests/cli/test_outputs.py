@@ -50,6 +50,7 @@ def test_texts_may_be_without_prompts(tmp_path):
         ("no json", "a JSON value in line 1"),
         ('{"prompt": "x"}', "a text as output, but the 1. has"),
         ("", "is empty"),
+        ('{"prompt": "x", "output": "y"}\n"z"', "`prompt` in each row of .* or in none, but the 2. of 2 has none"),
         (b"\xff\xfe", "Expected text in UTF-8"),
     ],
 )

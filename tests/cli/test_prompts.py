@@ -70,6 +70,30 @@ def test_prompts_may_be_class_labels(tmp_path):
     assert (prompts.values, prompts.embeddings, prompts.are_texts) == ([4, 4, 9], None, False)
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.uint64, np.int32])
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+def test_class_labels_may_be_of_any_width_and_a_column(tmp_path, dtype, shape):
+    labels = np.array([4, 4, 200 if dtype is np.uint8 else 999], dtype=dtype)
+    np.save(tmp_path / "x.npy", labels.reshape(shape))
+    torch.save(torch.from_numpy(labels.reshape(shape)), tmp_path / "x.pt")
+    for name in ("x.npy", "x.pt"):
+        prompts = read_prompts(str(tmp_path / name), IMAGES)
+        assert (prompts.values, prompts.embeddings) == (labels.tolist(), None)
+
+
+def test_labels_beyond_64_bits_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([0, 1, 2**63], dtype=np.uint64))
+    with pytest.raises(ValueError, match=r"within 0\.\.9223372036854775807, but .* holds uint64 up to"):
+        read_prompts(str(tmp_path / "x.npy"), IMAGES)
+
+
+def test_prompts_may_hold_what_unicode_calls_a_line_break(tmp_path):
+    prompts = ["a\u2028cat", "a\x85dog", "a\x0cpug"]
+    assert read_prompts(write(tmp_path / "p.txt", "\r\n".join(prompts)), IMAGES).values == prompts
+    rows = "".join(json.dumps({"prompt": prompt}, ensure_ascii=False) + "\n" for prompt in prompts)
+    assert read_prompts(write(tmp_path / "p.jsonl", rows), IMAGES).values == prompts
+
+
 def test_prompts_may_be_embeddings(tmp_path):
     np.save(tmp_path / "x.npy", [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     prompts = read_prompts(str(tmp_path / "x.npy"), IMAGES)
@@ -95,6 +119,12 @@ def test_prompts_of_two_sides_are_numbered_together():
             "p.csv",
             "id,words\n1,a cat\n",
             "the 1. has none. A column or key that holds it may be called prompt, question",
+        ),
+        ("p.csv", "file,prompt\n1.png,x\n,x\n3.png,x\n", "`file_name` in each row of .* or in none, but the 2. of 3"),
+        (
+            "p.jsonl",
+            '{"file": "1.png", "prompt": "x"}\n{"file": "2.png", "prompt": "x"}\n{"prompt": "x"}\n',
+            "but the 3. of 3 has none",
         ),
         ("p.csv", "file,prompt\n1.png,x\n2.png,x\n", "has no row of 1 of 3 images: dog/3.png"),
         ("p.csv", "file,prompt\n1.png,x\n1.png,x\n2.png,x\n3.png,x\n", "has more than one row of 1.png"),
