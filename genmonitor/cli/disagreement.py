@@ -13,7 +13,14 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import given, number_above, whole_number
-from genmonitor.cli.encoding import add_encoder_arguments, as_samples, encode, input_notes, prompt_encoder
+from genmonitor.cli.encoding import (
+    add_encoder_arguments,
+    as_samples,
+    encode,
+    encoder_range,
+    input_notes,
+    prompt_encoder,
+)
 from genmonitor.cli.outputs import OUTPUTS, Outputs, read_outputs
 from genmonitor.cli.progress import working
 from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
@@ -88,7 +95,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "prompts": [] if prompts is None else prompt_rows(found.found, sets, prompts),
         "sigma": _sigma(evaluator.kernel),
         "prompt_sigma": None if prompts is None else _sigma(evaluator.prompt_kernel),
-        "notes": input_notes(args, sets[0], prompts),
+        "notes": input_notes(args, sets, prompts),
     }
     about = {
         "total": f"how much {first} has that {second} lacks; it grows with the number of modes",
@@ -107,6 +114,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "prompts": [args.prompts, args.other_prompts],
         "encoder": args.encoder,
         "text_encoder": args.text_encoder,
+        "value_range": encoder_range(args, sets),
         "eta": args.eta,
         "seed": args.seed,
         "n_samples": len(sets[0]),

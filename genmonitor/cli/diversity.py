@@ -14,7 +14,15 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import given, number_above, whole_number
-from genmonitor.cli.encoding import add_encoder_arguments, as_samples, encode, input_notes, prompt_encoder, value_range
+from genmonitor.cli.encoding import (
+    add_encoder_arguments,
+    as_samples,
+    encode,
+    encoder_range,
+    input_notes,
+    prompt_encoder,
+    value_range,
+)
 from genmonitor.cli.outputs import OUTPUTS, Outputs, read_outputs
 from genmonitor.cli.progress import working
 from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
@@ -121,6 +129,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "prompts": args.prompts,
         "encoder": args.encoder,
         "text_encoder": args.text_encoder,
+        "value_range": encoder_range(args, sets),
         "seed": args.seed,
         "n_samples": len(outputs),
     }
@@ -196,7 +205,7 @@ def _notes(args: argparse.Namespace, sets: list[Outputs], prompts: PromptRows | 
         notes.append(f"only {len(sets[1])} real {sets[0].kind} are there beside {len(sets[0])} generated ones")
     if len(sets) == 2 and len(sets[1]) > len(sets[0]):
         notes.append(f"{len(sets[0])} of the {len(sets[1])} real {sets[0].kind} were compared with, chosen at random")
-    return notes + input_notes(args, sets[0], prompts)
+    return notes + input_notes(args, sets, prompts)
 
 
 def _figures(found: DiversityEvaluation, sets: list[Outputs], prompts: PromptRows | None) -> dict[str, Drawing]:

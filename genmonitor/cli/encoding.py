@@ -51,7 +51,7 @@ def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="of the images, for their encoder (default: 0 1, or -1 1 where some are below 0)",
+        help="of the images, for their encoder (default: 0 1, or -1 1 where some are below -0.25)",
     )
     parser.add_argument(
         "--cache", metavar="FOLDER", type=given_path, help="keep features there, by a hash of images and encoder"
@@ -108,7 +108,8 @@ def encode(
             )
         encoder = load_text_encoder(args.text_encoder, [text for x in sets for text in x.texts or ()])
     elif first.images is not None:
-        encoder = pixels if args.encoder == PIXELS else image_encoder(args.encoder, _value_range(args, sets))
+        told = encoder_range(args, sets)
+        encoder = pixels if told is None else image_encoder(args.encoder, told)
     else:
         return list(sets)
     if isinstance(encoder, nn.Module):
@@ -137,14 +138,26 @@ def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Sample
     return Samples(features[:, :, None, None].to(device), torch.arange(first, first + len(features), device=device))
 
 
-def input_notes(args: argparse.Namespace, outputs: Outputs, prompts: PromptRows | None) -> list[str]:
+def input_notes(args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[str]:
     """Return what a user should know of how outputs and prompts are compared."""
     notes = [] if prompts is None else [*prompts.notes]
     if prompts is not None and prompts.are_texts and args.text_encoder is None:
         notes.append("each distinct prompt counts as a class of its own; --text-encoder compares what they say")
-    if outputs.images is not None and args.encoder == PIXELS:
+    if sets[0].images is not None and args.encoder == PIXELS:
         notes.append("images are compared pixel by pixel; --encoder compares what they show")
-    return notes
+    return notes + range_notes(args, sets)
+
+
+def range_notes(args: argparse.Namespace, sets: Sequence[Outputs]) -> list[str]:
+    """Return in which value range images were taken to be, where that was not given."""
+    told = encoder_range(args, sets) if args.value_range is None else None
+    if told is None:
+        return []
+    low, high = value_range(sets)
+    return [
+        f"the encoder took images as in [{told[0]:g}, {told[1]:g}], with values from {low:.3g} to {high:.3g}; give "
+        "--value-range if they are in another range"
+    ]
 
 
 def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | None:
@@ -193,17 +206,23 @@ def check_together(sets: Sequence[Outputs]) -> None:
             )
 
 
-def _value_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[float, float]:
-    """Return the range that an encoder of images is told, given or found."""
+def encoder_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[float, float] | None:
+    """Return the range that an encoder of images is told, given or found; None where there is none.
+
+    Raises:
+        ValueError: if the values do not say which it is.
+    """
+    if args.encoder == PIXELS or sets[0].images is None:
+        return None
     if args.value_range is not None:
         return args.value_range[0], args.value_range[1]
     low, high = value_range(sets)
-    if low < -1.001 or high > 1.001:
+    if low < -1.001 or high > 1.001 or -0.25 <= low < -0.001:
         raise ValueError(
-            f"Expected images in [0, 1] or [-1, 1] with --encoder, but got values from {low:.4g} to {high:.4g}. Say "
-            "the range with --value-range."
+            f"Expected images in [0, 1] or [-1, 1] with --encoder, but got values from {low:.4g} to {high:.4g}, which "
+            "may be either or neither. Say the range with --value-range."
         )
-    return (-1.0, 1.0) if low < 0 else (0.0, 1.0)
+    return (-1.0, 1.0) if low < -0.25 else (0.0, 1.0)
 
 
 def value_range(sets: Sequence[Outputs]) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import given, given_path, whole_number
-from genmonitor.cli.encoding import add_encoder_arguments, encode, value_range
+from genmonitor.cli.encoding import add_encoder_arguments, encode, encoder_range, range_notes, value_range
 from genmonitor.cli.outputs import OUTPUTS, Outputs, cut, read_outputs
 from genmonitor.cli.progress import working
 from genmonitor.cli.prompts import HELP, read_prompts
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "finding": finding,
         "values": values,
         "prompts": _as_data(rows, outputs, args),
-        "notes": [*_notes(args, values), *found.notes],
+        "notes": [*_notes(args, values), *found.notes, *range_notes(args, [outputs])],
     }
     manifest = {
         "monitor": "w1kp",
@@ -102,6 +102,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "calibration": None if args.calibration is None else str(args.calibration),
         "encoder": args.encoder,
         "text_encoder": args.text_encoder,
+        "value_range": encoder_range(args, [outputs]),
         "n_samples": len(outputs),
     }
 
