@@ -64,14 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure, and write a figure, a table, a manifest and the page."""
     check_out(args.out)
+    _check_calibration(args)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with working("reading") as progress:
         outputs = read_outputs(args.outputs, args.size, progress)
         found = read_prompts(args.prompts, outputs)
     if found is None:
         raise ValueError(f"Expected --prompts for {args.outputs}, but got none. Give a file with the prompt of each.")
-    if args.calibration is not None and args.save_calibration is not None:
-        raise ValueError("Expected --calibration or --save-calibration, but got both. Leave one out.")
     prompts = Prompts(found.values)
     numbers = prompts.numbers(torch.arange(len(outputs)))
     if (largest := int(numbers.bincount().max())) < 2:
@@ -83,13 +82,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         calibration = _calibration(args, features, numbers.to(device))
         names = [str(prompt) for prompt in prompts.distinct]
         rows = w1kp_by_prompt(features, numbers.to(device), calibration=calibration, k=args.k, names=names)
-    values = _values(rows, len(names))
+    values = _values(rows, len(names), args.k)
     finding = _finding(rows, values, args.calibration is not None)
     result: dict[str, Any] = {
         "finding": finding,
         "values": values,
         "prompts": _as_data(rows, outputs, args),
-        "notes": [*_notes(args, values), *found.notes, *range_notes(args, [outputs])],
+        "notes": [*_notes(args, rows, values), *found.notes, *range_notes(args, [outputs])],
     }
     manifest = {
         "monitor": "w1kp",
@@ -141,6 +140,21 @@ def _rest(result: dict[str, Any]) -> list[str]:
     return [*left_out, *(f"Note: {as_sentence(note)}" for note in result["notes"]), where_to_look(result)]
 
 
+def _check_calibration(args: argparse.Namespace) -> None:
+    """Refuse at the start what would fail once all is encoded."""
+    if args.calibration is not None and args.save_calibration is not None:
+        raise ValueError("Expected --calibration or --save-calibration, but got both. Leave one out.")
+    if args.calibration is not None and not args.calibration.is_file():
+        raise FileNotFoundError(f"Expected --calibration to be a file, but there is none at {args.calibration}.")
+    if args.save_calibration is not None and not args.save_calibration.parent.is_dir():
+        raise FileNotFoundError(
+            f"Expected --save-calibration in a folder that exists, but there is no {args.save_calibration.parent}. "
+            "Make it first."
+        )
+    if args.save_calibration is not None and args.save_calibration.is_dir():
+        raise ValueError(f"Expected --save-calibration to be a file, but {args.save_calibration} is a folder.")
+
+
 def _calibration(args: argparse.Namespace, features: torch.Tensor, numbers: torch.Tensor) -> W1KPCalibration:
     if args.calibration is None:
         return calibrate(features, numbers)
@@ -153,13 +167,13 @@ def _calibration(args: argparse.Namespace, features: torch.Tensor, numbers: torc
         return W1KPCalibration.load(args.calibration, dim=features.shape[1])
 
 
-def _values(rows: Sequence[PromptVariability], prompts: int) -> dict[str, float]:
+def _values(rows: Sequence[PromptVariability], prompts: int, k: int | None) -> dict[str, Any]:
     values = {"w1kp": sum(row.w1kp for row in rows) / len(rows), "prompts": len(rows), "skipped": prompts - len(rows)}
     closest = [row.w1kp_k for row in rows if row.w1kp_k is not None]
-    return values | ({"w1kp_k": sum(closest) / len(closest)} if closest else {})
+    return values | ({} if k is None else {"w1kp_k": sum(closest) / len(closest) if closest else None})
 
 
-def _finding(rows: Sequence[PromptVariability], values: dict[str, float], calibrated: bool) -> str:
+def _finding(rows: Sequence[PromptVariability], values: dict[str, Any], calibrated: bool) -> str:
     first, last = rows[0], rows[-1]
     level = f", {first.level} similarity" if calibrated else ""
     least = f"{cut(first.prompt, 40)!r} varies least (W1KP {first.w1kp:.2f}{level})"
@@ -184,8 +198,11 @@ def _as_data(rows: Sequence[PromptVariability], outputs: Outputs, args: argparse
     return out
 
 
-def _notes(args: argparse.Namespace, values: dict[str, float]) -> list[str]:
+def _notes(args: argparse.Namespace, rows: Sequence[PromptVariability], values: dict[str, Any]) -> list[str]:
     notes = []
+    if args.k is not None and (fewer := sum(row.w1kp_k is None for row in rows)):
+        most = max(row.outputs for row in rows)
+        notes.append(f"{fewer} of {len(rows)} prompts have no w1kp_k, having fewer than {args.k} outputs; most: {most}")
     if args.calibration is None:
         notes.append(
             "calibrated on these outputs themselves: their mean is near 0.5 whatever they are, and only the order of "
