@@ -44,11 +44,12 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     The level of the p-values is promised where the real images compared with are validation images. A region raises an
     alert where its squared maximum mean discrepancy is larger than at its best evaluation by more than chance (p <=
-    0.002 for all regions together) and, at one of the kernel's widths, at least twice as large, at two evaluations in a
-    row: a lasting fault is told of at the second evaluation that has it. What is far from real images already may hide
-    a small one; `benchmarks/detection.md` says which. Pixels that never vary raise an alert only if they are as far off
-    as whole real images are. That benchmark has no false alert in 9000 evaluations, of 500, 64 and 16 samples, of real
-    images in place of generated ones and of faulty generators that do not change.
+    0.002 for all regions together) and, at one of the kernel's widths, at least twice as large, and twice what chance
+    brings to real images, at two evaluations in a row: a lasting fault is told of at the second evaluation that has it.
+    What is far from real images already may hide a small one; `benchmarks/detection.md` says which. Pixels that never
+    vary raise an alert only if they are as far off as whole real images are. That benchmark has no false alert in 9000
+    evaluations, of 500, 64 and 16 samples, of real images in place of generated ones and of faulty generators that do
+    not change.
 
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 
