@@ -2,7 +2,8 @@
 """The script of the process that `background.py` starts; nothing of the package is imported before it is needed.
 
 It reads pickled functions without arguments, runs one after the other, and answers each with what it returned, or with
-nothing where it raised. It ends with its input, so it does not outlive the training.
+nothing where it raised. It ends with its input, and with the process whose id it is given: it does not outlive the
+training.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import os
 import pickle
 import signal
 import sys
+import threading
+import time
 
 
 def main() -> None:
     """Run what comes until nothing more does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the training, which still wants its figures
+    threading.Thread(target=end_with, args=[int(sys.argv[1])], daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(5)
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
@@ -32,6 +36,13 @@ def main() -> None:
             reply = None
         pickle.dump(reply, replies)
         replies.flush()
+
+
+def end_with(parent: int) -> None:
+    """End once the parent has: while a fork of it lives, the input stays open."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ class Backend(ABC):
         """Show the report in place of the one from before."""
 
     def finish_evaluation(self, step: int) -> None:
-        """Send what was collected: this is all there is of the evaluations at a step, or of a fit."""
+        """Send what was collected: all there is of the evaluations at a step or of a fit, or a figure drawn later."""
 
 
 def find_backend(logger: Any) -> Backend | None:

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -31,6 +30,8 @@ MOST_WAITING = 32
 """Where more is waiting, what has waited longest is skipped: late figures are worse than none."""
 PATIENCE = 60
 """Seconds without an answer after which the process is given up."""
+LOAD = "import genmonitor.report.folder, scipy.ndimage"
+"""What the process runs before it is ready."""
 
 
 class Job(NamedTuple):
@@ -38,6 +39,7 @@ class Job(NamedTuple):
 
     work: bytes
     then: Callable[[Callable[[], Any]], None]
+    may_skip: bool
 
 
 class Background:
@@ -52,7 +54,7 @@ class Background:
     """
 
     def __init__(self) -> None:
-        command = [sys.executable, "-I", str(Path(_worker.__file__))]
+        command = [sys.executable, "-I", str(Path(_worker.__file__)), str(os.getpid())]
         # neither threads nor a GPU: both are the training's
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
@@ -60,33 +62,44 @@ class Background:
         self._replies: Any = self._process.stdout
         self.ready, self.skipped = False, 0
         self._waiting: dict[Hashable, Job] = {}
-        self._outstanding = 0
+        self._current: Job | None = None
         self._changed = threading.Condition()
         self._done: SimpleQueue[tuple[Job, bytes | None]] = SimpleQueue()
         self._ended = False
         self._thread = threading.Thread(target=self._serve, daemon=True, name="genmonitor")
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # the limit of threads is reached
+            self._end_process()
+            raise
 
-    def submit(self, key: Hashable, work: Callable[[], Any], then: Callable[[Callable[[], Any]], None]) -> None:
+    def submit(
+        self,
+        key: Hashable,
+        work: Callable[[], Any],
+        then: Callable[[Callable[[], Any]], None],
+        may_skip: bool = True,
+    ) -> None:
         """Have something done as soon as all before it is.
 
         Args:
             key: of what it is; what waits under the same key is dropped for it.
             work: a function that pickle takes, with tensors as NumPy arrays.
             then: called by `deliver` with a function that returns the result, or raises what went wrong.
+            may_skip: whether it may be dropped where too much is waiting.
+
+        Raises:
+            Exception: whatever pickle raises on what it does not take.
         """
-        job = Job(_pickled(work), then)
+        job = Job(_pickled(work), then, may_skip)
         with self._changed:
-            if self._waiting.pop(key, None) is None:
-                self._outstanding += 1
+            self._waiting.pop(key, None)
             if len(self._waiting) >= MOST_WAITING:
-                del self._waiting[next(iter(self._waiting))]
-                self._outstanding -= 1
-                self.skipped += 1
+                self._skip_oldest()
             self._waiting[key] = job
+            if self._ended:
+                self._return_waiting()
             self._changed.notify()
-        if self._ended:
-            self._return_waiting()
 
     def deliver(self) -> None:
         """Hand back what is done."""
@@ -95,11 +108,14 @@ class Background:
 
     def drain(self) -> None:
         """Wait until all is done, and hand it back."""
-        while self._outstanding:
+        while self._has_work():
             try:
-                self._hand_back(*self._done.get(timeout=PATIENCE))
+                done = self._done.get(timeout=PATIENCE)
             except Empty:
                 self._process.kill()  # then what is left is done here
+                self._thread.join()
+            else:
+                self._hand_back(*done)
 
     def close(self) -> None:
         """End the process, with what it has left to do."""
@@ -107,62 +123,85 @@ class Background:
             self._ended = True
             self._changed.notify()
         self._process.kill()
-        self._process.wait()
         self._thread.join()
+        self._end_process()
+
+    def _end_process(self) -> None:
+        self._process.kill()
+        self._process.wait()
         with suppress(OSError):  # something that was not sent may be left
             self._requests.close()
         self._replies.close()
 
+    def _has_work(self) -> bool:
+        with self._changed:
+            return bool(self._waiting) or self._current is not None or not self._done.empty()
+
+    def _skip_oldest(self) -> None:
+        oldest = next((key for key, job in self._waiting.items() if job.may_skip), None)
+        if oldest is not None:
+            del self._waiting[oldest]
+            self.skipped += 1
+
     def _hand_back(self, job: Job, reply: bytes | None) -> None:
-        self._outstanding -= 1
         with preserve_rng():  # a logger may draw random numbers
-            job.then(pickle.loads(job.work) if reply is None else partial(pickle.loads, reply))
+            job.then(lambda: pickle.loads(job.work)() if reply is None else pickle.loads(reply))
 
     def _serve(self) -> None:
-        """Pass on one job at a time: what waits can still be dropped. Runs in a thread that waits nearly always."""
-        requests, replies, job = self._requests, self._replies, None
-
-        def exchange(work: bytes) -> bytes | None:
-            pickle.dump(work, requests)
-            requests.flush()
-            reply: bytes | None = pickle.load(replies)
-            return reply
-
-        try:
-            pickle.dump(sys.path, requests)
-            exchange(pickle.dumps(partial(_load, "genmonitor.report.folder", "scipy.ndimage")))
-            self.ready = True
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._waiting or self._ended)
-                    if self._ended:
-                        return
-                    job = self._waiting.pop(next(iter(self._waiting)))
-                self._done.put((job, exchange(job.work)))
-                job = None
-        except (OSError, ValueError, EOFError, pickle.UnpicklingError):  # the process has ended
+        """Have the process work until it ends or is to end. Runs in a thread that waits nearly always."""
+        # whatever is raised: what the process sends, if it does not just end, may be anything
+        with suppress(Exception):
+            self._pass_on()
+        self._process.kill()
+        with self._changed:
             self.ready, self._ended = False, True
-            if job is not None:
-                self._done.put((job, None))
+            if self._current is not None:
+                self._done.put((self._current, None))
+                self._current = None
             self._return_waiting()
 
+    def _pass_on(self) -> None:
+        """Pass on one job at a time: what waits can still be dropped."""
+        pickle.dump(sys.path, self._requests)
+        self.ready = self._exchange(pickle.dumps(partial(exec, LOAD))) is not None
+        while self.ready:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._ended)
+                if self._ended:
+                    return
+                job = self._current = self._waiting.pop(next(iter(self._waiting)))
+            reply = self._exchange(job.work)
+            with self._changed:
+                self._done.put((job, reply))
+                self._current = None
+
+    def _exchange(self, work: bytes) -> bytes | None:
+        pickle.dump(work, self._requests)
+        self._requests.flush()
+        reply: bytes | None = pickle.load(self._replies)
+        return reply
+
     def _return_waiting(self) -> None:
-        with self._changed:
-            for job in self._waiting.values():
-                self._done.put((job, None))
-            self._waiting.clear()
+        for job in self._waiting.values():
+            self._done.put((job, None))
+        self._waiting.clear()
 
 
-_running: tuple[int, Background] | None = None
+_running: tuple[int, Background | None] | None = None
 
 
 def start() -> None:
-    """Start the process beside this one, unless it runs; nobody has to wait for it."""
+    """Start the process beside this one, unless that was done or tried; nobody has to wait for it."""
     global _running
-    if running() is None:
-        with suppress(OSError):  # where no process can be started, all is done here
-            _running = os.getpid(), Background()
-            atexit.register(_running[1].close)
+    if _running is not None and _running[0] == os.getpid():
+        return
+    _running = os.getpid(), None
+    if not sys.executable or getattr(sys, "frozen", False):  # no interpreter that takes a script
+        return
+    with suppress(OSError, RuntimeError):  # where neither process nor thread can be started, all is done here
+        background = Background()
+        _running = os.getpid(), background
+        atexit.register(background.close)
 
 
 def running() -> Background | None:
@@ -183,11 +222,6 @@ def drain() -> int:
     background.drain()
     skipped, background.skipped = background.skipped, 0
     return skipped
-
-
-def _load(*modules: str) -> None:
-    for name in modules:
-        import_module(name)
 
 
 class _Plain(pickle.Pickler):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
 from genmonitor.loggers import background
 from genmonitor.loggers.facade import Loggers
+from genmonitor.plotting.settings import Settings
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
 
@@ -187,7 +189,7 @@ class Publisher:
         self.attempt(lambda: self._write_images("images", evaluator.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
         if self._beside:
-            background.start()
+            self.attempt(background.start)
 
     def publish_alert(self, alert: Alert) -> None:
         """Warn, and send an alert to the loggers and to the user's function."""
@@ -203,7 +205,8 @@ class Publisher:
             self.attempt(lambda: self.folder.write_notes(self._prefix, self.notes))
             if evaluations:
                 folder = RunFolder(self.folder.path.absolute())
-                self._later(("page", folder.path), folder.write_report, self._take_page)
+                step = int(self._moment["step"] or 0)
+                self._later(("page", folder.path, self._prefix), step, folder.write_report, self._take_page)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
@@ -211,12 +214,7 @@ class Publisher:
         if self._draws_beside():
             self._loggers.finish_evaluation(step)  # the values do not wait for figures
 
-        def finish(_: None) -> None:
-            if (page := self.page) is not None:
-                self._loggers.log_page(page, step)
-            self._loggers.finish_evaluation(step)
-
-        self._later(("finish", self._prefix, step), _nothing, finish)
+        self._later(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
 
     def attempt(self, part: Callable[[], Any]) -> None:
         """Do something that must not stop training; say what went wrong, once for each kind of failure."""
@@ -232,14 +230,20 @@ class Publisher:
                 self._warn(f"{self._name}: part of an evaluation could not be shown or written. {said}")
 
     def _later(
-        self, key: tuple[Any, ...], work: Callable[[], Any], then: Callable[[Any], None], here: bool = False
+        self, key: tuple[Any, ...], step: int, work: Callable[[], Any], then: Callable[[Any], None], here: bool = False
     ) -> None:
         """Do something beside the training where that can be, and then something here with what it returned."""
+
+        def take(result: Callable[[], Any]) -> None:
+            self.attempt(lambda: then(result()))
+            self._loggers.finish_evaluation(step)  # what the training logs next must not come into the same row
+
         beside = background.running()
         if beside is not None and self._draws_beside() and not here:
-            beside.submit(key, work, lambda result: self.attempt(lambda: then(result())))
-        else:
-            self.attempt(lambda: then(work()))
+            with suppress(Exception):  # what pickle does not take is done here
+                beside.submit(key, partial(Settings.current().call, work), take, may_skip=key[0] == "figure")
+                return
+        self.attempt(lambda: then(work()))
 
     def _draws_beside(self) -> bool:
         beside = background.running()
@@ -258,7 +262,7 @@ class Publisher:
             take = partial(self._take_figure, name, step, when, epoch is not None)
             # the user's own code may be of a script, which no other process can import
             key = ("figure", self._prefix, name, None if when is None else step)
-            self._later(key, work, take, here=not _is_ours(figure))
+            self._later(key, step, work, take, here=not _is_ours(figure))
 
     def _take_figure(
         self, name: str, step: int, epoch: int | None, latest: bool, drawn: tuple[RenderedFigure, OSError | None]
@@ -282,6 +286,11 @@ class Publisher:
 
     def _take_page(self, page: Path) -> None:
         self.page = self.folder.path / page.name
+
+    def _send_page(self, step: int) -> None:
+        if self.page is not None:
+            self._loggers.log_page(self.page, step)
+        self._loggers.finish_evaluation(step)
 
     def _write_artifacts(self, evaluator: Evaluator[Any]) -> None:
         if self._writes:
@@ -315,7 +324,8 @@ def _charts_without_details(evaluator: Evaluator[Any]) -> dict[str, list[str]]:
 
 
 def _is_ours(figure: Figure | Drawing) -> bool:
-    return isinstance(figure, partial) and figure.func.__module__.startswith("genmonitor.")
+    module = getattr(figure.func, "__module__", None) if isinstance(figure, partial) else None
+    return module is not None and module.startswith("genmonitor.")
 
 
 def _nothing() -> None:
@@ -327,12 +337,12 @@ def finish_evaluations(publishers: Iterable[Publisher]) -> None:
 
     Take over what the process beside this one has drawn since, too.
     """
-    background.deliver()
     unfinished = [publisher for publisher in publishers if publisher.unfinished]
     if unfinished:
         unfinished[-1].finish()
     for publisher in unfinished:
         publisher.unfinished = False
+    background.deliver()  # last: no evaluation is unfinished into whose row it could come
 
 
 def finish_run(publisher: Publisher) -> None:

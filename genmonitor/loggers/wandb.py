@@ -7,6 +7,7 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -19,14 +20,11 @@ STEP = "trainer/global_step"
 REPORT = "genmonitor/report"
 """The key of the page, one for all monitors."""
 _MAX_TITLE = 63  # wandb refuses longer titles of alerts
+_begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # the step of a run's open row, which its monitors share
 
 
 class WandbBackend(Backend):
     """A logger whose experiment is a run of W&B; an evaluation is one row of the run's history."""
-
-    def __init__(self, logger: Any) -> None:
-        super().__init__(logger)
-        self._row_begun = False
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
@@ -88,10 +86,11 @@ class WandbBackend(Backend):
 
     def finish_evaluation(self, step: int) -> None:
         """End the row, where there is one."""
-        if self._row_begun:
+        if _begun.pop(self.experiment, None) is not None:
             self.experiment.log({STEP: step}, commit=True)
-            self._row_begun = False
 
     def _log(self, values: Mapping[str, Any], step: int) -> None:
+        if (begun := _begun.get(self.experiment, step)) != step:
+            self.finish_evaluation(begun)
         self.experiment.log({**{self.key(tag): value for tag, value in values.items()}, STEP: step}, commit=False)
-        self._row_begun = True
+        _begun[self.experiment] = step

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
 import os
+import select
 import signal
+import subprocess
+import sys
+import threading
 import time
 from functools import partial
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
 from _helpers.logged import read_tensorboard
+from _helpers.loggers import AnyLogger, WandbRun
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader
 from lightning import Callback, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.loggers import background
+from genmonitor.loggers import _worker, background
 from genmonitor.loggers.background import MOST_WAITING, Background
+from genmonitor.loggers.publisher import Publisher, finish_evaluations, finish_run
+from genmonitor.plotting.pixel_clusters import cluster_map
+from genmonitor.report.figures import RenderedFigure
 
 pytestmark = LIGHTNING_SAYS
 
@@ -39,6 +48,13 @@ def broken():
     started._process.kill()
     yield started
     started.close()
+
+
+class NotReadBack:
+    """What pickle takes and does not give back."""
+
+    def __reduce__(self):
+        return int, ("not a number",)
 
 
 def collect(into, result):
@@ -106,6 +122,40 @@ def test_what_has_waited_longest_is_skipped_where_too_much_waits(beside):
     beside.skipped = 0
 
 
+def test_what_may_not_be_skipped_is_done_however_much_waits(beside):
+    found = []
+    beside.submit("first", partial(time.sleep, 0.5), partial(collect, []))
+    time.sleep(0.1)
+    beside.submit("page", partial(math.fabs, -1), partial(collect, found), may_skip=False)
+    for value in range(MOST_WAITING):
+        beside.submit(value, partial(math.fabs, value), partial(collect, found))
+    beside.drain()
+    assert found == [1, *range(1, MOST_WAITING)]
+    beside.skipped = 0
+
+
+def test_what_pickle_does_not_give_back_is_a_result_that_raises(beside):
+    found = []
+    beside.submit(0, partial(print, NotReadBack()), found.append)
+    beside.drain()
+    with pytest.raises(ValueError, match="not a number"):
+        found[0]()
+
+
+def test_interrupted_wait_can_be_taken_up(beside):
+    found = []
+
+    def interrupt(result):
+        raise KeyboardInterrupt
+
+    beside.submit(0, partial(math.sqrt, 1.0), interrupt)
+    beside.submit(1, partial(math.sqrt, 4.0), partial(collect, found))
+    with pytest.raises(KeyboardInterrupt):
+        beside.drain()
+    beside.drain()
+    assert (found, beside.ready) == ([2.0], True)
+
+
 def test_random_state_is_untouched_also_by_whoever_takes_results(beside):
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -142,19 +192,159 @@ def test_process_that_does_not_answer_is_given_up(monkeypatch):
     stuck.close()
 
 
+def test_process_that_cannot_load_what_it_needs_is_never_ready(monkeypatch):
+    monkeypatch.setattr(background, "LOAD", "import no_such_module")
+    lacking = Background()
+    lacking._thread.join(60)
+    assert not lacking.ready
+    assert lacking._process.wait(60) != 0
+    lacking.close()
+
+
+def refuse(*args):
+    raise RuntimeError("can't start new thread")
+
+
+def test_process_that_cannot_be_followed_is_ended_and_not_tried_again(monkeypatch):
+    processes, popen = [], subprocess.Popen
+    monkeypatch.setattr(background, "_running", None)
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **kw: processes.append(popen(*args, **kw)) or processes[-1])
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(2):
+        background.start()
+        assert background.running() is None
+    (process,) = processes
+    assert process.returncode is not None
+
+
+@pytest.mark.parametrize(("name", "value"), [("executable", None), ("executable", ""), ("frozen", True)])
+def test_no_process_is_started_where_no_interpreter_takes_a_script(monkeypatch, name, value):
+    monkeypatch.setattr(background, "_running", None)
+    monkeypatch.setattr(sys, name, value, raising=False)
+    monkeypatch.setattr(background, "Background", refuse)
+    background.start()
+    assert background.running() is None
+
+
+TRAINING = """
+import os, subprocess, sys
+here, fd = [sys.executable, "-I", sys.argv[1], str(os.getpid())], int(sys.argv[2])
+worker = subprocess.Popen(here, stdin=subprocess.PIPE, pass_fds=[fd])
+loader = subprocess.Popen(["sleep", "60"], pass_fds=[worker.stdin.fileno()], stdout=subprocess.DEVNULL)
+print(loader.pid, flush=True)
+os._exit(1)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="of POSIX")
+def test_process_ends_with_the_training_though_a_fork_keeps_its_input_open():
+    lives, held = os.pipe()
+    command = [sys.executable, "-c", TRAINING, _worker.__file__, str(held)]
+    training = subprocess.run(command, pass_fds=[held], stdout=subprocess.PIPE, check=False)
+    os.close(held)
+    ended = select.select([lives], [], [], 20)[0]  # readable once nobody can write
+    os.kill(int(training.stdout), signal.SIGKILL)
+    os.close(lives)
+    assert ended
+
+
 def test_fork_has_no_process_beside_it(beside, monkeypatch):
     monkeypatch.setattr(background, "_running", (os.getpid() + 1, beside))
     assert background.running() is None
     assert background.drain() == 0
 
 
-# a training
+# a publisher
 
 
 @pytest.fixture
 def running(beside, monkeypatch):
     monkeypatch.setattr(background, "_running", (os.getpid(), beside))
     return beside
+
+
+def publishes(folder, prefix="cms", loggers=()):
+    publisher = Publisher("Name", prefix)
+    publisher.start(folder, loggers, beside=True)
+    return publisher
+
+
+def drawing(number=1):
+    return partial(cluster_map, torch.tensor([[0, number], [2, 1]]))
+
+
+def test_figures_drawn_later_are_rows_of_their_own_in_wandb(tmp_path, running):
+    pytest.importorskip("wandb")
+    run = WandbRun()
+    publisher = publishes(tmp_path, loggers=[AnyLogger(run)])
+    for step in (100, 200):
+        publisher.set_moment(step / 100, step)
+        publisher._loggers.log_scalars({"cms/image": 0.9}, step)
+        publisher._publish_figures({"first": drawing(1), "second": drawing(2)}, step, None)
+        publisher.write_report(1)
+        finish_evaluations([publisher])
+        while running._has_work():
+            run.log({"loss": 1.0, "trainer/global_step": (step := step + 1)})  # as the user's training does
+            time.sleep(0.05)
+            background.deliver()
+    rows = [row for row in run.rows if "loss" not in row]
+    names = ("cms/image", "cms/first", "cms/second", "genmonitor/report")
+    assert [(name, row.pop("trainer/global_step")) for row in rows for name in names if name in row] == [
+        (name, step) for step in (100, 200) for name in names
+    ]
+    assert all(len(row) == 1 for row in rows)
+    assert all(row.keys() == {"loss", "trainer/global_step"} for row in run.rows if "loss" in row)
+
+
+def test_figure_that_pickle_refuses_is_drawn_here_and_those_after_it(tmp_path, running):
+    publisher = publishes(tmp_path)
+    refused = partial(drawing().func, [[0, 1], [2, 1]])
+    refused.lock = threading.Lock()
+    homeless = partial(lambda: drawing()())
+    homeless.func.__module__ = None
+    publisher._publish_figures({"refused": refused, "homeless": homeless, "after": drawing()}, 5, 1)
+    assert publisher.latest.keys() == {"refused", "homeless"}
+    running.drain()
+    assert len(set(publisher.latest.values())) == 1
+    assert len(publisher.latest) == 3
+
+
+def test_figure_that_can_be_drawn_nowhere_is_said_and_stops_nothing(tmp_path, running):
+    publisher = publishes(tmp_path)
+    publisher._publish_figures({"lost": partial(cluster_map, NotReadBack()), "after": drawing()}, 5, 1)
+    with pytest.warns(UserWarning, match="(?s)could not be shown or written.*not a number"):
+        finish_run(publisher)
+    assert publisher.latest.keys() == {"after"}
+
+
+def test_figures_have_the_users_settings_of_matplotlib(tmp_path, running):
+    publisher, plain = publishes(tmp_path), RenderedFigure.of(drawing())
+    with mpl.rc_context({"font.family": "DejaVu Serif"}):
+        here = RenderedFigure.of(drawing())
+        publisher._publish_figures({"map": drawing()}, 5, 1)
+    running.drain()
+    assert publisher.latest["map"] == here.png != plain.png
+
+
+def test_every_monitor_learns_where_the_page_is(tmp_path, running):
+    publishers = [publishes(tmp_path, prefix) for prefix in ("cms", "diversity")]
+    running.submit("first", partial(time.sleep, 0.3), partial(collect, []))
+    for publisher in publishers:
+        publisher.folder.path.mkdir(exist_ok=True)
+        publisher.write_report(1)
+    finish_evaluations(publishers)
+    finish_run(publishers[0])
+    assert [publisher.page for publisher in publishers] == [tmp_path / "genmonitor" / "report.html"] * 2
+
+
+def test_process_that_cannot_be_started_stops_no_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "_running", None)
+    monkeypatch.setattr(background, "Background", refuse)
+    publishes(tmp_path).attempt(background.start)
+    assert background.running() is None
+
+
+# a training
 
 
 class Fails(Callback):

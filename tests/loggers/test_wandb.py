@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, read_wandb_tables, wandb_records
-from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
+from _helpers.loggers import CHARTS, AnyLogger, WandbRun, both_namespaces, cluster_figures
 
 from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers.wandb import WandbBackend
@@ -45,6 +45,21 @@ def test_all_of_an_evaluation_is_one_row_over_the_trainers_step(namespace, folde
     assert logged[0]["cms/prompts/_type"] == "table-file"
     pictures = list(folder.glob("wandb/offline-run-*/files/media/images/cms/cluster_map_*.png"))
     assert [picture.read_bytes()[:4] for picture in pictures] == [b"\x89PNG"] * 2
+
+
+def test_monitors_of_a_run_share_its_row_and_steps_do_not():
+    run = WandbRun()
+    first, second = WandbBackend(AnyLogger(run)), WandbBackend(AnyLogger(run))
+    first.log_scalars({"cms/image": 0.5}, 3)
+    second.finish_evaluation(3)
+    first.log_scalars({"cms/image": 0.7}, 5)
+    second.log_scalars({"diversity/vendi": 4.0}, 4)
+    first.finish_evaluation(4)
+    assert run.rows == [
+        {"cms/image": 0.5, "trainer/global_step": 3},
+        {"cms/image": 0.7, "trainer/global_step": 5},
+        {"diversity/vendi": 4.0, "trainer/global_step": 4},
+    ]
 
 
 def test_summary_has_the_best_of_each_value_beside_the_last(folder):
