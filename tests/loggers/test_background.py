@@ -21,7 +21,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.loggers import _worker, background
-from genmonitor.loggers.background import MOST_WAITING, Background
+from genmonitor.loggers.background import MOST_WAITING, Background, start
 from genmonitor.loggers.publisher import Publisher, finish_evaluations, finish_run
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report.figures import RenderedFigure
@@ -211,7 +211,7 @@ def test_process_that_cannot_be_followed_is_ended_and_not_tried_again(monkeypatc
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **kw: processes.append(popen(*args, **kw)) or processes[-1])
     monkeypatch.setattr(threading.Thread, "start", refuse)
     for _ in range(2):
-        background.start()
+        start()
         assert background.running() is None
     (process,) = processes
     assert process.returncode is not None
@@ -222,7 +222,7 @@ def test_no_process_is_started_where_no_interpreter_takes_a_script(monkeypatch, 
     monkeypatch.setattr(background, "_running", None)
     monkeypatch.setattr(sys, name, value, raising=False)
     monkeypatch.setattr(background, "Background", refuse)
-    background.start()
+    start()
     assert background.running() is None
 
 
@@ -335,13 +335,6 @@ def test_every_monitor_learns_where_the_page_is(tmp_path, running):
     finish_evaluations(publishers)
     finish_run(publishers[0])
     assert [publisher.page for publisher in publishers] == [tmp_path / "genmonitor" / "report.html"] * 2
-
-
-def test_process_that_cannot_be_started_stops_no_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(background, "_running", None)
-    monkeypatch.setattr(background, "Background", refuse)
-    publishes(tmp_path).attempt(background.start)
-    assert background.running() is None
 
 
 # a training
