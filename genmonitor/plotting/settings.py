@@ -17,8 +17,8 @@ _FAMILIES = ("family", "serif", "sans-serif", "cursive", "fantasy", "monospace")
 class Settings(NamedTuple):
     """What figures look like beyond what their functions say."""
 
-    parameters: dict[str, Any]
-    """matplotlib's, but for the backend, which stays each process's own."""
+    parameters: Any
+    """matplotlib's by name, but for the backend, which stays each process's own."""
     fonts: list[str]
     """Files of the fonts that the parameters name: the user may have added them."""
 
@@ -26,7 +26,7 @@ class Settings(NamedTuple):
     def current(cls) -> Settings:
         """Return those of this process."""
         # by name: to read the backend would choose one
-        parameters = {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}
+        parameters: Any = {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}
         named = {name for family in _FAMILIES for name in parameters[f"font.{family}"]}
         return cls(parameters, sorted({font.fname for font in fontManager.ttflist if font.name in named}))
 
