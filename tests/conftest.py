@@ -28,3 +28,4 @@ def figures_in_this_process(monkeypatch):
     """The process that draws beside a training takes seconds to load; tests of it start it themselves."""
     if (background := sys.modules.get("genmonitor.loggers.background")) is not None:
         monkeypatch.setattr(background, "start", lambda: None)
+        monkeypatch.setattr(background, "_running", None)  # a fixture of a module may have started it

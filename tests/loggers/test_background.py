@@ -369,7 +369,7 @@ def test_training_with_figures_drawn_beside_it_is_that_without(tmp_path, running
     here, beside = monitored(on_error="raise"), monitored()
     weights, files, steps = fit_with(tmp_path / "here", here)
     sent, submit = [], running.submit
-    monkeypatch.setattr(running, "submit", lambda key, *rest: (sent.append(key), submit(key, *rest)))
+    monkeypatch.setattr(running, "submit", lambda key, *rest, **how: (sent.append(key), submit(key, *rest, **how)))
     same_weights, same_files, same_steps = fit_with(tmp_path / "beside", beside)
     assert {key[0] for key in sent} == {"figure", "page", "finish"}
     assert all(torch.equal(weights[name], same_weights[name]) for name in weights)
