@@ -14,9 +14,9 @@ from rich.text import Text
 from genmonitor._formatting import as_sentence
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
-from genmonitor.cli.images import read_images
-from genmonitor.cli.progress import working
-from genmonitor.cli.terminal import beside_map, headed, rich_table
+from genmonitor.cli.reading.images import read_images
+from genmonitor.cli.showing.progress import working
+from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
 from genmonitor.evaluation.data.image_budget import evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.evaluation.results import Table

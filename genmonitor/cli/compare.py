@@ -14,10 +14,10 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
-from genmonitor.cli.images import read_images
-from genmonitor.cli.progress import working
-from genmonitor.cli.results import add_out_argument, check_out, where_to_look, write_result
-from genmonitor.cli.terminal import beside_map, headed, rich_table
+from genmonitor.cli.reading.images import read_images
+from genmonitor.cli.showing.progress import working
+from genmonitor.cli.showing.results import add_out_argument, check_out, where_to_look, write_result
+from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
 from genmonitor.evaluation import Comparison, compare
 from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.evaluation.text.comparison import closer_note, closer_table

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import given, number_above, whole_number
-from genmonitor.cli.encoding import (
+from genmonitor.cli.reading.encoding import (
     add_encoder_arguments,
     as_samples,
     encode,
@@ -23,11 +23,18 @@ from genmonitor.cli.encoding import (
     prompt_encoder,
     value_range,
 )
-from genmonitor.cli.outputs import OUTPUTS, Outputs, read_outputs
-from genmonitor.cli.progress import working
-from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
-from genmonitor.cli.results import add_out_argument, as_table, check_out, where_to_look, write_about, write_result
-from genmonitor.cli.terminal import rich_table
+from genmonitor.cli.reading.outputs import OUTPUTS, Outputs, read_outputs
+from genmonitor.cli.reading.prompts import HELP, PromptRows, read_prompts
+from genmonitor.cli.showing.progress import working
+from genmonitor.cli.showing.results import (
+    add_out_argument,
+    as_table,
+    check_out,
+    where_to_look,
+    write_about,
+    write_result,
+)
+from genmonitor.cli.showing.terminal import rich_table
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages

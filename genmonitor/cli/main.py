@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from genmonitor.cli.progress import working
+from genmonitor.cli.showing.progress import working
 
 VALUE_DIFFERS, INPUT_IS_WRONG, CRASHED, INTERRUPTED = 1, 2, 3, 130
 """Exit statuses; that of argparse for wrong arguments is 2 too, and that of a shell for Ctrl-C is 130."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.cli.arguments import given, given_path
-from genmonitor.cli.progress import working
+from genmonitor.cli.showing.progress import working
 from genmonitor.report.manifest import versions
 
 NEEDED: dict[str, type] = {

@@ -15,12 +15,19 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor.cli.arguments import given, given_path, whole_number
-from genmonitor.cli.encoding import add_encoder_arguments, encode, encoder_range, range_notes, value_range
-from genmonitor.cli.outputs import OUTPUTS, Outputs, cut, read_outputs
-from genmonitor.cli.progress import working
-from genmonitor.cli.prompts import HELP, read_prompts
-from genmonitor.cli.results import add_out_argument, as_table, check_out, where_to_look, write_about, write_result
-from genmonitor.cli.terminal import rich_table
+from genmonitor.cli.reading.encoding import add_encoder_arguments, encode, encoder_range, range_notes, value_range
+from genmonitor.cli.reading.outputs import OUTPUTS, Outputs, cut, read_outputs
+from genmonitor.cli.reading.prompts import HELP, read_prompts
+from genmonitor.cli.showing.progress import working
+from genmonitor.cli.showing.results import (
+    add_out_argument,
+    as_table,
+    check_out,
+    where_to_look,
+    write_about,
+    write_result,
+)
+from genmonitor.cli.showing.terminal import rich_table
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
 from genmonitor.evaluation.results import Table

@@ -261,7 +261,7 @@ def test_module_without_sample_prompts_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("reference", ["data", "start", "previous"])
-def test_training_is_left_alone(tmp_path, reference):
+def test_training_is_unchanged(tmp_path, reference):
     def run(*monitors):
         torch.manual_seed(5)
         train = labelled(0, 300, shuffle=True)

@@ -145,7 +145,7 @@ class Noisy(nn.Module):
         return self.net(images)
 
 
-def test_training_is_left_alone_and_the_encoder_out_of_it(tmp_path):
+def test_training_is_unchanged_and_the_encoder_out_of_it(tmp_path):
     def run(*monitors):
         module = Prompted(lr=1e-2)
         train = loader(digits(0, 300), shuffle=True)

@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.images import read_images
+from genmonitor.cli.reading.images import read_images
 from genmonitor.functional import prompt_split
 
 LABELS = torch.arange(36) % 3

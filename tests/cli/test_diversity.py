@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.images import read_images
+from genmonitor.cli.reading.images import read_images
 from genmonitor.functional import precision_recall_density_coverage, scendi_score, vendi_score
 
 LABELS = torch.arange(36) % 3

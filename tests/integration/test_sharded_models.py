@@ -53,7 +53,7 @@ def test_every_monitor_measures_what_one_process_does(tmp_path, expected, proces
 
 
 @pytest.mark.slow
-def test_training_is_left_alone_whatever_one_process_meets(tmp_path, record_property):
+def test_training_is_unchanged_whatever_one_process_meets(tmp_path, record_property):
     said, ranks = run(tmp_path, 2, "untouched")
     epochs = {"validated": [0, 1, 2], "not validated": [0, 1, 2], "between steps": [0.167, 0.5, 1, 1.5, 2, 2.5, 3]}
     epochs |= {f"fails {name}": [0, 2] for name in FAILURES}

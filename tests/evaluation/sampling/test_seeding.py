@@ -138,7 +138,7 @@ def test_rows_are_drawn_into_a_leaf_that_requires_grad():
     assert torch.equal(x.detach(), rows(lambda n: torch.randn(n, 3), 3, 1)[1:])
 
 
-def test_generator_of_the_models_own_is_left_alone():
+def test_generator_of_the_models_own_is_not_touched():
     expected = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))
     with SeededRows(range(4)):
         found = torch.randn(4, 3, generator=torch.Generator().manual_seed(8))

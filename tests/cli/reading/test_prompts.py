@@ -6,8 +6,8 @@ import pytest
 import torch
 from PIL import Image
 
-from genmonitor.cli.outputs import Outputs, read_outputs
-from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.cli.reading.outputs import Outputs, read_outputs
+from genmonitor.cli.reading.prompts import PromptRows, read_prompts
 from genmonitor.evaluation.progress import no_progress
 
 IMAGES = Outputs("a", ["cat/1.png", "dog/2.png", "dog/3.png"], images=torch.zeros(3, 1, 2, 2))

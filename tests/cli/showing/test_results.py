@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.cli.results import as_table, where_to_look, write_about, write_result
+from genmonitor.cli.showing.results import as_table, where_to_look, write_about, write_result
 
 MANIFEST = {"monitor": "diversity", "evaluation": {"vendi": 2.0}, "generated_images": "a"}
 

@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_features
-from genmonitor.cli.arrays import read_array, split_key
-from genmonitor.cli.images import as_images, image_files, read_images
+from genmonitor.cli.reading.arrays import read_array, split_key
+from genmonitor.cli.reading.images import as_images, image_files, read_images
 from genmonitor.evaluation.progress import Progress
 
 OUTPUTS = (

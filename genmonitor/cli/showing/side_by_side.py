@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor.cli.encoding import value_range
-from genmonitor.cli.outputs import Outputs, cut
-from genmonitor.cli.prompts import PromptRows
+from genmonitor.cli.reading.encoding import value_range
+from genmonitor.cli.reading.outputs import Outputs, cut
+from genmonitor.cli.reading.prompts import PromptRows
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.disagreement_figures import (
     DRAWN_MODES,

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_images
 from genmonitor.cli.arguments import IMAGES
-from genmonitor.cli.arrays import read_array, split_key
+from genmonitor.cli.reading.arrays import read_array, split_key
 from genmonitor.evaluation.progress import Progress, terminal_progress
 
 if TYPE_CHECKING:

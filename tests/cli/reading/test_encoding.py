@@ -5,9 +5,9 @@ import pytest
 import torch
 from _helpers.pretrained import save_dinov2
 
-from genmonitor.cli.encoding import Encoding, as_samples, encode, encoder_range, prompt_encoder, range_notes
-from genmonitor.cli.outputs import Outputs
-from genmonitor.cli.prompts import PromptRows
+from genmonitor.cli.reading.encoding import Encoding, as_samples, encode, encoder_range, prompt_encoder, range_notes
+from genmonitor.cli.reading.outputs import Outputs
+from genmonitor.cli.reading.prompts import PromptRows
 from genmonitor.evaluation.progress import no_progress
 
 CPU = torch.device("cpu")

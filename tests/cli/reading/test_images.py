@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from genmonitor.cli.images import read_images
+from genmonitor.cli.reading.images import read_images
 
 
 def save(path, values, **settings):

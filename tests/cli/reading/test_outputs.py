@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from genmonitor.cli.outputs import cut, read_outputs
+from genmonitor.cli.reading.outputs import cut, read_outputs
 from genmonitor.evaluation.progress import no_progress
 
 

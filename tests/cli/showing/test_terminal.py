@@ -5,7 +5,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from genmonitor.cli.terminal import beside_map, block_map, headed, rich_table
+from genmonitor.cli.showing.terminal import beside_map, block_map, headed, rich_table
 from genmonitor.evaluation.results import Table
 from genmonitor.plotting.style import cluster_color
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.cli.arrays import read_array, split_key
+from genmonitor.cli.reading.arrays import read_array, split_key
 
 
 def test_a_name_behind_a_colon_is_the_array_of_a_file(tmp_path):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from genmonitor.cli.progress import working
+from genmonitor.cli.showing.progress import working
 
 
 def test_a_file_gets_nothing(capsys):
@@ -46,5 +46,5 @@ def test_an_error_passes_and_the_line_goes_away(monkeypatch):
 
 
 def test_waiting_for_torch_is_said_before_torch_is_loaded():
-    code = "import sys, genmonitor.cli.progress; print('torch' in sys.modules)"
+    code = "import sys, genmonitor.cli.showing.progress; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

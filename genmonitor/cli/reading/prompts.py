@@ -16,8 +16,17 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features
-from genmonitor.cli.arrays import SUFFIXES, read_array, split_key
-from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, all_or_none, cut, pick, read_lines, read_text, split_lines
+from genmonitor.cli.reading.arrays import SUFFIXES, read_array, split_key
+from genmonitor.cli.reading.outputs import (
+    PROMPT_KEYS,
+    Outputs,
+    all_or_none,
+    cut,
+    pick,
+    read_lines,
+    read_text,
+    split_lines,
+)
 
 FILE_KEYS = ("file_name", "file", "filename", "image", "path")
 """What the name of an output's file may be called in a line of JSON or in the head of a CSV file."""

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor.cli.arguments import given, given_path, whole_number
-from genmonitor.cli.outputs import Outputs
-from genmonitor.cli.prompts import PromptRows
+from genmonitor.cli.reading.outputs import Outputs
+from genmonitor.cli.reading.prompts import PromptRows
 from genmonitor.evaluation.data.value_range import range_doubt
 from genmonitor.evaluation.encoders.feature_cache import FeatureCache
 from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
