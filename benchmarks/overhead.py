@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What PixelClusterMonitor adds to real training runs, part by part, at the settings of the examples.
+"""What PixelClusterMonitor adds to real training runs, part by part, at the settings of `make demo`.
 
-python benchmarks/overhead.py                         # about three minutes
+python benchmarks/overhead.py                         # about six minutes
 python benchmarks/overhead.py --long                  # a DCGAN of 64×64×3 as well: many minutes without a GPU
 """
 
@@ -29,7 +29,7 @@ from data import ImageData
 from dcgan import DCGAN
 from ddpm import DDPM
 
-EPOCHS, FIRST = (3, 1) if ONCE else (30, 18)
+EPOCHS, EVERY, FIRST = (3, 1, 1) if ONCE else (75, 5, 5)
 """The first evaluations load what is loaded once, and draw until the process beside the training is ready to."""
 
 
@@ -64,6 +64,15 @@ def time_calls(owner: Any, method: str) -> list[float]:
     return seconds
 
 
+def slowed_by_drawing(seconds: list[float]) -> tuple[float, float]:
+    """Return the seconds of an epoch, and how many more those after an evaluation take, while its figures are drawn.
+
+    The last epoch before the next evaluation is the one that nothing is drawn beside.
+    """
+    following = [statistics.median(seconds[FIRST * EVERY + after :: EVERY]) for after in range(1, EVERY + 1)]
+    return following[-1], sum(epoch - following[-1] for epoch in following)
+
+
 def digits(folder: str) -> ImageData:
     return ImageData("digits")
 
@@ -83,47 +92,47 @@ def drawn_images(folder: str) -> ImageData:
 def case(
     name: str, make: Callable[[], Any], data: Callable[[str], ImageData], **settings: Any
 ) -> Callable[[], dict[str, Any]]:
-    def train(folder: str, *callbacks: Callback) -> list[float]:
+    def measure() -> dict[str, Any]:
         seed_everything(0)
         epochs = Epochs()
-        trainer = Trainer(
-            max_epochs=EPOCHS,
-            devices=1,
-            log_every_n_steps=1,
-            num_sanity_val_steps=0,
-            enable_progress_bar=False,
-            callbacks=[epochs, *callbacks],
-            logger=TensorBoardLogger(folder),
+        monitor = PixelClusterMonitor(
+            n_clusters=5, n_cluster_images=1297, n_samples=500, every_n_epochs=EVERY, **settings
         )
-        trainer.fit(make(), data(folder))
-        return epochs.seconds[FIRST:]
-
-    def measure() -> dict[str, Any]:
-        monitor = PixelClusterMonitor(n_clusters=5, n_cluster_images=1297, n_samples=500, **settings)
         at_start = time_calls(monitor, "on_train_start")
-        evaluations = time_calls(monitor, "on_validation_epoch_end")
+        after_epochs = time_calls(monitor, "on_validation_epoch_end")
+        taken_over = time_calls(background, "deliver")
         with tempfile.TemporaryDirectory() as folder:
-            alone = statistics.median(train(folder))
-            taken_over = time_calls(background, "deliver")
-            epoch = statistics.median(train(folder, monitor))
-        if not len(monitor.history) == len(evaluations) == EPOCHS:
-            raise RuntimeError(f"Expected {EPOCHS} evaluations, but got {len(monitor.history)}. What warnings say why?")
+            trainer = Trainer(
+                max_epochs=EPOCHS,
+                devices=1,
+                log_every_n_steps=1,
+                num_sanity_val_steps=0,
+                enable_progress_bar=False,
+                callbacks=[epochs, monitor],
+                logger=TensorBoardLogger(folder),
+            )
+            trainer.fit(make(), data(folder))
+        evaluated = [record["epoch"] for record in monitor.history]
+        if evaluated != list(range(0, EPOCHS, EVERY)):
+            raise RuntimeError(f"Expected {EPOCHS // EVERY} evaluations, but got {evaluated}. What warnings say why?")
         sampling, measuring = (
             statistics.median(record[f"{part}_seconds"] for record in monitor.history[FIRST:])
             for part in ("sampling", "metric")
         )
         # what was drawn is taken over between batches, of which some belong to each evaluation
-        evaluation = statistics.median(evaluations[FIRST:]) + sum(taken_over) / EPOCHS
+        evaluation = statistics.median(after_epochs[FIRST * EVERY :: EVERY]) + sum(taken_over) / len(evaluated)
+        alone, slowed = slowed_by_drawing(epochs.seconds)
+        added = evaluation - sampling
         return {
-            "epoch alone s": f"{alone:.2f}",
-            "epoch s": f"{epoch:.2f}",
+            "epoch s": f"{alone:.2f}",
             "at the start s": f"{at_start[0]:.2f}",
             "sampling s": f"{sampling:.3f}",
             "measuring s": f"{measuring:.3f}",
-            "the rest s": f"{evaluation - sampling - measuring:.3f}",
+            "the rest s": f"{added - measuring:.3f}",
             "whole evaluation s": f"{evaluation:.3f}",
-            "all but sampling, of the epoch": f"{(evaluation - sampling) / alone:.0%}",
-            "of an epoch of a minute": f"{(evaluation - sampling) / 60:.2%}",
+            f"all but sampling, of {EVERY} epochs": f"{added / (EVERY * alone):.1%}",
+            "of an epoch of a minute": f"{added / 60:.2%}",
+            "training slowed by drawing s": f"{slowed:.2f}",
         }
 
     measure.__name__ = name
@@ -141,9 +150,10 @@ if __name__ == "__main__":
     ]
     long = [case("DCGAN_64x64x3", lambda: DCGAN((3, 64, 64)), drawn_images)]
     legend = (
-        "500 samples against 500 real ones at every epoch; digits have 8×8 pixels. Epoch alone: the training batches "
-        "of an epoch without a monitor; epoch: the same with one, whose figures a second process draws meanwhile. "
-        "Whole evaluation: all that the training waits for, sampling included. Measuring is the permutations of the "
-        "two-sample test for the most part: 200 splits of 1000 images, in each region by kernels of four widths."
+        f"500 samples against 500 real ones, evaluated every {EVERY} epochs as in `make demo`; digits have 8×8 pixels. "
+        "Epoch: its training batches, while nothing is drawn. Whole evaluation: all that the training waits for, "
+        "sampling included. Measuring is the permutations of the two-sample test for the most part: 200 splits of 1000 "
+        "images, in each region by kernels of four widths. Slowed by drawing: how much longer the epochs between two "
+        "evaluations take, together, since a second process draws figures on the cores that they train on."
     )
     run(__file__, cases, "What an evaluation costs in a real run", long, legend)

@@ -67,6 +67,7 @@ def small(*arguments):
     return ConditionalDCGAN(*arguments, features=16, lr=4e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(*FIT)
 def test_script_names_the_collapsed_class(monkeypatch, capsys, tmp_path):
     said = run(monkeypatch, capsys, tmp_path, "--collapse", "3", "--collapse-from", "2")

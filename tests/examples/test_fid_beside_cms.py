@@ -49,6 +49,7 @@ def test_features_of_the_configuration_are_trained_alike_every_time(monkeypatch)
     assert not any(parameter.requires_grad for parameter in first.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(*SAYS)
 def test_script_draws_all_metrics_beside_cms(monkeypatch, capsys, tmp_path):
     small = {"generator_features": 4, "discriminator_features": 4}

@@ -35,6 +35,7 @@ def test_prompts_lead_the_model_and_withheld_ones_do_not():
     assert model.withhold(words, torch.tensor([True, False])).tolist() == [[0.0] * 8, words[1].tolist()]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(*SAYS)
 def test_script_runs_all_monitors_on_one_set_of_samples(monkeypatch, tmp_path, capsys):
     drawn, monitors = [], make_monitors(36, 1)

@@ -75,7 +75,9 @@ def chests(folder):
 DATA = {"folder": photos, "medmnist": chests}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [name if "digits" in name else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
 def test_each_configuration_runs_a_short_epoch(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     content = config(name)

@@ -55,6 +55,7 @@ def test_p_values_are_of_the_statistics_of_random_splits():
     assert [float(found[f"cluster_{c}"]) for c in (1, 2, 3)] == pytest.approx(ref.familywise_p_values(expected[1:]))
 
 
+@pytest.mark.slow
 def test_level_is_exact_over_all_12870_splits_of_eight_and_eight():
     """Each split is as likely to be the observed one under the hypothesis: at most a share of a may have p <= a."""
     samples, splits = draw(16, 12), all_splits(16, 8)

@@ -253,6 +253,7 @@ def test_public_classes_load_nothing_beyond_torchmetrics():
     assert loads(classes, after="import torch, torchmetrics") == {"genmonitor"}
 
 
+@pytest.mark.slow
 def test_compare_loads_nothing_else_but_what_draws():
     assert loads("from genmonitor import compare", after="import torch, torchmetrics, matplotlib.figure") <= {
         "genmonitor",
@@ -261,15 +262,18 @@ def test_compare_loads_nothing_else_but_what_draws():
     }
 
 
+@pytest.mark.slow
 def test_an_evaluation_and_the_command_line_need_no_lightning():
     doors = "evaluation, genmonitor.report, genmonitor.cli"
     commands = ", ".join(f"genmonitor.cli.{name}" for name in COMMANDS)
     assert not {"lightning", "pytorch_lightning"} & loads(f"import genmonitor.{doors}, {commands}")
 
 
+@pytest.mark.slow
 def test_a_monitor_of_plain_loops_needs_no_lightning():
     assert not {"lightning", "pytorch_lightning"} & loads("from genmonitor import LoopMonitor")
 
 
+@pytest.mark.slow
 def test_what_is_loaded_would_be_noticed():
     assert {"genmonitor", "lightning", "matplotlib", "torch", "torchmetrics"} <= loads("import genmonitor.callbacks")

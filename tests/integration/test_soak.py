@@ -73,6 +73,7 @@ def test_five_hundred_evaluations_leave_nothing_behind(tmp_path, record_property
         record_property(f"soaked: {what} after {late} evaluations", round(after[what]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["clusters", "diversity", "disagreement"])
 def test_figures_of_every_evaluation_are_freed(tmp_path, kind):
     make = {

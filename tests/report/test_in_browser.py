@@ -21,6 +21,8 @@ from PIL import Image
 from genmonitor._formatting import format_cms
 from genmonitor.report import write_report
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):

@@ -147,6 +147,7 @@ def test_the_extra_is_named_without_transformers(monkeypatch):
         text_encoder("minilm")
 
 
+@pytest.mark.slow
 def test_evaluation_is_imported_without_loading_clip():
     code = """
 import sys, torchmetrics  # torchmetrics loads what it finds of transformers

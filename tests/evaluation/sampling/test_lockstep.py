@@ -15,10 +15,12 @@ def test_whole_model_is_left_to_itself():
         raise KeyError("no samples today")
 
 
+@pytest.mark.slow
 def test_all_draw_as_many(ranks_in_step):
     assert [found["shares"] for found in ranks_in_step] == [[[4, 5, 6], [], [0, 0]], [[7, 0, 0], [], [8, 9]]]
 
 
+@pytest.mark.slow
 def test_error_of_one_process_reaches_all(ranks_in_step):
     for what in ("one fails", "one fails inside"):
         elsewhere, here = (found[what] for found in ranks_in_step)
@@ -26,6 +28,7 @@ def test_error_of_one_process_reaches_all(ranks_in_step):
         assert here == "KeyError: 'no samples today'"
 
 
+@pytest.mark.slow
 def test_processes_that_part_ways_are_told_so(ranks_in_step):
     for found in ranks_in_step:
         assert (
@@ -34,6 +37,7 @@ def test_processes_that_part_ways_are_told_so(ranks_in_step):
         )
 
 
+@pytest.mark.slow
 def test_model_draws_the_same_after_errors_and_holds_its_part_alone(ranks_in_step):
     for rank, found in enumerate(ranks_in_step):
         for when in ("before an error", "after errors"):

@@ -28,12 +28,14 @@ def test_torch_that_cannot_go_on_after_an_error_is_refused(monkeypatch):
         pass
 
 
+@pytest.mark.slow
 def test_parts_are_what_was_split(ranks_in_step):
     for found in ranks_in_step:
         assert found["parts"] == ["FSDPSequential", "FSDPLinear", "FSDPLinear"]
         assert found["gathered"] == [0, 1]
 
 
+@pytest.mark.slow
 def test_nothing_else_calls_a_sharded_part_and_nothing_stays_gathered(ranks_in_step):
     for rank, found in enumerate(ranks_in_step):
         said, sizes = found["called by something else"]
@@ -41,12 +43,14 @@ def test_nothing_else_calls_a_sharded_part_and_nothing_stays_gathered(ranks_in_s
         assert sizes == [[6, 3, 40, 8], [4, 2, 40, 8]][rank]
 
 
+@pytest.mark.slow
 def test_what_moved_on_another_process_is_told_on_all(ranks_in_step):
     for found in ranks_in_step:
         (said,) = found["one moved"]
         assert "changed the training: parameter 0.bias." in said
 
 
+@pytest.mark.slow
 def test_plain_loop_measures_what_it_does_of_the_whole_model(ranks_in_step):
     (expected,) = in_a_loop(whole())
     for found in ranks_in_step:

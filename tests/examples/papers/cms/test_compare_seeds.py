@@ -84,6 +84,7 @@ def test_figure_has_means_bands_and_the_collapsed_seed_dotted():
     assert band.max() == pytest.approx(math.exp(-0.09), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_script_trains_every_seed_and_draws_them(tmp_path, capsys, monkeypatch):
     small = [f"--model.init_args.{side}_features=4" for side in ("generator", "discriminator")]
