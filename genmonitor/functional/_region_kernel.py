@@ -18,6 +18,7 @@ from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.means import region_columns
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.sums import float64_sum
 from genmonitor.partition import PixelPartition
 
 MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
@@ -141,8 +142,8 @@ class RegionKernel:
                 gram, by_width = self._gram(region, distances, twice_from=size)
                 own, beyond = gram[:, :size], gram[:, size:]
                 sums.by_width[region] += by_width
-                sums.rows[region, start:stop] += gram.sum(1, dtype=torch.float64)
-                sums.rows[region, stop:] += beyond.sum(0, dtype=torch.float64)
+                sums.rows[region, start:stop] += float64_sum(gram, 1)
+                sums.rows[region, stop:] += float64_sum(beyond, 0)
                 sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
         return sums._replace(columns=sums.rows)
 
@@ -154,8 +155,8 @@ class RegionKernel:
             for region, distances in self._distances([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
                 gram, by_width = self._gram(region, distances)
                 sums.by_width[region] += by_width
-                sums.rows[region, start:stop] += gram.sum(1, dtype=torch.float64)
-                sums.columns[region] += gram.sum(0, dtype=torch.float64)
+                sums.rows[region, start:stop] += float64_sum(gram, 1)
+                sums.columns[region] += float64_sum(gram, 0)
                 sums.squares[region] += _sum_of_squares(gram)
         return sums
 
@@ -174,8 +175,8 @@ class RegionKernel:
         for multiplier, part in zip(self.multipliers, self.mixture[region].tolist(), strict=True):
             term = (exponents * multiplier).expm1_()
             out.add_(term, alpha=part)
-            total = term.sum(dtype=torch.float64)
-            by_width.append(total if twice_from is None else total + term[:, twice_from:].sum(dtype=torch.float64))
+            total = float64_sum(term)
+            by_width.append(total if twice_from is None else total + float64_sum(term[:, twice_from:]))
         return out, torch.stack(by_width)
 
     def _distances(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
@@ -211,4 +212,4 @@ def _variances(real: Tensor, columns: Tensor) -> Tensor:
 
 
 def _sum_of_squares(x: Tensor) -> Tensor:
-    return x.square().sum(dtype=torch.float64)
+    return float64_sum(x.square())

@@ -12,6 +12,7 @@ from genmonitor._validation import check_features, check_min_samples
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.sums import float64_sum
 
 
 class Dispersion(NamedTuple):
@@ -70,4 +71,4 @@ def _sums(kernel: Kernel, x: Tensor, y: Tensor, start: int) -> Tensor:
     """Sum one minus the kernel over the other samples: those of x are rows `start` and on of y."""
     apart = 1 - kernel.gram(x, y)
     apart[:, start : start + len(x)].fill_diagonal_(0)  # rounding gives a sample a distance from itself
-    return apart.sum(1, dtype=torch.float64)
+    return float64_sum(apart, 1)

@@ -16,6 +16,7 @@ from genmonitor._validation import check_at_least, check_min_samples, check_samp
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.sums import float64_sum
 from genmonitor.partition import PixelPartition
 
 
@@ -128,7 +129,7 @@ def _sums_across(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None, 
     by_row = []
     for start, stop in row_blocks(len(x), 4 * x.element_size(), columns=len(y)):
         grams = _grams(x[start:stop], y, kernel, sizes)
-        by_row.append(_by_region(gram.unflatten(1, (-1, columns)).sum(2, dtype=torch.float64) for gram in grams))
+        by_row.append(_by_region(float64_sum(gram.unflatten(1, (-1, columns)), 2) for gram in grams))
     return torch.cat(by_row, 1).unflatten(1, (-1, rows)).sum(2)
 
 
@@ -154,8 +155,8 @@ def means_within(x: Tensor, kernel: Kernel, sizes: list[int] | None, size: int) 
 def _twice_above_diagonal(gram: Tensor, rows: int) -> Tensor:
     """Sum rows of a symmetric matrix from their diagonal block on, standing for the columns before them too."""
     own = gram[:, :rows]
-    off_diagonal = own.sum(dtype=torch.float64) - own.diagonal().sum(dtype=torch.float64)
-    return off_diagonal + 2 * gram[:, rows:].sum(dtype=torch.float64)
+    off_diagonal = float64_sum(own) - own.diagonal().sum(dtype=torch.float64)
+    return off_diagonal + 2 * float64_sum(gram[:, rows:])
 
 
 def _by_region(reduced: Iterator[Tensor]) -> Tensor:
