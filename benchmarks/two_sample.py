@@ -22,9 +22,9 @@ from genmonitor import PRDC, GaussianKernel, MaximumMeanDiscrepancy
 DIM, NEIGHBORS, BATCH = 512, 5, 1000
 NOTES = (
     "KID draws 100 subsets of 1000, whose cost does not grow with n, while MMD compares all pairs: at 10,000 the "
-    "products of these alone take about half of KID's time, and somewhat beyond 10,000 KID is the faster of the two. The "
-    "Gram matrices within a side are computed by halves, in float32; their exponentials, and their sums in float64, are "
-    "taken while they are in the cache."
+    "products of these alone take about half of KID's time, and somewhat beyond 10,000 KID is the faster of the two. "
+    "The Gram matrices within a side are computed by halves, in float32; their exponentials, and their sums in "
+    "float64, are taken while they are in the cache."
 )
 
 
