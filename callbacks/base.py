@@ -142,7 +142,7 @@ class GenerativeMonitor(Monitor, Callback):
         writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
         self.publisher.start(run_folder(trainer), trainer.loggers, writes, beside=True)
         for note in rare_evaluation_notes(self, trainer):
-            self.publisher.note(note)
+            self.publisher.notes.add(note)
         fill_scheduler_keys(trainer, self.prefix)
         self._proved = 0
         with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
@@ -206,7 +206,7 @@ class GenerativeMonitor(Monitor, Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the summary, and after all monitors' where the report is."""
-        self.publisher.set_whole_run()
+        self.publisher.notes.set_whole_run()
         if trainer.is_global_zero:
             finish_run(self.publisher)
         if not self.history and not self.failures.count and not self.failures.not_finite:
@@ -282,7 +282,7 @@ class GenerativeMonitor(Monitor, Callback):
         self._proved += 1
         if self._proved > PROOFS or trainer.state.fn != "fit":
             return nullcontext()
-        return prove_unchanged(pl_module, self.publisher.note, trainer.optimizers)
+        return prove_unchanged(pl_module, self.publisher.notes.add, trainer.optimizers)
 
     def _after_all_monitors(self, trainer: pl.Trainer) -> None:
         """Free the samples and finish the evaluations that the monitors have in common."""
@@ -298,7 +298,7 @@ class GenerativeMonitor(Monitor, Callback):
         """Let nothing of an earlier run with this monitor stay."""
         self.history = []
         self.evaluator.forget()
-        self.publisher.reset()
+        self.publisher.notes.reset()
         self.images_seen = 0
         self.failures.reset()
         self.schedule.reset()

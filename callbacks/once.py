@@ -75,11 +75,11 @@ def _has_real_images(monitor: GenerativeMonitor, trainer: pl.Trainer) -> bool:
 @contextmanager
 def _run_of_its_own(monitor: GenerativeMonitor) -> Iterator[None]:
     """Have no history and no notes of a training inside the block; afterwards they go on with what came in it."""
-    publisher = monitor.publisher
-    before: tuple[Any, ...] = monitor.history, publisher.notes, monitor.images_seen
-    monitor.history, publisher.notes, monitor.images_seen = [], [], None
+    notes = monitor.publisher.notes
+    before: tuple[Any, ...] = monitor.history, notes.items, monitor.images_seen
+    monitor.history, notes.items, monitor.images_seen = [], [], None
     try:
         yield
     finally:
         monitor.history = [*before[0], *monitor.history]
-        publisher.notes, monitor.images_seen = before[1:]
+        notes.items, monitor.images_seen = before[1:]

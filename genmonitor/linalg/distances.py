@@ -106,10 +106,10 @@ def squared_distances(
         if not exact:
             _correct(out, squares.detach(), others.detach(), x, y)
         return out.clamp_min(0)
-    out = (-2 * x) @ y.T
+    out = x @ y.T
     rows = rows_in_cache(out)
     for some, own, of in zip(out.split(rows), squares.split(rows), x.split(rows), strict=True):
-        some.add_(others).add_(own[:, None])
+        torch.add(others, some, alpha=-2, out=some).add_(own[:, None])
         if not exact:
             _correct(some, own, others, of, y)
         some.clamp_min_(0)

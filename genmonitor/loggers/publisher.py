@@ -3,21 +3,20 @@
 
 from __future__ import annotations
 
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genmonitor._formatting import as_sentence
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
 from genmonitor.loggers import background
+from genmonitor.loggers.attempt import Attempt
+from genmonitor.loggers.deferred import Deferred
 from genmonitor.loggers.facade import Loggers
-from genmonitor.plotting.settings import Settings
+from genmonitor.loggers.notes import Notes
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from genmonitor.plotting.style import Drawing
-
-WHOLE_RUN: Mapping[str, float | None] = {"epoch": None, "step": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +45,7 @@ class PublishedEvaluation:
 class Publisher:
     """Shows and writes what an evaluator finds. A failure here never stops training.
 
-    Only rank zero may call what writes: all but `start`, `note`, `inform` and `record_note`.
+    Only rank zero may call what writes: all but `start`.
 
     Args:
         name: of the monitor, for messages.
@@ -59,6 +56,8 @@ class Publisher:
         inform: says what is nothing to be warned of, on rank zero only.
 
     Attributes:
+        notes: what is said of the run and its evaluations; every process may say something.
+        attempt: does something that must not stop training, and says what went wrong.
         page: where this fit wrote the report, None before.
         message: the line about the last evaluation.
         latest: PNG files of the figures of the last evaluation, by name.
@@ -75,14 +74,14 @@ class Publisher:
         inform: Callable[[str], Any] = print,
     ) -> None:
         self._name, self._prefix, self._on_alert, self._raise_errors = name, prefix, on_alert, raise_errors
-        self._warn, self._inform = warn, inform
-        self.notes: list[dict[str, Any]] = []
+        self._inform = inform
+        self.notes = Notes(name, warn, inform)
+        self.attempt = Attempt(lambda text: warn(f"{name}: {text}"), raise_errors)
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
-        self._moment: Mapping[str, float | None] = WHOLE_RUN
-        self._writes = self._beside = False
+        self._writes = False
+        self._later = Deferred(self.attempt, self._loggers, beside=False)
         self._described: set[str] = set()
-        self._warned: set[str] = set()
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
         self.unfinished = False
@@ -103,44 +102,12 @@ class Publisher:
         """
         self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
-        self._moment, self._described, self._warned = WHOLE_RUN, set(), set()
+        self._described = set()
+        self.notes.set_whole_run()
+        self.attempt.start()
         self.page, self.unfinished = None, False
-        self._writes, self._beside = writes, beside and not self._raise_errors
-
-    def set_moment(self, epoch: float, step: int) -> None:
-        """Say of which evaluation notes are from now on."""
-        self._moment = {"epoch": epoch, "step": step}
-
-    def set_whole_run(self) -> None:
-        """Say that notes are of the whole run from now on."""
-        self._moment = WHOLE_RUN
-
-    def warn(self, text: str) -> None:
-        """Say what the user should know."""
-        self._warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
-
-    def note(self, text: str) -> None:
-        """Warn, and say it in the report too."""
-        self.warn(text)
-        self.record_note(as_sentence(text))
-
-    def inform(self, text: str) -> None:
-        """Say it in the terminal, where it is nothing to be warned of."""
-        self._inform(f"{self._name}: {text}")
-
-    def record_note(self, text: str) -> None:
-        """Say it in the report, at the evaluation at which it is said."""
-        note = {**self._moment, "text": text}
-        if note not in self.notes:  # a second fit says the same of its run
-            self.notes.append(note)
-
-    def reset(self) -> None:
-        """Begin a new run."""
-        self.notes = []
-
-    def forget_evaluations(self) -> None:
-        """Drop the notes that are of an evaluation."""
-        self.notes = [note for note in self.notes if note["epoch"] is None]
+        self._writes = writes
+        self._later = Deferred(self.attempt, self._loggers, beside and not self._raise_errors)
 
     def publish_fit(self, evaluator: Evaluator[Any], history: History) -> None:
         """Show and write what is fixed for the run, having removed what an earlier run left in the folder."""
@@ -171,7 +138,7 @@ class Publisher:
         evaluator, evaluation, history = found.evaluator, found.evaluation, found.history
         step, epoch = int(history[-1]["step"]), found.epoch
         for note in evaluation.notes:
-            self.note(note)
+            self.notes.add(note)
         for alert in found.alerts:
             self.publish_alert(alert)
 
@@ -188,13 +155,12 @@ class Publisher:
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))
         self.attempt(lambda: self._write_images("images", evaluator.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
-        if self._beside:
-            self.attempt(background.start)
+        self._later.start()
 
     def publish_alert(self, alert: Alert) -> None:
         """Warn, and send an alert to the loggers and to the user's function."""
-        self.note(alert.text)
-        self.attempt(lambda: self._loggers.log_alert(alert, int(self._moment["step"] or 0)))
+        self.notes.add(alert.text)
+        self.attempt(lambda: self._loggers.log_alert(alert, self.notes.step))
         if (on_alert := self._on_alert) is not None:
             self.attempt(lambda: on_alert(alert.text))
 
@@ -202,52 +168,19 @@ class Publisher:
         """Write the notes, and the page once there is an evaluation."""
         self.unfinished = True
         if self._writes:
-            self.attempt(lambda: self.folder.write_notes(self._prefix, self.notes))
+            self.attempt(lambda: self.folder.write_notes(self._prefix, self.notes.items))
             if evaluations:
                 folder = RunFolder(self.folder.path.absolute())
-                step = int(self._moment["step"] or 0)
+                step = self.notes.step
                 self._later(("page", folder.path, self._prefix), step, folder.write_report, self._take_page)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
-        step = int(self._moment["step"] or 0)
-        if self._draws_beside():
+        step = self.notes.step
+        if self._later.ready:
             self._loggers.finish_evaluation(step)  # the values do not wait for figures
 
         self._later(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
-
-    def attempt(self, part: Callable[[], Any]) -> None:
-        """Do something that must not stop training; say what went wrong, once for each kind of failure."""
-        try:
-            part()
-        except Exception as error:
-            if self._raise_errors:
-                raise
-            said = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else traceback.format_exc()
-            kind = f"{type(error).__name__} {getattr(error, 'errno', said)}"
-            if kind not in self._warned:
-                self._warned.add(kind)
-                self._warn(f"{self._name}: part of an evaluation could not be shown or written. {said}")
-
-    def _later(
-        self, key: tuple[Any, ...], step: int, work: Callable[[], Any], then: Callable[[Any], None], here: bool = False
-    ) -> None:
-        """Do something beside the training where that can be, and then something here with what it returned."""
-
-        def take(result: Callable[[], Any]) -> None:
-            self.attempt(lambda: then(result()))
-            self._loggers.finish_evaluation(step)  # what the training logs next must not come into the same row
-
-        beside = background.running()
-        if beside is not None and self._draws_beside() and not here:
-            with suppress(Exception):  # what pickle does not take is done here
-                beside.submit(key, partial(Settings.current().call, work), take, may_skip=key[0] == "figure")
-                return
-        self.attempt(lambda: then(work()))
-
-    def _draws_beside(self) -> bool:
-        beside = background.running()
-        return self._beside and beside is not None and beside.ready
 
     def _describe(self, evaluator: Evaluator[Any], names: Iterable[str]) -> None:
         self._loggers.describe_values(self._prefix, {name: evaluator.value_info(name) for name in names})
@@ -305,14 +238,6 @@ class Publisher:
         if self._writes:
             self.folder.write_manifest(self._prefix, number, manifest())
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the notes that are of an evaluation: those of the whole run are made anew."""
-        return {"notes": [dict(note) for note in self.notes if note["epoch"] is not None]}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a saved state."""
-        self.notes = [dict(note) for note in state["notes"]]
-
 
 def _charts_without_details(evaluator: Evaluator[Any]) -> dict[str, list[str]]:
     """Return which values share a chart in a logger, by its title."""
@@ -348,7 +273,7 @@ def finish_evaluations(publishers: Iterable[Publisher]) -> None:
 def finish_run(publisher: Publisher) -> None:
     """Wait for what is still being drawn, for this publisher and those that it shares a run with."""
     if skipped := background.drain():
-        publisher.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
+        publisher.notes.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:

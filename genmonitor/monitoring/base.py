@@ -137,11 +137,11 @@ class Monitor:
         self.evaluator.reuse(self.publisher.folder.path)
         report = self.evaluator.fit(real, probe.to(device), comm, progress)
         for message in report.messages:
-            self.publisher.inform(message)
+            self.publisher.notes.inform(message)
         if not report.comparable:
             self.reset_history()
         for note in (*report.notes, *self.sampler.check_rows(model, probe)):
-            self.publisher.note(note)
+            self.publisher.notes.add(note)
         if self.evaluator.needs_first_samples:
             self.evaluator.take_first_samples(self._samples(model, comm, progress), comm)
 
@@ -173,7 +173,7 @@ class Monitor:
             commits: whether later evaluations are compared with this one; if not, it raises no alert either.
             counts: what else the record holds.
         """
-        self.publisher.set_moment(moment.epoch, moment.step)
+        self.publisher.notes.set_moment(moment.epoch, moment.step)
         try:
             samples, evaluation = run_evaluation(
                 self.evaluator, lambda: self._samples(model, comm, progress, draw), comm, self.sampler.seed
@@ -213,9 +213,9 @@ class Monitor:
         else:
             switched_off = self.failures.failed()
             why = "" if elsewhere else f": {type(error).__name__}: {error}"
-            self.publisher.record_note(f"The evaluation of epoch {moment.epoch:g} failed and was skipped{why}.")
+            self.publisher.notes.record(f"The evaluation of epoch {moment.epoch:g} failed and was skipped{why}.")
             if switched_off:
-                self.publisher.note(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
+                self.publisher.notes.add(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
         if comm.rank == 0:
             self.publisher.write_report(len(self.history))
 
@@ -254,7 +254,7 @@ class Monitor:
     def reset_history(self) -> None:
         """Forget the curves and what was said of their evaluations."""
         self.history = []
-        self.publisher.forget_evaluations()
+        self.publisher.notes.forget_evaluations()
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python and tensors only."""
@@ -263,7 +263,7 @@ class Monitor:
             "sampler": self.sampler.settings(),
             "evaluator": self.evaluator.state_dict(),
             **self.failures.state_dict(),
-            **self.publisher.state_dict(),
+            **self.publisher.notes.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -271,12 +271,12 @@ class Monitor:
         self._resumed = True
         self.history = [dict(record) for record in state_dict["history"]]
         self.failures.load_state_dict(state_dict)
-        self.publisher.load_state_dict(state_dict)
+        self.publisher.notes.load_state_dict(state_dict)
         try:
             check_same_settings(self.sampler.settings(), state_dict["sampler"])
             self.evaluator.load_state_dict(state_dict["evaluator"])
         except SettingsChangedError as error:
-            self.publisher.note(
+            self.publisher.notes.add(
                 f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
                 "anew: values before and after cannot be compared."
             )

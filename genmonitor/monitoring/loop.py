@@ -213,7 +213,7 @@ class LoopMonitor(Monitor):
     def _isolated(self, model: SampledModel) -> Iterator[None]:
         """Have the training left alone inside the block, and prove it the first times."""
         self._proved += 1
-        proof = prove_unchanged(model.module, self.publisher.note) if self._proved <= PROOFS else nullcontext()
+        proof = prove_unchanged(model.module, self.publisher.notes.add) if self._proved <= PROOFS else nullcontext()
         with kept_sharded(model.module), proof, preserve_training_state(model.module):
             yield
 

@@ -175,7 +175,7 @@ def untouched(folder, how):
         monitor = plain(n_samples=61, sample_batch_size=16, **settings)
         found = trained(folder, monitor, max_epochs=3, **run, **how())
         changed = [part for part, left in expected[key].items() if not same(found[part], left)]
-        notes = [note["text"] for note in monitor.publisher.notes]
+        notes = [note["text"] for note in monitor.publisher.notes.items]
         out[name] = {"changed": changed, "epochs": [record["epoch"] for record in monitor.history], "notes": notes}
     return out
 
@@ -217,7 +217,7 @@ def meddled(folder, how):
 
     monitor = plain(n_samples=61, sample_fn=sample)
     fit(folder, monitor, module=Split(), val=loader(digits(300, 400)), max_epochs=1, **how())
-    return " ".join(note["text"] for note in monitor.publisher.notes)
+    return " ".join(note["text"] for note in monitor.publisher.notes.items)
 
 
 def resumed(folder, how):

@@ -224,11 +224,11 @@ def test_two_monitors_of_a_kind_need_other_prefixes_alone(tmp_path):
         fit(tmp_path, one, other, keep, max_epochs=2)
     states = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]
     assert {"GenerativeMonitor[prefix=one]", "GenerativeMonitor[prefix=other]"} < states.keys()
-    assert (one.publisher.notes, len(other.publisher.notes)) == ([], 2)
+    assert (one.publisher.notes.items, len(other.publisher.notes.items)) == ([], 2)
     again = brightness("one"), brightness("other")
     fit(tmp_path, *again, keep, max_epochs=2, ckpt_path=tmp_path / "last.ckpt")
     assert [measured(monitor) for monitor in again] == [measured(one), measured(other)]
-    assert [len(monitor.publisher.notes) for monitor in again] == [0, 2]
+    assert [len(monitor.publisher.notes.items) for monitor in again] == [0, 2]
 
 
 def test_state_before_training_is_taken_as_it_is():

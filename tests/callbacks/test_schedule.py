@@ -109,4 +109,4 @@ def test_early_stopping_on_rarer_evaluations_is_warned_of(tmp_path, settings):
 def test_early_stopping_on_something_else_is_not_warned_of(tmp_path):
     monitor = plain(every_n_epochs=2)
     fit(tmp_path, EarlyStopping("loss"), monitor, val=validation())
-    assert not any("EarlyStopping" in note["text"] for note in monitor.publisher.notes)
+    assert not any("EarlyStopping" in note["text"] for note in monitor.publisher.notes.items)

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import errno
 import json
 import warnings
 
@@ -23,51 +22,6 @@ def fails(error):
         raise error
 
     return part
-
-
-def test_note_is_warned_of_and_kept_as_a_sentence(tmp_path):
-    publisher = started(tmp_path)
-    with pytest.warns(UserWarning, match=r"^Name: few images are there\.$"):
-        publisher.note("few images are there")
-    assert publisher.notes == [{"epoch": None, "step": None, "text": "Few images are there."}]
-
-
-def test_notes_are_of_the_moment_and_kept_once(tmp_path):
-    publisher = started(tmp_path)
-    publisher.record_note("Of the run.")
-    publisher.set_moment(2, 8)
-    for _ in range(2):
-        publisher.record_note("Of an evaluation.")
-    assert [(note["epoch"], note["step"]) for note in publisher.notes] == [(None, None), (2, 8)]
-    publisher.forget_evaluations()
-    assert [note["text"] for note in publisher.notes] == ["Of the run."]
-
-
-def test_state_holds_the_notes_of_evaluations(tmp_path):
-    publisher, other = started(tmp_path), started(tmp_path)
-    publisher.record_note("Of the run.")
-    publisher.set_moment(2, 8)
-    publisher.record_note("Of an evaluation.")
-    other.load_state_dict(publisher.state_dict())
-    assert other.notes == publisher.notes[1:]
-
-
-def test_attempt_says_each_kind_of_failure_once(tmp_path):
-    publisher = started(tmp_path)
-    full = [OSError(errno.ENOSPC, "No space left on device", name) for name in ("a.png", "b.png")]
-    read_only = OSError(errno.EROFS, "Read-only file system")
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        for error in (*full, read_only, *full):
-            publisher.attempt(fails(error))
-    messages = [str(warning.message) for warning in said]
-    assert [text.rpartition(". ")[2] for text in messages] == [f"OSError: {error}" for error in (full[0], read_only)]
-    assert messages[0].startswith("Name: part of an evaluation could not be shown or written.")
-
-
-def test_attempt_raises_where_it_is_told_to(tmp_path):
-    with pytest.raises(OSError, match="no ink"):
-        started(tmp_path, raise_errors=True).attempt(fails(OSError("no ink")))
 
 
 @pytest.mark.filterwarnings(r"ignore:Name. It fell\.")
@@ -106,7 +60,7 @@ def test_what_an_evaluator_cannot_show_stops_no_training(tmp_path, part):
 
 def test_notes_and_page_are_written_with_each_evaluation(tmp_path):
     publisher = started(tmp_path)
-    publisher.record_note("Few images.")
+    publisher.notes.record("Few images.")
     publisher.write_report(0)
     folder = tmp_path / "genmonitor"
     assert json.loads((folder / "cms_notes.json").read_text())[0]["text"] == "Few images."

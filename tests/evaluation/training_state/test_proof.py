@@ -81,4 +81,4 @@ def test_a_monitor_says_that_sampling_changed_the_training(tmp_path):
     monitor = plain(on_error="warn", n_cluster_images=100)
     with pytest.warns(UserWarning, match=r"drawing samples changed the training: parameter net\.0\.weight"):
         fit(tmp_path, monitor, module=Meddling(), val=loader(digits(300, 400)), max_epochs=1)
-    assert any("Drawing samples changed" in note["text"] for note in monitor.publisher.notes)
+    assert any("Drawing samples changed" in note["text"] for note in monitor.publisher.notes.items)
