@@ -19,6 +19,11 @@ from genmonitor import CosineMeanSimilarity, GaussianKernel, PixelPartition
 from genmonitor.functional import cosine_mean_similarity
 
 N, CHANNELS, SIZE, CLUSTERS = 1200, 3, 64, 5
+NOTES = (
+    "With clusters, six values take about as long as one by its formula, whose products of a side with itself ours "
+    "computes by halves. Products are 55 % of the time, passes over the images the rest: sorting pixels by cluster, "
+    "centering them, norms. `gather` and `index_select` sort them no faster than an index."
+)
 
 
 def inputs(n: int = N) -> tuple[Tensor, Tensor, PixelPartition, Any]:
@@ -110,4 +115,5 @@ if __name__ == "__main__":
         [image_alone, image_and_5_clusters, an_evaluation_with_the_real_side_cached],
         "CMS of an image and its clusters",
         [image_and_5_clusters_of_10000],
+        notes=NOTES,
     )

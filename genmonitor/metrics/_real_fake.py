@@ -101,7 +101,8 @@ class TwoSidedMetric(GenerativeMetric):
         if key not in self._real_terms:
             return None
         samples, term = self._real_terms[key]
-        return term if samples.device == real.device and torch.equal(samples, real) else None
+        same_kind = samples.device == real.device and samples.dtype == real.dtype
+        return term if same_kind and torch.equal(samples, real) else None
 
     def _remember_term(self, key: Hashable, real: Tensor, term: Tensor) -> None:
         """Keep what the real samples contribute by themselves, in place of what others did."""

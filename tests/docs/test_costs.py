@@ -12,6 +12,8 @@ pytestmark = [
 
 
 COSTS = {
+    "an evaluation of the DCGAN on digits, sampling and all": ("overhead", "DCGAN digits", "whole evaluation s"),
+    "an evaluation of the DDPM on digits, sampling and all": ("overhead", "DDPM digits", "whole evaluation s"),
     "the clusters of 64×64×3": ("cka", "clusters of 64x64x3", "seconds"),
     "the clusters of 256×256×3": ("cka", "clusters of 256x256x3 in 4x4 patches", "seconds"),
     "CKA of 28×28×1, 1000 images": ("cka", "full batch 28x28x1", "seconds"),
@@ -61,7 +63,7 @@ def test_cost_is_that_of_a_committed_table(what, seconds, memory):
 
 
 def test_every_cost_is_shown():
-    assert len(costs()) == len(COSTS) + 2
+    assert len(costs()) == len(COSTS) + 4
     assert all(any(what.startswith(start) for what, *_ in costs()) for start in COSTS)
 
 
