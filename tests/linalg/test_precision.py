@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
+import genmonitor
 from genmonitor import CosineKernel
 from genmonitor.functional import cosine_mean_similarity
-from genmonitor.linalg.precision import fast_products, full_precision, rounded_at_random
+from genmonitor.linalg.precision import FUNCTIONS, fast_products, full_precision, rounded_at_random
 
 backends = torch.backends
 own_settings = pytest.mark.skipif(
@@ -109,3 +113,12 @@ def test_rounding_at_random_leaves_the_random_state_alone():
     again = rounded_at_random(torch.rand(3, 5, generator=torch.Generator().manual_seed(0)), seed=1)
     assert torch.equal(first, again)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+OF_MKL = "acos|asin|atan|cos|cosh|erf|erfc|erfinv|exp|expm1|lgamma|log|log10|log2|sin|sinh|sqrt|tan|tanh|trunc"
+
+
+def test_functions_of_mkl_are_called_once_before_several_threads_do():
+    sources = [file.read_text(encoding="utf-8") for file in Path(genmonitor.__path__[0]).rglob("*.py")]
+    called = {name for text in sources for name in re.findall(rf"(?<!math)(?<!np)\.({OF_MKL})_?\(", text)}
+    assert called == set(FUNCTIONS)
