@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PixelClusterMonitor adds to real training runs, part by part, at the settings of `make demo`.
 
-python benchmarks/overhead.py                         # about six minutes
+python benchmarks/overhead.py                         # about four minutes
 python benchmarks/overhead.py --long                  # a DCGAN of 64×64×3 as well: many minutes without a GPU
 """
 

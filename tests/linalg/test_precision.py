@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import genmonitor
 from genmonitor import CosineKernel
 from genmonitor.functional import cosine_mean_similarity
+from genmonitor.linalg import precision
 from genmonitor.linalg.precision import FUNCTIONS, fast_products, full_precision, rounded_at_random
 
 backends = torch.backends
@@ -118,7 +120,15 @@ def test_rounding_at_random_leaves_the_random_state_alone():
 OF_MKL = "acos|asin|atan|cos|cosh|erf|erfc|erfinv|exp|expm1|lgamma|log|log10|log2|sin|sinh|sqrt|tan|tanh|trunc"
 
 
-def test_functions_of_mkl_are_called_once_before_several_threads_do():
+def test_functions_of_mkl_are_called_of_one_number_at_import(monkeypatch):
+    called = set()
+    for name in FUNCTIONS:
+        monkeypatch.setattr(torch, name, lambda x, name=name: called.add((name, x.dtype, x.numel(), x.device.type)))
+    runpy.run_path(precision.__file__)
+    assert called == {(name, dtype, 1, "cpu") for name in FUNCTIONS for dtype in (torch.float32, torch.float64)}
+
+
+def test_no_function_of_mkl_is_left_out():
     sources = [file.read_text(encoding="utf-8") for file in Path(genmonitor.__path__[0]).rglob("*.py")]
     called = {name for text in sources for name in re.findall(rf"(?<!math)(?<!np)\.({OF_MKL})_?\(", text)}
     assert called == set(FUNCTIONS)
