@@ -148,7 +148,7 @@ class GenerativeMonitor(Monitor, Callback):
         with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self.fit_evaluator(trainer, pl_module)
             if trainer.is_global_zero:
-                self.publisher.publish_fit(self.evaluator, self.history)
+                self.publisher.publish_fit(self.evaluator, self.values, self.history)
         self._resumed = False
 
     def on_train_batch_end(
@@ -215,7 +215,7 @@ class GenerativeMonitor(Monitor, Callback):
                 "longer."
             )
         if trainer.is_global_zero and self.history and self.verbose:
-            self.publisher.attempt(lambda: print(self.evaluator.summary(self.history)))
+            self.publisher.attempt(lambda: print(self.summary()))
         together = monitors(trainer)
         if trainer.is_global_zero and together[-1] is self:
             print_reports([monitor.publisher for monitor in together if monitor.verbose])

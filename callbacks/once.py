@@ -60,10 +60,10 @@ def evaluate_once(
             if not monitor.fitted:
                 monitor.fit_evaluator(trainer, pl_module)
             if trainer.is_global_zero:
-                monitor.publisher.publish_fit(monitor.evaluator, [])
+                monitor.publisher.publish_fit(monitor.evaluator, monitor.values, [])
         monitor.evaluate_and_log(trainer, pl_module)
         if trainer.is_global_zero and monitor.history and monitor.verbose:
-            monitor.publisher.attempt(lambda: print(monitor.evaluator.summary(monitor.history)))
+            monitor.publisher.attempt(lambda: print(monitor.summary()))
             if others[-1] is monitor:
                 print_reports([one.publisher for one in others if one.verbose])
 

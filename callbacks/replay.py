@@ -23,11 +23,10 @@ from genmonitor.callbacks.integration.scripts import SETUP
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.evaluator import run_evaluation
+from genmonitor.evaluation.evaluator import PROBE, run_evaluation
 from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.training_state.isolation import preserve_training_state
-from genmonitor.monitoring.base import PROBE
 from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
 

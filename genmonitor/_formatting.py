@@ -52,6 +52,16 @@ def error_ratio(value: float, median: float, image_median: float) -> float:
     return 1.0 if 1 - value < RESOLUTION else (1 - value) / max(1 - image_median, RESOLUTION)
 
 
+def format_p(p: float) -> str:
+    """Write a p-value with two significant digits.
+
+    Example:
+        >>> format_p(0.4321), format_p(0.005), format_p(1.0), format_p(3e-9)
+        ('p = 0.43', 'p = 0.005', 'p = 1', 'p < 0.0001')
+    """
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
 def format_ratio(ratio: float) -> str:
     """Write an error ratio with two significant digits.
 
@@ -66,12 +76,16 @@ def as_sentence(text: str) -> str:
     """Return a note as a sentence of its own; a name that it begins with, such as cluster_2, stays as it is.
 
     Example:
-        >>> as_sentence("there is no validation data"), as_sentence("cluster_2 regressed.")
-        ('There is no validation data.', 'cluster_2 regressed.')
+        >>> as_sentence("there is no validation data"), as_sentence("cluster_2 got worse.")
+        ('There is no validation data.', 'cluster_2 got worse.')
     """
-    first = text.split(maxsplit=1)[0]
-    start = text if "_" in first else f"{text[0].upper()}{text[1:]}"
+    start = capitalized(text)
     return start if start.endswith(".") else f"{start}."
+
+
+def capitalized(text: str) -> str:
+    """Return a text with a capital letter in front, unless it begins with a name such as cluster_2."""
+    return text if "_" in text.split(maxsplit=1)[0] else f"{text[0].upper()}{text[1:]}"
 
 
 def short(value: Any) -> str:

@@ -3,12 +3,11 @@
 
 Example:
     >>> import torch
-    >>> from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, SingleProcess, run_evaluation
+    >>> from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, evaluate_images
     >>> images = torch.rand(80, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     >>> evaluator = RegionEvaluator(n_clusters=2, n_samples=20, n_cluster_images=40)
     >>> generated = Samples(images[:20], torch.arange(20))
-    >>> _ = evaluator.fit(ReferenceImages(given=images[20:]), generated.images[:16], SingleProcess())
-    >>> _, evaluation = run_evaluation(evaluator, lambda: generated, SingleProcess(), seed=0)
+    >>> evaluation = evaluate_images(evaluator, ReferenceImages(given=images[20:]), generated)
     >>> 0 < evaluation.values["image"] <= 1
     True
 """
@@ -21,24 +20,31 @@ from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.encoders.text import text_encoder
 from genmonitor.evaluation.encoders.vision import image_encoder
-from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
+from genmonitor.evaluation.evaluator import Evaluator, evaluate_images, require_fitted, run_evaluation
 from genmonitor.evaluation.feature_metrics import FeatureMetrics
+from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
+from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.values import ValueSpec
 
 __all__ = [
     "Alert",
+    "Area",
     "Collective",
     "Comparison",
     "DisagreementEvaluator",
     "DiversityEvaluator",
     "Evaluation",
     "Evaluator",
+    "FaultKind",
     "FeatureMetrics",
+    "Finding",
     "FitReport",
     "History",
+    "Presenter",
     "Progress",
     "RealSubset",
     "ReferenceImages",
@@ -47,8 +53,9 @@ __all__ = [
     "Samples",
     "SingleProcess",
     "Table",
-    "ValueInfo",
+    "ValueSpec",
     "compare",
+    "evaluate_images",
     "image_encoder",
     "no_progress",
     "require_fitted",

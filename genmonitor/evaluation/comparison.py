@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,21 +17,19 @@ from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, sample_size
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.evaluator import run_evaluation
+from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluation, RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.figures import SHOWN, image_labels
+from genmonitor.evaluation.regions.presenter import on_map, plain_table, region_data, regions_html
+from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.text import comparison as text
-from genmonitor.evaluation.text import pixel_clusters as region_text
-from genmonitor.evaluation.text.notebook import on_map, regions_html
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.comparison import side_by_side
 from genmonitor.plotting.notebook import figure_html, heading_html, text_html
-
-PROBE = 16
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,12 +78,16 @@ class Comparison:
 
     @property
     def finding(self) -> str:
-        """What was found, in one sentence."""
-        if self.differences is not None:
-            return text.which_is_closer(self.differences, self.names)
-        if self.n_samples < MIN_SAMPLES:
-            return f"Too few images for a verdict: a test needs {MIN_SAMPLES} on each side, but got {self.n_samples}"
-        return region_text.finding(self.values, self.partition)
+        """What was found, in words, the finding first."""
+        return str(self.findings[0])
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found, the finding to look at first before those of each region."""
+        found = self.evaluations[0].findings
+        if self.differences is None:
+            return found
+        return (text.which_is_closer(self.differences, self.names), *found[1:])
 
     @property
     def split(self) -> str:
@@ -108,11 +109,11 @@ class Comparison:
     def __str__(self) -> str:
         """Say the finding first, then which images it rests on, the table and the notes."""
         if self.table is None:
-            table = region_text.table([self.values], self.partition, of=f"{self.n_samples} images")
+            table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
         else:
             table = f"\n{text.aligned(self.table)}\n{text.closer_note(self.names)}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
-        return "\n".join([f"{self.finding}.", f"{self.split}.", table, *notes]).rstrip("\n")
+        return "\n".join([self.finding, f"{self.split}.", table, *notes]).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything found as plain Python that JSON can hold."""
@@ -122,7 +123,7 @@ class Comparison:
             "split": self.split,
             "names": list(self.names),
             "values": dict(self.values),
-            "regions": region_text.region_findings([self.values], self.partition),
+            "regions": region_data(self.evaluations[0].findings, self.values, self.partition),
             "baseline": {name: list(band) for name, band in self.baseline.items()},
             "real_images": {"given": self.n_real, "compared": compared, "for_regions": self.n_real - compared},
             "n_samples": self.n_samples,
@@ -144,21 +145,22 @@ class Comparison:
 
     def shown_images(self) -> dict[str, ShownImages]:
         """Return real images and some of each generated set, each of these with the real image nearest to it."""
-        sets = {"real": self.evaluator.shown_real()}
+        presenter = self.evaluator.presenter()
+        sets = {"real": presenter.shown_real()}
         for name, images in zip(("images", "other_images"), self.shown, strict=False):
-            sets[name] = self.evaluator.shown_samples(Samples(images, torch.arange(len(images))))
+            sets[name] = presenter.shown_samples(Samples(images, torch.arange(len(images))))
         return {name: shown for name, shown in sets.items() if shown is not None}
 
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region shown alone."""
         if self.differences is None or region is None:
-            return re.sub(r", error [^)]*", "", self.finding.partition(";")[0])
-        return text.which_is_closer({name: self.differences[name] for name in ("image", region)}, self.names)
+            return self.finding
+        return str(text.which_is_closer({name: self.differences[name] for name in (IMAGE, region)}, self.names))
 
     def _most_different(self) -> str | None:
         """Name the region to show alone, None where none differs by more than chance."""
         if self.differences is None:
-            return region_text.most_different(self.values, self.partition)
+            return self.findings[0].area.region if self.findings[0].area.region in self.partition.regions() else None
         tests = {name: self.differences[name] for name in self.partition.regions()}
         found = [name for name in tests if text.closer_set(tests[name]) is not None]
         return max(found, key=lambda name: text.sureness(tests[name]), default=None)
@@ -169,10 +171,10 @@ class Comparison:
     def _repr_html_(self) -> str:
         """Return the finding, the regions on their map and the figure for a notebook."""
         if self.table is None:
-            said = regions_html([self.values], self.partition)
+            said = regions_html(self.findings, self.values, self.partition)
         else:
             body = on_map(self.table, self.partition) + text_html(text.closer_note(self.names))
-            said = heading_html(f"{self.finding}.") + body
+            said = heading_html(self.finding) + body
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         picture = figure_html(self.figure(), "real and generated images")
         return said + text_html("\n".join([f"{self.split}.", *notes])) + picture
@@ -223,7 +225,7 @@ def compare(
         >>> real, fake = images[:300], images[300:].clone()
         >>> fake[..., 2:] *= 0.5
         >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
-        cluster_2 (right half) differs from real images (p = 0.005, error ... × that of real images)
+        cluster_2 (right half) differs from real images: error ratio ... × (p = 0.005).
     """
     sets = {"fake": fake} if other is None else {"fake": fake, "other": other}
     real = check_images("real", real).cpu()
@@ -236,7 +238,7 @@ def compare(
     samples = [_choose(images.to(fake.device), n, seed) for images in checked.values()]
     reference = ReferenceImages(given=real, name="the set of real images")
     report = evaluator.fit(reference, samples[0].images[:PROBE], SingleProcess(), progress)
-    evaluations = [_evaluate(evaluator, drawn, seed) for drawn in samples]
+    evaluations = [evaluate_fitted(evaluator, drawn, seed) for drawn in samples]
     for name, found in zip(checked, evaluations, strict=True):
         notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
     return Comparison(
@@ -255,12 +257,6 @@ def _choose(images: Tensor, n: int, seed: int) -> Samples:
     # the same for two sets of one size, which may be paired
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:n]
     return Samples(images[chosen.to(images.device)], chosen)
-
-
-def _evaluate(evaluator: RegionEvaluator, samples: Samples, seed: int) -> RegionEvaluation:
-    _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), seed)
-    values = {name: value for name, value in found.values.items() if not name.endswith("_seconds")}
-    return RegionEvaluation(values, found.influence, notes=found.notes)
 
 
 def _differences(evaluations: Sequence[RegionEvaluation], paired: bool) -> dict[str, dict[str, float]] | None:

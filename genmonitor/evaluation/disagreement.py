@@ -21,17 +21,18 @@ from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges
 from genmonitor.evaluation.prompts.disagreement_figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
-from genmonitor.evaluation.results import Alert, FitReport, History, Samples, Table
+from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.text import disagreement as text
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
-from genmonitor.plotting.style import Drawing
 
 Reference = Literal["data", "start", "previous"]
 
@@ -67,10 +68,6 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
     References:
         PromptSplit: Revealing Prompt-Level Disagreement in Generative Models (arXiv 2602.04009).
     """
-
-    about = text.ABOUT
-    details = text.DETAILS
-    figures_to_keep = ("modes", "prompts")
 
     def __init__(
         self,
@@ -115,6 +112,11 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         self._groups = PromptGroups(self.prompts, n_samples)
         self._distances: PromptDistances | None = None  # against real images only: moving from the start is learning
         self._changes = PromptChanges(highest=False)
+
+    @property
+    def _values(self) -> text.DisagreementValues:
+        groups = self._groups.names if self.reference == "data" else ()
+        return text.DisagreementValues(self.num_modes, self.reference, groups)
 
     @property
     def kernel(self) -> Kernel:
@@ -192,10 +194,13 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
         found = disagreement(split, self.num_modes, *names)
         distances = {} if self._distances is None else self._distances.measure(current.features)
-        return DisagreementEvaluation(text.values(found, self.num_modes), found, current, reference, distances)
+        values = self._values.measured(found)
+        declared = self._values.distance
+        values |= {spec.key: distances[name].value for name, spec in declared.items() if name in distances}
+        return DisagreementEvaluation(values, found, current, reference, distances)
 
-    def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Alert]:
-        """Keep what the next evaluation is compared with; return an alert if prompts moved away from the data."""
+    def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
+        """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""
         self._changed = evaluation.found.changed
         if self.reference == "previous":
             self._reference = evaluation.current
@@ -203,41 +208,27 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
             return []
         record = history[-1]
         moved = self._changes.update(evaluation.distances, record["epoch"])
-        return text.moved_away(self.prefix, moved, record, self._groups.by_prompt)
+        return text.moved_away(moved, record, self._groups.by_prompt, self._values.distance)
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the encoders that are Modules."""
         return self._features.networks()
 
-    def charts(self) -> dict[str, list[str]]:
-        """Return which values share a chart, by its title."""
-        return text.charts(self.num_modes, self.reference)
+    def values(self) -> list[ValueSpec]:
+        """Return the declarations of total, modes and, against real images, each prompt's distance."""
+        return list(self._values.specs)
 
-    def higher_is_better(self) -> dict[str, bool]:
-        """Return that the disagreement with data is better when it is lower; with another model it may be either."""
-        return {"total": False} if self.reference == "data" else {}
+    def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
+        """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
+        standing = self._changes.standing if evaluation.distances else []
+        moved = text.moved_away(standing, history[-1], self._groups.by_prompt, self._values.distance)
+        found = evaluation.found.changed
+        return (*moved, text.disagreement_finding(history[-1], found, text.AGAINST[self.reference]))
 
-    def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> dict[str, Drawing]:
-        """Return what draws the curves, the prompts of the modes and the prompts that differ most."""
-        figures = self._figures(evaluation)
-        return {
-            "curves": figures.curves(history, self.num_modes),
-            "modes": figures.modes(),
-            "prompts": figures.changed(),
-        }
-
-    def tables(self, evaluation: DisagreementEvaluation) -> dict[str, Table]:
-        """Return the prompts that differ most, with samples of both sides."""
-        return {"prompts": self._figures(evaluation).table(evaluation.distances)}
-
-    def message(self, evaluation: DisagreementEvaluation, history: History) -> str:
-        """Return one line about the last evaluation."""
-        return text.message(history[-1], evaluation.found.changed, text.AGAINST[self.reference])
-
-    def summary(self, history: History) -> str:
-        """Return a table of the last evaluation and of the prompts that differed most."""
+    def presenter(self) -> text.DisagreementPresenter:
+        """Return what shows modes and prompts."""
         note = self._groups.note() if self.reference == "data" else ""
-        return text.table(history, self._changed, self.num_modes, self.reference, note)
+        return text.DisagreementPresenter(self._values, self.reference, self._figures, self._changed, note)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the prompts."""

@@ -21,22 +21,23 @@ from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges
-from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation
 from genmonitor.evaluation.prompts.diversity_modes import COVARIANCES, DiversityMetric, ScoredSamples
 from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
-from genmonitor.evaluation.results import Alert, FitReport, History, Samples
+from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.text import diversity as text
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.kernels import CosineKernel, Kernel
-from genmonitor.plotting.style import Drawing
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
@@ -45,8 +46,6 @@ MAX_PAIRS = 2000
 NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
 ONE_PROMPT = Prompts([0])
 """Of a generator without prompts: it explains the mean of the samples alone, so their modes are those of PCA."""
-OF_OUTPUTS = ("vendi", "rke")
-"""Scores that have nothing to do with prompts."""
 MODES, ENDS = 5, 5
 """Modes that are drawn, and samples at either end of each."""
 
@@ -95,10 +94,6 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645). Conditional Vendi Score (arXiv 2411.02817).
     """
 
-    about = text.ABOUT
-    details = text.DETAILS
-    figures_to_keep = ("modes", "least_varied")
-
     def __init__(
         self,
         prompts: Sequence[str] | Sequence[int] | Tensor | Prompts | None = None,
@@ -135,8 +130,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             )
         self.calibration = calibration
         self.extra_metrics = extra_metrics
-        own = {*text.SCORES, *text.OF_REAL, "sampling_seconds", "metric_seconds", "images_seen"}
-        self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, own, of="features")
+        self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, of="features")
         self._prompt_diversity = None if calibration is None else PromptDiversity(calibration, by_prompt, n_samples)
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
@@ -180,7 +174,12 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
             real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
         if self.extra_metrics is not None:
-            self._extra.check(self._features.encode(probe), features, self._prompts_of(torch.arange(len(probe))))
+            self._extra.check(
+                (*text.SCORES, *text.REAL),
+                self._features.encode(probe),
+                features,
+                self._prompts_of(torch.arange(len(probe))),
+            )
         metric = self._new_metric().to(probe.device)
         self._fitted = FittedDiversity(metric, fidelity, features, value_range, real_spread)
         return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
@@ -207,7 +206,9 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             computed = self.fitted.metric.compute()
         # torchmetrics makes scalars of matrices of one number
         computed |= {name: torch.atleast_2d(computed[name]) for name in COVARIANCES}
-        names = OF_OUTPUTS if self.prompts is None else [name for name, value in computed.items() if value.ndim == 0]
+        names = (
+            text.OF_OUTPUTS if self.prompts is None else [name for name, value in computed.items() if value.ndim == 0]
+        )
         values = {name: float(computed[name]) for name in names}
         if self.fitted.fidelity is not None:
             with comm.all_ranks_or_none():
@@ -220,6 +221,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
         with comm.all_ranks_or_none():
             spread = spread_by_prompt(outputs[indices.argsort()], self._groups, self.kernel)
+        values |= {spec.key: spread[name].value for name, spec in self._spread.items() if name in spread}
         if self._measures_pairs:
             with comm.all_ranks_or_none():
                 pairs = self.fitted.metric.vendi_of_pairs(outputs, self._features.of_prompts(indices))
@@ -232,12 +234,12 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
         return DiversityEvaluation(values, (total, explained, own), ends, least, spread, reusability)
 
-    def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Alert]:
-        """Keep the least varied prompts for the summary; return an alert if some lost their variety."""
+    def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
+        """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
         self._least = [row.found for row in evaluation.least_varied]
         record = history[-1]
         lost = self._changes.update(evaluation.spread, record["epoch"], self.fitted.real_spread)
-        return text.lost_variety(self.prefix, lost, record, self._groups.by_prompt)
+        return text.lost_variety(lost, record, self._groups.by_prompt, self._spread)
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
@@ -248,27 +250,20 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Return the encoders that are Modules."""
         return self._features.networks()
 
-    def charts(self) -> dict[str, list[str]]:
-        """Return which values share a chart, by its title."""
-        return text.charts(self.n_samples, self.prompts is not None, self._measures_pairs, self.calibration is not None)
+    def values(self) -> list[ValueSpec]:
+        """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
+        given = self.prompts is not None, self._measures_pairs, self.calibration is not None
+        return [*text.diversity_values(self.n_samples, *given), *self._spread.values(), *self._extra.specs]
 
-    def higher_is_better(self) -> dict[str, bool]:
-        """Return which values are better when they are higher."""
-        return text.HIGHER_IS_BETTER | self._extra.higher_is_better()
+    def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
+        """Return the prompts that have lost their variety, if any, and how varied the samples are."""
+        lost = text.lost_variety(self._changes.standing, history[-1], self._groups.by_prompt, self._spread)
+        return (*lost, text.state(history[-1], self.n_samples))
 
-    def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> dict[str, Drawing]:
-        """Return what draws the curves, the spectrum, and the samples at both ends of the model's own modes."""
-        images, known = samples.images, self.fitted.value_range
-        value_range = known or (float(images.min()), float(images.max()))
-        return evaluation_figures(evaluation, history, self.prompts, self.n_samples, value_range)
-
-    def message(self, evaluation: DiversityEvaluation, history: History) -> str:
-        """Return one line about the last evaluation."""
-        return text.message(history[-1], self.n_samples, self._changes.standing, self._groups.by_prompt)
-
-    def summary(self, history: History) -> str:
-        """Return a table of the last evaluation."""
-        return text.table(history, self.n_samples, self._least, self._groups.note(), self._changes.standing)
+    def presenter(self) -> text.DiversityPresenter:
+        """Return what shows the samples and their modes."""
+        lost, note = self._changes.standing, self._groups.note()
+        return text.DiversityPresenter(self.prompts, self.n_samples, self.fitted.value_range, lost, self._least, note)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the prompts and the calibration."""
@@ -299,6 +294,10 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Take over what `fit_state` returned."""
         self._features.load_state_dict(state)
         self._changes.load_state_dict(state["changes"])
+
+    @property
+    def _spread(self) -> dict[str, ValueSpec]:
+        return text.spread_values(self._groups.names)
 
     @property
     def _measures_pairs(self) -> bool:

@@ -1,40 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluator is, and how one evaluation of a generator is run: in a Trainer, on a command line, or in a loop."""
+"""Evaluator: measures a generator by its samples; and one evaluation of it, in a Trainer, a loop or a command."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from genmonitor._validation import check_prefix
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.results import (
-    Alert,
-    Evaluation,
-    FitReport,
-    History,
-    Samples,
-    ShownImages,
-    Table,
-    ValueInfo,
-    of_value,
-)
+from genmonitor.evaluation.results import EvaluationT, FitReport, History, Samples
 from genmonitor.evaluation.training_state.isolation import remember_attributes
 from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
-from genmonitor.plotting.notebook import text_html
-from genmonitor.plotting.style import Drawing
+from genmonitor.evaluation.values import ValueSpec
 
+PROBE = 16
+"""Generated images that tell shape and value range, and whether encoders and metrics take them."""
 _T = TypeVar("_T")
-EvaluationT = TypeVar("EvaluationT", bound=Evaluation)
 
 
 class NotFittedError(RuntimeError):
@@ -67,23 +59,18 @@ def check_same_settings(current: Mapping[str, Any], saved: Mapping[str, Any]) ->
 
 
 class Evaluator(ABC, Generic[EvaluationT]):
-    """Evaluates a generator from its samples: fitted once to real images, then run as often as wanted.
+    """Measures a generator by its samples: fitted once to real images, then run as often as wanted.
 
-    A subclass implements `fit`, `update` and `compute`; whatever else it says and draws is optional.
+    A subclass implements `fit`, `update` and `compute`. It may declare its `values`, return `findings`, and have a
+    `presenter` that shows more than these.
 
     Args:
         n_samples: generated images per evaluation.
         prefix: what its log keys and files begin with.
     """
 
-    about: ClassVar[Mapping[str, str]] = {}
-    """What each value says, by its name; a name that ends in … stands for all that begin so."""
-    details: ClassVar[tuple[str, ...]] = ()
-    """Values that are worth no chart of their own in a logger, being constant over a run or read best in the report."""
     prompts: Prompts | None = None
     """Which prompt it takes each sample for; None where that does not matter."""
-    figures_to_keep: ClassVar[tuple[str, ...]] = ()
-    """Figures of which each evaluation's is kept, not only the latest."""
 
     def __init__(self, n_samples: int, prefix: str) -> None:
         self.n_samples = n_samples
@@ -123,8 +110,8 @@ class Evaluator(ABC, Generic[EvaluationT]):
     def take_first_samples(self, samples: Samples, comm: Collective) -> None:
         """Take in this process's part of the samples that later ones are compared with. Every process calls it."""
 
-    def commit(self, evaluation: EvaluationT, history: History) -> list[Alert]:
-        """Take note that an evaluation succeeded on every process; return what deserves an alert.
+    def commit(self, evaluation: EvaluationT, history: History) -> list[Finding]:
+        """Take note that an evaluation succeeded on every process; return the findings that deserve an alert.
 
         Where this fails on one process, no process keeps what it changed, see `commit_evaluation`.
 
@@ -148,56 +135,24 @@ class Evaluator(ABC, Generic[EvaluationT]):
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
 
-    # what it shows; rank zero alone calls these
+    # what it declares
 
-    def charts(self) -> Mapping[str, Sequence[str]]:
-        """Return which values share a chart, by its title."""
-        return {}
+    def values(self) -> Sequence[ValueSpec]:
+        """Return the declarations of its values, once fitted; one that is not declared has a plain axis of its own."""
+        return ()
 
-    def higher_is_better(self) -> Mapping[str, bool]:
-        """Return which values are better when they are higher, and which when lower, by name as in `about`."""
-        return {}
+    def findings(self, evaluation: EvaluationT, history: History) -> tuple[Finding, ...]:
+        """Return what an evaluation found, the finding to look at first before the others.
 
-    def value_info(self, name: str) -> ValueInfo:
-        """Return what a logger is told of a value."""
-        detail = of_value(name, dict.fromkeys(self.details, True)) is not None
-        return ValueInfo(of_value(name, self.about) or "", of_value(name, self.higher_is_better()), detail)
-
-    def fit_figures(self) -> Mapping[str, Figure | Drawing]:
-        """Return figures of what `fit` found, or functions that draw them."""
-        return {}
-
-    def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure | Drawing]:
-        """Return figures of an evaluation and of the curves up to it, or functions that draw them.
-
-        A `functools.partial` of a function of this package, with values that pickle takes, is drawn in a process beside
-        the training; tensors come there as NumPy arrays.
+        Args:
+            evaluation: what was measured.
+            history: all records, that of this evaluation the last.
         """
-        return {}
+        return ()
 
-    def shown_real(self) -> ShownImages | None:
-        """Return some of the real images that generated ones are compared with, None for a page without them."""
-        return None
-
-    def shown_samples(self, samples: Samples) -> ShownImages | None:
-        """Return some generated images by themselves, as `figures` shows them in a figure."""
-        return None
-
-    def tables(self, evaluation: EvaluationT) -> Mapping[str, Table]:
-        """Return the tables of an evaluation."""
-        return {}
-
-    def message(self, evaluation: EvaluationT, history: History) -> str:
-        """Return one line about the last evaluation."""
-        return ""
-
-    def summary(self, history: History) -> str:
-        """Return what the run found, as a table for the terminal."""
-        return ""
-
-    def summary_html(self, history: History) -> str:
-        """Return the same for a notebook."""
-        return text_html(self.summary(history))
+    def presenter(self) -> Presenter[EvaluationT]:
+        """Return what shows its evaluations, once fitted."""
+        return Presenter()
 
     # what makes it reproducible
 
@@ -270,7 +225,7 @@ def run_evaluation(
 
 def commit_evaluation(
     evaluator: Evaluator[EvaluationT], evaluation: EvaluationT, history: History, comm: Collective
-) -> list[Alert]:
+) -> list[Finding]:
     """Commit an evaluation on every process; where one fails, every evaluator is as it was, and every process raises.
 
     Put back are the evaluator's attributes and those of the objects that it holds, see `remember_attributes`.
@@ -282,3 +237,36 @@ def commit_evaluation(
     except Exception:
         put_back()
         raise
+
+
+def evaluate_images(
+    evaluator: Evaluator[EvaluationT],
+    real: ReferenceImages,
+    samples: Samples,
+    seed: int = 0,
+    progress: Progress = no_progress,
+) -> EvaluationT:
+    """Fit an evaluator to real images and evaluate generated ones, in this process.
+
+    Args:
+        evaluator: fitted here.
+        real: real images.
+        samples: generated images, on the device to evaluate on.
+        seed: of the random numbers that a metric may draw; the caller's random states are restored.
+        progress: wraps what takes long.
+
+    Returns:
+        Values and findings, with the notes of the fit before those of the evaluation.
+    """
+    report = evaluator.fit(real, samples.images[:PROBE], SingleProcess(), progress)
+    found = evaluate_fitted(evaluator, samples, seed)
+    return replace(found, notes=(*report.notes, *found.notes))
+
+
+def evaluate_fitted(evaluator: Evaluator[EvaluationT], samples: Samples, seed: int = 0) -> EvaluationT:
+    """Evaluate generated images with an evaluator that is fitted, as `evaluate_images` does."""
+    with preserve_rng():
+        seed_everything(seed)
+        evaluator.update(samples)
+        evaluation = evaluator.compute(SingleProcess())
+    return replace(evaluation, findings=evaluator.findings(evaluation, [evaluation.values]))

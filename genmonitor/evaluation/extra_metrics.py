@@ -1,24 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's metrics, fed from the same samples."""
+"""Extra metrics of the user's, fed from the same samples."""
 
 from __future__ import annotations
 
 import inspect
 import traceback
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
 from torchmetrics import Metric
 
 from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.values import Better, ValueSpec
 from genmonitor.kernels import Kernel
 
 BATCH = 100
 """Images per update: a feature network for all of them at once would not fit."""
-OURS = {"image", "product", "mmd", "violations", "constant", "sampling_seconds", "metric_seconds", "images_seen"}
-OUR_PREFIXES = ("cluster_", "share_", "baseline_", "p_", "error_ratio_", "vs_best_")
 
 
 class ExtraMetrics:
@@ -32,18 +31,16 @@ class ExtraMetrics:
 
     Args:
         metrics: a MetricCollection, or a dictionary of metrics.
-        own: names that the monitor's own values have, in lower case.
         of: what they are fed with, "images" or "features".
 
     Attributes:
-        names: the values of the last `compute`.
+        specs: declarations of the values of the last `compute`.
 
     Raises:
         TypeError: if they are something else.
-        ValueError: if a name is one of the monitor's own.
     """
 
-    def __init__(self, metrics: Mapping[str, Any] | Any, own: Collection[str] = OURS, of: str = "images") -> None:
+    def __init__(self, metrics: Mapping[str, Any] | Any, of: str = "images") -> None:
         values = list(metrics.values()) if hasattr(metrics, "values") else [metrics]
         if not hasattr(metrics, "items") or not all(isinstance(x, Metric) for x in values):
             kinds = ", ".join(type(x).__name__ for x in values)
@@ -51,33 +48,27 @@ class ExtraMetrics:
                 "Expected `extra_metrics` to be a MetricCollection or a dictionary of metrics, but got "
                 f"{type(metrics).__name__} of {kinds}. Wrap them: MetricCollection({{'kid': kid}})."
             )
-        for name in metrics:
-            if name.lower() in own or name.lower().startswith(OUR_PREFIXES):
-                raise ValueError(
-                    f"Expected names in `extra_metrics` that are not the monitor's own, but got {name!r}. Rename it."
-                )
         self._metrics, self._of = metrics, of
-        self.names: list[str] = []
+        self.specs: list[ValueSpec] = []
         self._failed: set[str] = set()
         self._has_real: set[str] = set()
         self._range = (0.0, 1.0)
 
-    def higher_is_better(self) -> dict[str, bool]:
-        """Return which metrics are better when they are higher, and which when lower, as far as they say so."""
-        said = {name.lower(): metric.higher_is_better for name, metric in self._metrics.items()}
-        return {name: better for name, better in said.items() if better is not None}
-
-    def check(self, probe: Tensor, real: Tensor | None, prompts: Tensor | None = None) -> None:
+    def check(
+        self, own: Iterable[ValueSpec], probe: Tensor, real: Tensor | None, prompts: Tensor | None = None
+    ) -> None:
         """Try each metric on a few images or features, and empty it.
 
         Args:
+            own: the evaluator's own values.
             probe: generated images [N, C, H, W], or features [N, d].
             real: real ones; their range is that of all images. None where there are none.
             prompts: features of the probe's prompts [N, e], where it has some.
 
         Raises:
-            ValueError: if a metric does not take them.
+            ValueError: if a metric does not take them, or its values could have the keys of the evaluator's own.
         """
+        self._check_names(own)
         self._has_real = set()
         if real is not None:
             self._range = (float(real.min()), float(real.max()))
@@ -106,6 +97,15 @@ class ExtraMetrics:
             except Exception:
                 self._fail(name)
 
+    def _check_names(self, own: Iterable[ValueSpec]) -> None:
+        """Refuse names whose values, `name` or `name_key`, could be taken for the evaluator's own."""
+        keys = [spec.key for spec in own]
+        for name in self._metrics:
+            if any(key == name.lower() or key.startswith(f"{name.lower()}_") for key in keys):
+                raise ValueError(
+                    f"Expected names in `extra_metrics` that are not the monitor's own, but got {name!r}. Rename it."
+                )
+
     def compute(self, comm: Collective) -> dict[str, float]:
         """Compute each metric that succeeded on every process.
 
@@ -117,17 +117,18 @@ class ExtraMetrics:
             returns a dictionary `name_key` for each number in it.
         """
         out: dict[str, float] = {}
+        self.specs = []
         for name, metric in self._metrics.items():
             if not comm.all_true(name not in self._failed):
                 continue
-            values: dict[str, float] = {}
+            values: list[tuple[ValueSpec, float]] = []
             try:
-                values = _named(name.lower(), metric.compute())
+                values = _declared(name.lower(), metric)
             except Exception:
                 self._fail(name)
             if comm.all_true(name not in self._failed):
-                out |= values
-        self.names = list(out)
+                self.specs += [spec for spec, _ in values]
+                out |= {spec.key: value for spec, value in values}
         return out
 
     def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor | None, prompts: Tensor | None) -> None:
@@ -184,9 +185,14 @@ def _reset_both_sides(metric: Any) -> None:
         metric.reset_real_features = False
 
 
-def _named(name: str, value: Any) -> dict[str, float]:
+def _declared(name: str, metric: Any) -> list[tuple[ValueSpec, float]]:
+    """Compute a metric; return its values with what it says of them."""
+    value, higher = metric.compute(), metric.higher_is_better
+    better: Better | None = None if higher is None else "high" if higher else "low"
     if isinstance(value, (tuple, list)):
-        return {name: float(value[0]), f"{name}_std": float(value[1])}
+        mean, deviation = ValueSpec(name, better=better), ValueSpec(f"{name}_std", detail=True, error_of=name)
+        return [(mean, float(value[0])), (deviation, float(value[1]))]
     if isinstance(value, dict):
-        return {f"{name}_{part}": float(v) for part, v in value.items() if getattr(v, "ndim", 0) == 0}
-    return {name: float(value)}
+        parts = {part: v for part, v in value.items() if getattr(v, "ndim", 0) == 0}
+        return [(ValueSpec(f"{name}_{part}"), float(v)) for part, v in parts.items()]
+    return [(ValueSpec(name, better=better), float(value))]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
@@ -25,22 +24,23 @@ from genmonitor.evaluation.data.value_range import check_value_range
 from genmonitor.evaluation.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions import figures as region_figures
 from genmonitor.evaluation.regions.best import BestSoFar
 from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
+from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.regions.fitted import FittedRegions
+from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
 from genmonitor.evaluation.regions.saved import load_partition, save_regions, saved_regions
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, ShownImages
-from genmonitor.evaluation.text import pixel_clusters as text
-from genmonitor.evaluation.text.notebook import regions_html
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector, p_values_of_change
+from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
+from genmonitor.evaluation.results import Evaluation, FitReport, History, Samples
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.style import Drawing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,10 +81,6 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
     """
-
-    about = text.ABOUT
-    details = text.DETAILS
-    figures_to_keep = ("samples",)
 
     def __init__(
         self,
@@ -128,7 +124,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self._best = BestSoFar()
-        self._regressions = RegressionDetector()
+        self._degradations = DegradationDetector()
         self._constant = False
         self._fitted: FittedRegions | None = None
         self._known: RegionFit | None = None
@@ -140,6 +136,15 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def fitted(self) -> FittedRegions:
         """What `fit` found."""
         return require_fitted(self._fitted, type(self).__name__)
+
+    @property
+    def _values(self) -> RegionValues:
+        assert self.partition is not None  # once fitted
+        return RegionValues(self.partition.regions(), self.baseline)
+
+    @property
+    def _findings(self) -> RegionFindings:
+        return RegionFindings(self.fitted.regions.partition, self._values)
 
     @property
     def partition(self) -> PixelPartition | None:
@@ -177,11 +182,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             )
         first = split.compared.read(split.for_comparison[: len(probe)])
         notes += self._check_images(probe, first)
-        self._extra.check(probe, first.to(probe.device))
         if self._known is None:
             self._known = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._known.notes()
-            messages = (text.regions_found(self._known),)
+            messages = (regions_found(self._known),)
+        self._extra.check(self._values.specs, probe, first.to(probe.device))
         self._data = signature
         self._fitted = FittedRegions.of(self._known, finder, split, probe, comm)
         if not self._fitted.metrics.testable:
@@ -197,75 +202,48 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._constant = len(images) > 1 and bool((images.amax(0) == images.amin(0)).all())
 
     def compute(self, comm: Collective) -> RegionEvaluation:
-        """Return what is measured of image and regions, error ratios, the extra metrics and the baseline's medians."""
-        values, influence = self.fitted.metrics.compute(comm)
-        of_image = self.baseline["image"][1]
+        """Return the values of image and regions, the extra metrics and the baseline's medians."""
+        values, p, influence = self.fitted.metrics.compute(comm)
+        keys, of_image = self._values, self.baseline[IMAGE][1]
         values |= {
-            text.suffixed("error_ratio", name): error_ratio(values[name], self.baseline[name][1], of_image)
-            for name in ("image", *self.fitted.regions.partition.regions())
+            key: error_ratio(values[name], self.baseline[name][1], of_image) for name, key in keys.error_ratio.items()
         }
+        values |= {keys.p[name]: value for name, value in p.items()}
         if influence is not None:
-            values |= {f"vs_best_{name}": score for name, score in self._best.scores(influence).items()}
+            distances = zip(influence.regions, influence.mmd.tolist(), strict=True)
+            values |= {keys.distance[name]: distance for name, distance in distances}
+            values |= {keys.vs_best[name]: score for name, score in self._best.scores(influence).items()}
         values |= self._extra.compute(comm)
-        values |= {f"baseline_{name}": band[1] for name, band in self.baseline.items()}
+        values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         notes = ("all generated images are the same, so the values say little",) if self._constant else ()
         return RegionEvaluation(values, influence, notes=notes)
 
-    def commit(self, evaluation: RegionEvaluation, history: History) -> list[Alert]:
-        """Keep what was best; return an alert for each region that regressed."""
+    def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
+        """Keep what was best; return a finding for each region that got worse."""
         if evaluation.influence is None:
             return []
-        record, partition = history[-1], self.fitted.regions.partition
-        scores = {name: evaluation.values.get(f"vs_best_{name}", math.nan) for name in partition.regions()}
+        record, values = history[-1], self._values
+        scores = {name: record.get(values.vs_best[name], math.nan) for name in self.fitted.regions.partition.regions()}
         p, best = p_values_of_change(scores, worse=True), dict(self._best.epochs)
         far = self._best.farther_by(evaluation.influence, ALERT_FACTOR)
         # where real images never vary, a trace of noise is sure to be found, and not worth a word
-        if evaluation.values.get("error_ratio_constant", math.inf) < 1:
-            far.discard("constant")
-        regressed = self._regressions.update(scores, far)
+        if record.get(values.error_ratio.get(CONSTANT, ""), math.inf) < 1:
+            far.discard(CONSTANT)
+        worse = self._degradations.update(scores, far)
         self._best.update(evaluation.influence, record["epoch"])
-        return [text.regressed(self.prefix, name, history, p[name], best[name], partition) for name in regressed]
+        return [self._findings.got_worse(history, name, p[name], best[name]) for name in worse]
 
-    def charts(self) -> dict[str, list[str]]:
-        """Return which values share a chart, by its title."""
-        return text.charts(list(self.fitted.regions.partition.regions()))
+    def values(self) -> list[ValueSpec]:
+        """Return the declarations of CMS, error ratios, p-values, distances and shares, and of the extra metrics."""
+        return [*self._values.specs, *self._extra.specs]
 
-    def higher_is_better(self) -> dict[str, bool]:
-        """Return which values are better when they are higher, and which when lower."""
-        return text.HIGHER_IS_BETTER | self._extra.higher_is_better()
+    def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
+        """Return which region differs most from real images, then what was found of each."""
+        return self._findings.find(history)
 
-    def fit_figures(self) -> dict[str, Figure]:
-        """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster, once."""
-        height, width = self.fitted.real.shape[2:]
-        regions, self._cka = replace(self.fitted.regions, cka=self._cka), None
-        return region_figures.fit_figures(regions, (height, width))
-
-    def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> dict[str, Drawing]:
-        """Return what draws the curves, and samples with the region that differs most."""
-        captions = region_figures.captions_of(samples, self.prompts)
-        return region_figures.evaluation_figures(
-            self.fitted.regions, history, samples.images, list(self._extra.names), captions
-        )
-
-    def shown_real(self) -> ShownImages | None:
-        """Return real images that generated ones are compared with; None where this process has none."""
-        return region_figures.shown_real(self.fitted) if len(self.fitted.real) else None
-
-    def shown_samples(self, samples: Samples) -> ShownImages | None:
-        """Return generated images, and for each the most similar real one; None where this process has none."""
-        return region_figures.shown_samples(self.fitted, samples, self.prompts) if len(samples.images) else None
-
-    def message(self, evaluation: RegionEvaluation, history: History) -> str:
-        """Return one line about the last evaluation."""
-        return text.message(history[-1], self.fitted.regions.partition)
-
-    def summary(self, history: History) -> str:
-        """Return a table of the regions, those that differ most at the last evaluation first."""
-        return text.table(history, self.fitted.regions.partition)
-
-    def summary_html(self, history: History) -> str:
-        """Return the same on the map of the regions."""
-        return regions_html(history, self.fitted.regions.partition)
+    def presenter(self) -> RegionPresenter:
+        """Return what shows the regions."""
+        return RegionPresenter(self.fitted, self._values, self.prompts, self._take_cka, tuple(self._extra.specs))
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""
@@ -304,7 +282,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             "regions": self._known.state_dict(),
             "data": list(self._data),
             "best": self._best.state_dict(),
-            "regressions": self._regressions.state_dict(),
+            "degradations": self._degradations.state_dict(),
         }
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
@@ -313,7 +291,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             self.use_regions(RegionFit.from_state(state["regions"], self._finder.kernel))
             self._data = list(state["data"])
             self._best.load_state_dict(state["best"])
-            self._regressions.load_state_dict(state["regressions"])
+            self._degradations.load_state_dict(state["degradations"])
 
     def moved_networks(self) -> dict[str, nn.Module]:
         """Return the encoder of sites if it is a Module: it may be a part of the trained one."""
@@ -331,7 +309,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
         self._known, self._fitted, self._cka, self._data = None, None, None, []
-        self._best, self._regressions = BestSoFar(), RegressionDetector()
+        self._best, self._degradations = BestSoFar(), DegradationDetector()
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> RegionFit:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
@@ -339,6 +317,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         found = self._finder.find(split, device, progress, earlier)
         self._cka = found.cka
         return replace(found, cka=None)
+
+    def _take_cka(self) -> Tensor | None:
+        """Return the CKA matrix, which may be large, and free it: it is drawn once."""
+        cka, self._cka = self._cka, None
+        return cka
 
     def _check_images(self, probe: Tensor, real: Tensor) -> tuple[str, ...]:
         """Refuse generated images that cannot be compared with the real ones; return what to say of others."""

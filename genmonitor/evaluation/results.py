@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
+from genmonitor.evaluation.findings import Finding
 from genmonitor.plotting.notebook import text_html, values_html
 
-_T = TypeVar("_T")
 Record = dict[str, float]
 """The values of one evaluation, with `epoch` and `step`."""
+MOMENT = ("epoch", "step")
+"""Keys of a record that say when it is of; all others are values."""
 History = list[Record]
 """The records of a run, the oldest first."""
 
@@ -39,20 +41,28 @@ class Evaluation:
     """What one evaluation found; an evaluator may add to it what its figures show.
 
     Attributes:
-        values: by name, without prefix.
+        values: by key, without prefix.
         notes: sentences that the user should read.
+        findings: the one to look at first is the first.
     """
 
     values: dict[str, float]
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    findings: tuple[Finding, ...] = field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={short(value)}" for name, value in self.values.items())
         return f"{type(self).__name__}({values})"
 
     def _repr_html_(self) -> str:
-        """Return the values and notes for a notebook."""
-        return values_html(self.values) + "".join(text_html(f"Note: {as_sentence(note)}") for note in self.notes)
+        """Return findings, values and notes for a notebook."""
+        found = "".join(text_html(str(finding)) for finding in self.findings[:1])
+        return (
+            found + values_html(self.values) + "".join(text_html(f"Note: {as_sentence(note)}") for note in self.notes)
+        )
+
+
+EvaluationT = TypeVar("EvaluationT", bound=Evaluation)
 
 
 @dataclass(frozen=True)
@@ -101,32 +111,6 @@ class ShownImages:
     captions: Sequence[str] = ()
     nearest: NDArray[Any] | None = None
     distances: Sequence[float] = ()
-
-
-@dataclass(frozen=True)
-class ValueInfo:
-    """What a logger is told of a value before its first number.
-
-    Attributes:
-        about: what it says, in Markdown; empty where nothing is said.
-        higher_is_better: None where neither high nor low is better.
-        detail: whether it is worth no chart of its own, being constant over a run or read best in the report.
-    """
-
-    about: str = ""
-    higher_is_better: bool | None = None
-    detail: bool = False
-
-
-def of_value(name: str, by_name: Mapping[str, _T]) -> _T | None:
-    """Return what is said of a value, by its own name or as one of a family, whose name ends in …; else None.
-
-    Example:
-        >>> of_value("share_2", {"share_…": "all sum to 1", "mmd": "lower is better"})
-        'all sum to 1'
-    """
-    families = (said for family, said in by_name.items() if family.endswith("…") and name.startswith(family[:-1]))
-    return by_name[name] if name in by_name else next(families, None)
 
 
 def curve(history: History, name: str) -> list[float]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What p-values and standardized differences say: does something differ, and has it become worse or better."""
+"""Verdicts by p-values and standardized differences: what differs, and what got worse or better."""
 
 from __future__ import annotations
 
@@ -19,16 +19,6 @@ ALERT_FACTOR = 2.0
 def differs(p: float) -> bool:
     """Say whether a p-value is at the level of a verdict."""
     return p <= LEVEL
-
-
-def format_p(p: float) -> str:
-    """Write a p-value with two significant digits.
-
-    Example:
-        >>> format_p(0.4321), format_p(0.005), format_p(1.0), format_p(3e-9)
-        ('p = 0.43', 'p = 0.005', 'p = 1', 'p < 0.0001')
-    """
-    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
 
 
 def p_values_of_change(scores: Mapping[str, float], *, worse: bool) -> dict[str, float]:
@@ -51,11 +41,11 @@ def p_values_of_change(scores: Mapping[str, float], *, worse: bool) -> dict[str,
     return out
 
 
-class RegressionDetector:
+class DegradationDetector:
     """Names what is far worse than at its best at two evaluations in a row, each once until it recovers.
 
     Example:
-        >>> detector = RegressionDetector()
+        >>> detector = DegradationDetector()
         >>> [detector.update({"cluster_1": z}, far=["cluster_1"]) for z in (0.3, -9.0, -9.0, -9.0, 0.1)]
         [[], [], ['cluster_1'], [], []]
     """
@@ -64,18 +54,18 @@ class RegressionDetector:
         self.below: dict[str, int] = {}
 
     def update(self, scores: Mapping[str, float], far: Collection[str]) -> list[str]:
-        """Take in one evaluation; return the names that have now regressed.
+        """Take in one evaluation; return the names that are far worse from now on.
 
         Args:
             scores: as for `p_values_of_change`.
             far: those whose change is large enough to deserve an alert.
         """
-        regressed = []
+        degraded = []
         for name, p in p_values_of_change(scores, worse=True).items():
             self.below[name] = self.below.get(name, 0) + 1 if p <= ALERT_LEVEL and name in far else 0
             if self.below[name] == EVALUATIONS_BELOW:
-                regressed.append(name)
-        return regressed
+                degraded.append(name)
+        return degraded
 
     def standing(self) -> list[str]:
         """Return the names that are far worse at the last evaluation and the one before, whenever they were named."""

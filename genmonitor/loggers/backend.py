@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.report.figures import RenderedFigure
 
 _registered: list[type[Backend]] = []
@@ -76,7 +77,7 @@ class Backend(ABC):
 
         Args:
             prefix: what the keys begin with, for example ``cms``: the heading over the charts.
-            charts: title to names without the prefix; details, see `ValueInfo`, are in none.
+            charts: title to keys without the prefix; details, see `ValueSpec`, are in none.
         """
 
     def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
@@ -84,15 +85,15 @@ class Backend(ABC):
 
         Args:
             prefix: what the keys begin with.
-            about: name to meaning, in Markdown; a name that ends in … stands for all that begin so.
+            about: keys to their meaning, in Markdown; several keys of one meaning are listed in one.
         """
 
-    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
-        """Say of scalars what they are. Called before the first value of each.
+    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
+        """Describe scalars. Called before the first value of each.
 
         Args:
             prefix: what the keys begin with.
-            values: by name without the prefix.
+            values: declarations, whose keys are without the prefix.
         """
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend, find_backend
 from genmonitor.report.figures import RenderedFigure
 
@@ -64,9 +65,9 @@ class Loggers:
         """See `Backend.log_about`."""
         self._each_backend(lambda backend: backend.log_about(prefix, about))
 
-    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
+    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
         """See `Backend.describe_values`."""
-        self._details |= {f"{prefix}/{name}" for name, info in values.items() if info.detail}
+        self._details |= {f"{prefix}/{spec.key}" for spec in values if spec.detail}
         self._each_backend(lambda backend: backend.describe_values(prefix, values))
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None = None) -> None:

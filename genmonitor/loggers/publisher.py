@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
+from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
 from genmonitor.loggers import background
 from genmonitor.loggers.attempt import Attempt
 from genmonitor.loggers.deferred import Deferred
@@ -34,12 +36,8 @@ class PublishedEvaluation:
     evaluation: Evaluation
     history: History
     samples: Samples
-    alerts: list[Alert]
+    alerts: list[Finding]
     epoch: int
-
-    def figures(self) -> Mapping[str, Figure | Drawing]:
-        """Return figures of it, or functions that draw them."""
-        return self.evaluator.figures(self.evaluation, self.history, self.samples)
 
 
 class Publisher:
@@ -109,51 +107,62 @@ class Publisher:
         self._writes = writes
         self._later = Deferred(self.attempt, self._loggers, beside and not self._raise_errors)
 
-    def publish_fit(self, evaluator: Evaluator[Any], history: History) -> None:
-        """Show and write what is fixed for the run, having removed what an earlier run left in the folder."""
+    def publish_fit(
+        self, evaluator: Evaluator[Any], values: Callable[[], Sequence[ValueSpec]], history: History
+    ) -> None:
+        """Show and write what is fixed for the run, having removed what an earlier run left in the folder.
+
+        Args:
+            evaluator: fitted.
+            values: gives the declarations of the values.
+            history: of the evaluations before, of a run that goes on.
+        """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         if self._writes:
             self.attempt(lambda: self.folder.start(prefix, keep=len(history)))
-        self.attempt(lambda: self._publish_figures(evaluator.fit_figures(), step, None))
-        self.attempt(lambda: self._write_images("real", evaluator.shown_real(), step, None))
+        self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
+        self.attempt(lambda: self._write_images("real", evaluator.presenter().shown_real(), step, None))
         self.attempt(lambda: self._write_artifacts(evaluator))
-        self.attempt(lambda: self._loggers.log_layout(prefix, _charts_without_details(evaluator)))
-        self.attempt(lambda: self._loggers.log_about(prefix, evaluator.about))
-        self.attempt(lambda: self._write_about(evaluator))
+        self.attempt(lambda: self._loggers.log_layout(prefix, _layout(values())))
+        self.attempt(lambda: self._loggers.log_about(prefix, meanings(values())))
         self._loggers.finish_evaluation(step)
         for name in self._loggers.without_figures() if self._writes else []:
             where = self.folder.path
             self._inform(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
 
-    def publish_values(self, values: Mapping[str, float], evaluator: Evaluator[Any], epoch: int, step: int) -> None:
+    def publish_values(self, values: Mapping[str, float], declared: Sequence[ValueSpec], epoch: int, step: int) -> None:
         """Log the values of an evaluation, describing those that are new."""
-        if new := [name for name in values if name not in self._described]:
+        if new := [key for key in values if key not in self._described]:
             self._described.update(new)
-            self.attempt(lambda: self._describe(evaluator, new))
-        named = {f"{self._prefix}/{name}": value for name, value in values.items()}
+            specs = by_key(declared)
+            self.attempt(lambda: self._loggers.describe_values(self._prefix, [lookup(specs, key) for key in new]))
+            if self._writes:
+                self.attempt(lambda: self.folder.write_values(self._prefix, declared))
+        named = {f"{self._prefix}/{key}": value for key, value in values.items()}
         self._loggers.log_scalars(named | {"epoch": epoch}, step)
 
     def publish(self, found: PublishedEvaluation, manifest: Callable[[], dict[str, Any]]) -> None:
         """Show and write an evaluation, and the report with it."""
-        evaluator, evaluation, history = found.evaluator, found.evaluation, found.history
+        evaluation, history, presenter = found.evaluation, found.history, found.evaluator.presenter()
         step, epoch = int(history[-1]["step"]), found.epoch
         for note in evaluation.notes:
             self.notes.add(note)
         for alert in found.alerts:
-            self.publish_alert(alert)
+            self.publish_alert(Alert(f"{self._prefix}: {alert.area.name} {alert.verdict}", alert.text))
 
         def described() -> dict[str, Any]:
             return manifest() | {"message": self.message}
 
         def inform() -> None:
-            self.message = evaluator.message(evaluation, history)
+            self.message = presenter.message(evaluation.findings, history[-1])
             self._inform(self.message)
 
         self.attempt(inform)
         self.attempt(lambda: self._write_manifest(len(history), described))
-        self.attempt(lambda: self._publish_tables(evaluator.tables(evaluation), step, epoch))
-        self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))
-        self.attempt(lambda: self._write_images("images", evaluator.shown_samples(found.samples), step, epoch))
+        self.attempt(lambda: self._publish_tables(presenter.tables(evaluation), step, epoch))
+        figures, kept = partial(presenter.figures, evaluation, history, found.samples), presenter.figures_to_keep
+        self.attempt(lambda: self._publish_figures(figures(), step, epoch, kept))
+        self.attempt(lambda: self._write_images("images", presenter.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
         self._later.start()
 
@@ -181,9 +190,6 @@ class Publisher:
             self._loggers.finish_evaluation(step)  # the values do not wait for figures
 
         self._later(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
-
-    def _describe(self, evaluator: Evaluator[Any], names: Iterable[str]) -> None:
-        self._loggers.describe_values(self._prefix, {name: evaluator.value_info(name) for name in names})
 
     def _publish_figures(
         self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None, kept: tuple[str, ...] = ()
@@ -230,22 +236,15 @@ class Publisher:
             self.folder.path.mkdir(parents=True, exist_ok=True)
             evaluator.write_artifacts(self.folder.path)
 
-    def _write_about(self, evaluator: Evaluator[Any]) -> None:
-        if self._writes:
-            self.folder.write_about(self._prefix, evaluator.charts(), evaluator.about)
-
     def _write_manifest(self, number: int, manifest: Callable[[], dict[str, Any]]) -> None:
         if self._writes:
             self.folder.write_manifest(self._prefix, number, manifest())
 
 
-def _charts_without_details(evaluator: Evaluator[Any]) -> dict[str, list[str]]:
-    """Return which values share a chart in a logger, by its title."""
-    charts = {
-        title: [name for name in names if not evaluator.value_info(name).detail]
-        for title, names in evaluator.charts().items()
-    }
-    return {title: names for title, names in charts.items() if names}
+def _layout(values: Sequence[ValueSpec]) -> dict[str, list[str]]:
+    """Return the keys that share a chart in a logger by its title, without the details."""
+    shown = [spec for spec in values if spec.chart is not None and not spec.detail]
+    return {title: [spec.key for spec in specs] for title, specs in grouped_by_chart(shown).items()}
 
 
 def _is_ours(figure: Figure | Drawing) -> bool:

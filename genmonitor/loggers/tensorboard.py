@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 from genmonitor.loggers.markdown import markdown_table
 from genmonitor.report.figures import RenderedFigure
@@ -50,11 +51,11 @@ class TensorBoardBackend(Backend):
     def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
         """Say in the text tab, under ``<prefix>/about``, what each value means."""
         if about:
-            rows = [f"| `{self.key(f'{prefix}/{name}')}` | {text} |" for name, text in about.items()]
+            rows = [f"| {keys} | {text} |" for keys, text in about.items()]
             text = "\n".join(["| value | |", "| --- | --- |", *rows])
             self.experiment.add_text(self.key(f"{prefix}/about"), text)
 
-    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
+    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
         """Give each scalar a description, which TensorBoard shows beside its chart."""
         # add_scalar takes one only in tensorboardX
         writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
@@ -63,12 +64,12 @@ class TensorBoardBackend(Backend):
         from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_SCALAR, Summary, SummaryMetadata
 
         plugin = SummaryMetadata.PluginData(plugin_name="scalars")
-        for name, info in values.items():
-            if info.about and not info.detail:
+        for spec in values:
+            if spec.about and not spec.detail:
                 described = SummaryMetadata(
-                    summary_description=info.about, plugin_data=plugin, data_class=DATA_CLASS_SCALAR
+                    summary_description=spec.about, plugin_data=plugin, data_class=DATA_CLASS_SCALAR
                 )
-                value = Summary.Value(tag=self.key(f"{prefix}/{name}"), metadata=described)  # and no number yet
+                value = Summary.Value(tag=self.key(f"{prefix}/{spec.key}"), metadata=described)  # and no number yet
                 writer.add_summary(Summary(value=[value]), 0)
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:

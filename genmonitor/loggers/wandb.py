@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
 from genmonitor.report.figures import RenderedFigure
 
@@ -36,16 +37,16 @@ class WandbBackend(Backend):
         self.experiment.define_metric(STEP)
         self.experiment.define_metric(self.key(f"{prefix}/*"), step_metric=STEP, step_sync=True)
 
-    def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
+    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
         """Have the run's summary hold the best of each value beside the last, and give details no chart unasked."""
-        best = {True: "max,last", False: "min,last", None: None}
-        for name, info in values.items():
+        best = {"high": "max,last", "low": "min,last", None: None}
+        for spec in values:
             self.experiment.define_metric(
-                self.key(f"{prefix}/{name}"),
+                self.key(f"{prefix}/{spec.key}"),
                 step_metric=STEP,
                 step_sync=True,
-                summary=best[info.higher_is_better],
-                hidden=info.detail or None,
+                summary=best[spec.better],
+                hidden=spec.detail or None,
             )
 
     def log_scalars(self, values: Mapping[str, float], step: int) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,23 +16,23 @@ from genmonitor.evaluation.collective import Collective, FailedElsewhereError
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import (
+    PROBE,
     Evaluator,
     SettingsChangedError,
     check_same_settings,
     commit_evaluation,
     run_evaluation,
 )
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import History, Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError, not_finite_alert
 from genmonitor.monitoring.notebook import monitor_html, show
-
-PROBE = 16
-"""Samples that tell shape, value range and whether encoders and metrics take them."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Monitor:
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
+        findings: of the last evaluation in this process, the one to look at first.
         verbose: whether to print what is no warning and no alert.
     """
 
@@ -95,12 +96,21 @@ class Monitor:
         self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warn, said)
         self.real_images, self.image_key = real_images, image_key
         self.history: History = []
+        self.findings: tuple[Finding, ...] = ()
         self._resumed = False
 
     @property
     def prefix(self) -> str:
         """What log keys and files begin with."""
         return self.evaluator.prefix
+
+    def values(self) -> list[ValueSpec]:
+        """Return the declarations of the values in the history, once fitted."""
+        return [*self.evaluator.values(), *RUN_VALUES]
+
+    def summary(self) -> str:
+        """Return what the run found, as a table for the terminal."""
+        return self.evaluator.presenter().summary(self.findings, self.history)
 
     # a notebook
 
@@ -181,6 +191,7 @@ class Monitor:
             record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
             history = [*self.history, record]
             alerts = commit_evaluation(self.evaluator, evaluation, history, comm) if commits else []
+            evaluation = replace(evaluation, findings=self.evaluator.findings(evaluation, history))
         except Exception as error:  # on every process
             if self.failures.raises:
                 raise
@@ -188,13 +199,14 @@ class Monitor:
             return None
         self.failures.succeeded()
         self.history.append(record)
+        self.findings = evaluation.findings
         return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)
 
     def _publish(self, found: PublishedEvaluation, circumstances: Callable[[], dict[str, Any]]) -> None:
         """Show and write an evaluation, with what its manifest says of the rest; rank zero alone calls it."""
         record = self.history[-1]
         values = {name: float(value) for name, value in record.items() if name not in ("epoch", "step")}
-        self.publisher.publish_values(values, self.evaluator, found.epoch, int(record["step"]))
+        self.publisher.publish_values(values, self.values(), found.epoch, int(record["step"]))
         self.publisher.publish(found, lambda: self.manifest() | circumstances())
 
     def _skip(self, error: Exception, moment: Moment, comm: Collective) -> None:
@@ -225,7 +237,9 @@ class Monitor:
         return {
             "monitor": type(self).__name__,
             "prefix": self.prefix,
+            "title": self.evaluator.presenter().title or type(self).__name__,
             "evaluation": self.history[-1],
+            "findings": [finding.to_dict() for finding in self.findings],
             "settings": self.evaluator.settings(),
             "seed": sampler.seed,
             "n_samples": sampler.n_samples,
@@ -253,13 +267,14 @@ class Monitor:
 
     def reset_history(self) -> None:
         """Forget the curves and what was said of their evaluations."""
-        self.history = []
+        self.history, self.findings = [], ()
         self.publisher.notes.forget_evaluations()
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python and tensors only."""
         return {
             "history": [dict(record) for record in self.history],
+            "findings": [finding.to_dict() for finding in self.findings],
             "sampler": self.sampler.settings(),
             "evaluator": self.evaluator.state_dict(),
             **self.failures.state_dict(),
@@ -270,6 +285,7 @@ class Monitor:
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
         self._resumed = True
         self.history = [dict(record) for record in state_dict["history"]]
+        self.findings = tuple(Finding.from_dict(saved) for saved in state_dict["findings"])
         self.failures.load_state_dict(state_dict)
         self.publisher.notes.load_state_dict(state_dict)
         try:

@@ -183,7 +183,7 @@ class LoopMonitor(Monitor):
     def summary(self) -> str:
         """Return a table of what the run found, and where the report is."""
         page = self.publisher.page
-        return self.evaluator.summary(self.history) + ("" if page is None else f"\nReport: {page}")
+        return super().summary() + ("" if page is None else f"\nReport: {page}")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
@@ -197,7 +197,7 @@ class LoopMonitor(Monitor):
         self.publisher.start(self.folder, self.loggers)
         self._fit_evaluator(self._real(comm), model, comm, _progress(comm))
         if comm.rank == 0:
-            self.publisher.publish_fit(self.evaluator, self.history)
+            self.publisher.publish_fit(self.evaluator, self.values, self.history)
         self._fitted, self._resumed = True, False
 
     def _real(self, comm: Collective) -> ReferenceImages:

@@ -20,7 +20,7 @@ def monitor_html(monitor: Monitor) -> str:
     if not count:
         return heading_html(name, "before its first evaluation")
     try:
-        table = monitor.evaluator.summary_html(monitor.history)
+        table = monitor.evaluator.presenter().summary_html(monitor.findings, monitor.history)
     except NotFittedError:  # loaded from a checkpoint: what it is fitted to comes with training
         table = values_html(monitor.history[-1])
     evaluations = "1 evaluation" if count == 1 else f"{count} evaluations"
@@ -35,7 +35,7 @@ def show(monitor: Monitor) -> None:
 
         display(monitor)
         return
-    print(monitor.evaluator.summary(monitor.history) if monitor.history else repr(monitor))
+    print(monitor.summary() if monitor.history else repr(monitor))
     if monitor.publisher.page is not None:
         print(f"Report: {monitor.publisher.page}")
 

@@ -21,6 +21,7 @@ def beside_cms(
     image: Curve,
     baseline: Band | None,
     others: Mapping[str, Curve],
+    deviations: Mapping[str, Curve] | None = None,
     bands: Mapping[str, Band] | None = None,
 ) -> Figure:
     """CMS of the image and other metrics of the same samples.
@@ -29,30 +30,30 @@ def beside_cms(
         epochs: one per evaluation.
         image: CMS, one per evaluation.
         baseline: (low, median, high) of CMS; None for none.
-        others: name to one value per evaluation, nan where none; a ``name_std`` is drawn as the band of ``name``.
+        others: name to one value per evaluation, nan where none.
+        deviations: standard deviations of those others that have one, drawn as a band around the curve.
         bands: (low, median, high) of what real images get, of those others that have it measured.
 
-    >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5], "kid_std": [0.1, 0.1]})
+    >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5]}, {"kid": [0.1, 0.1]})
     >>> [ax.get_title(loc="left") for ax in figure.axes]
     ['CMS, latest 0.9900', 'fid, latest 3', 'kid, latest 0.5']
     """
-    shown = [name for name in others if not (name.endswith("_std") and name.removesuffix("_std") in others)]
-    rows = -(-(1 + len(shown)) // _COLUMNS)
+    rows = -(-(1 + len(others)) // _COLUMNS)
     known_bands = {"CMS": baseline, **(bands or {})}
     note = "the same samples for all; gray bars: what real images get; around a curve: one standard deviation"
     figure = new_figure(1000, 80 + (_PANEL + _GAP) * rows, "Other metrics beside CMS", note)
     places = [
-        (70 + 490 * (i % _COLUMNS), 50 + (_PANEL + _GAP) * (rows - 1 - i // _COLUMNS)) for i in range(1 + len(shown))
+        (70 + 490 * (i % _COLUMNS), 50 + (_PANEL + _GAP) * (rows - 1 - i // _COLUMNS)) for i in range(1 + len(others))
     ]
     axes = [add_axes(figure, left, bottom, 400, _PANEL) for left, bottom in places]
     cms_axis(axes[:1], [*image, *(baseline or ())])
-    for ax, name, values in zip(axes, ["CMS", *shown], [image, *(others[name] for name in shown)], strict=True):
+    for ax, name, values in zip(axes, ["CMS", *others], [image, *others.values()], strict=True):
         epoch_axis(ax, epochs)
         if band := known_bands.get(name):
             ax.axhspan(band[0], band[2], color=INK, alpha=0.15, linewidth=0)
         add_curve(ax, epochs, values, INK, name)
-        if f"{name}_std" in others:
-            mean, std = np.asarray(values), np.asarray(others[f"{name}_std"])
+        if name in (deviations or {}):
+            mean, std = np.asarray(values), np.asarray((deviations or {})[name])
             ax.fill_between(epochs, mean - std, mean + std, color=INK, alpha=0.15, linewidth=0)
         number = format_cms(latest(values)) if ax is axes[0] else f"{latest(values):.4g}"
         ax.set_title(f"{name}, latest {number}", loc="left", fontsize=11, color=INK)

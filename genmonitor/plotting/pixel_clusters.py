@@ -132,7 +132,7 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
 
 
 def cluster_curves(
-    epochs: Curve, curves: Mapping[str, Curve], baseline: Mapping[str, Band], labels: Array, note: str = ""
+    epochs: Curve, curves: Mapping[int, Curve], baseline: Mapping[int, Band], labels: Array, note: str = ""
 ) -> Figure:
     """The main view: every cluster's CMS over the epochs, its baseline and the map, in the same colors.
 
@@ -141,20 +141,19 @@ def cluster_curves(
 
     Args:
         epochs: one per evaluation.
-        curves: ``cluster_1`` ... ``cluster_C`` and perhaps ``constant`` to one CMS per evaluation, nan where none.
-        baseline: name to (low, median, high); may lack names or be empty.
+        curves: label 1..C, and perhaps 0 for constant sites, to one CMS per evaluation, nan where none.
+        baseline: label to (low, median, high); may lack some or be empty.
         labels: (H, W) int at pixel resolution.
         note: what to say below the title.
     """
-    regions = {0 if name == "constant" else int(name.removeprefix("cluster_")): name for name in curves}
     figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note)
 
     ax, strip = add_axes(figure, 92, 52, 426, 360), add_axes(figure, 526, 52, 206, 360)
-    cms_axis((ax, strip), [value for name in curves for value in (*curves[name], *baseline.get(name, ()))])
+    cms_axis((ax, strip), [value for label in curves for value in (*curves[label], *baseline.get(label, ()))])
     epoch_axis(ax, epochs)
-    drawn = [label for label in (*sorted(regions.keys() - {0}), 0) if label in regions]
+    drawn = [label for label in (*sorted(curves.keys() - {0}), 0) if label in curves]
     for place, label in enumerate(drawn):
-        values, band = curves[regions[label]], baseline.get(regions[label])
+        values, band = curves[label], baseline.get(label)
         add_curve(ax, epochs, values, cluster_color(label), cluster_name(label), band[0] if band else -np.inf)
         add_target(strip, place, label, latest(values), band)
     strip.set_facecolor("#F6F6F6")
@@ -162,7 +161,7 @@ def cluster_curves(
     strip.tick_params(left=False, labelleft=False)
     strip.spines["left"].set_visible(False)
     show_regions(add_axes(figure, 742, 172, 240, 240), to_array(labels))
-    _add_key(figure, bool(baseline), 0 in regions)
+    _add_key(figure, bool(baseline), 0 in curves)
     return figure
 
 

@@ -3,80 +3,65 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
 
-from genmonitor.evaluation.results import Record
-from genmonitor.evaluation.text.disagreement import spoken
-from genmonitor.evaluation.text.pixel_clusters import suffixed, verdicts
+from genmonitor.evaluation.findings import verdict_of
+from genmonitor.evaluation.results import MOMENT, Record
+from genmonitor.evaluation.values import ValueSpec, grouped_by_chart, lookup
 from genmonitor.evaluation.verdicts import LEVEL
 from genmonitor.plotting.style import cluster_color, cluster_name, inmost
 from genmonitor.report.run import MonitorRun
 from genmonitor.report.sanitize import Note, as_record
 
-_NOT_DRAWN = ("epoch", "step", "images_seen")
-_BOUNDED = ("image", "product", "constant")
-_OF_REGION = re.compile(
-    r"(?:share_|error_ratio_|(?:p_|vs_best_)?cluster_)(\d+)|(?:share_|error_ratio_|p_|vs_best_)?constant"
-)
 _NO_BAND = (None, None, None)
 
 
 def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
-    """Return the charts of a monitor: those that it asked for, then one for each value that is left.
+    """Return the charts of a monitor, as its values are declared; one that is not declared has a chart of its own.
 
     What a command measured of sets of outputs has only the first, of the regions if it has any: one evaluation gives no
     more to draw.
     """
     if run.compared and run.partition is None:
         return []
-    values = _values(run.records)
-    grouped = {title: [name for name in names if name in values] for title, names in run.charts.items()}
-    shown = {name for names in grouped.values() for name in names} | set(_NOT_DRAWN)
-    grouped |= {name: [name] for name in values if name not in shown and not name.startswith("baseline_")}
-    charts = [(title, names) for title, names in grouped.items() if names]
+    keys = _keys(run.records)
+    declared = [spec for key, spec in run.values.items() if key in keys]
+    charts = grouped_by_chart([*declared, *(ValueSpec(key) for key in keys if key not in run.values)])
     alerts = [note for note in run.notes if note.epoch is not None]
     return [
-        _chart(run, title, names, alerts if number == 0 else [])
-        for number, (title, names) in enumerate(charts[:1] if run.compared else charts)
+        _chart(run, title, specs, alerts if number == 0 else [])
+        for number, (title, specs) in enumerate(list(charts.items())[: 1 if run.compared else None])
     ]
 
 
-def _values(records: Sequence[Record]) -> list[str]:
-    """Name the values of all evaluations: one may lack what others have."""
-    return list(dict.fromkeys(name for record in reversed(records) for name in record))
+def _keys(records: Sequence[Record]) -> list[str]:
+    """Return the keys of the values of all evaluations: one may lack what others have."""
+    return [key for key in dict.fromkeys(key for record in reversed(records) for key in record) if key not in MOMENT]
 
 
-def _chart(run: MonitorRun, title: str, names: list[str], alerts: Sequence[Note]) -> dict[str, Any]:
+def _chart(run: MonitorRun, title: str, specs: Sequence[ValueSpec], alerts: Sequence[Note]) -> dict[str, Any]:
     by, x = _axis(run.records)
     marks = [(getattr(alert, by, None), alert.text) for alert in alerts]
+    scales = {spec.scale for spec in specs}
+    scale = scales.pop() if len(scales) == 1 else "linear"
     return {
         "title": title,
-        "note": run.about.get(names[0], "") if len(names) == 1 else "",
-        "kind": "stack" if all(name.startswith("share_") for name in names) else "lines",
-        "scale": _scale(names),
-        "rule": LEVEL if all(name.startswith("p_") for name in names) else None,
+        "note": specs[0].about if len(specs) == 1 else "",
+        "kind": "stack" if scale == "share" else "lines",
+        "scale": {"p": "log", "share": "linear"}.get(scale, scale),
+        "rule": LEVEL if scale == "p" else None,
         "bars": True,
         "by": "" if run.compared else by,
         "x": x,
         "steps": [record.get("step") for record in run.records],
         "joined": False,
         "alerts": [{"x": x, "text": text} for x, text in marks if x is not None],
-        "series": [_series(run, name, number) for number, name in enumerate(names, start=1)],
+        "series": _all_series(run, specs),
     }
-
-
-def _scale(names: Sequence[str]) -> str:
-    """Return the axis of some values: what falls by orders of magnitude is flat on a linear one."""
-    if all(name in _BOUNDED or name.startswith("cluster_") for name in names):
-        return "cms"
-    if all(name.startswith("vs_best_") for name in names):
-        return "signed"
-    return "log" if all(name.startswith(("p_", "error_ratio_")) for name in names) else "linear"
 
 
 def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
@@ -91,18 +76,28 @@ def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
     return "evaluation", [float(number) for number in range(1, len(records) + 1)]
 
 
-def _series(run: MonitorRun, name: str, number: int) -> dict[str, Any]:
-    return {
-        "name": name,
-        "label": spoken(name),
-        "said": spoken(name),
-        "region": region_of(name),
-        "color": _color(name, number),
-        "line": "dashed" if name == "product" else "",
-        "run": 0,
-        "values": [_rounded(record.get(name)) for record in run.records],
-        "band": run.baseline.get(name),
-    }
+def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, Any]]:
+    labels = {} if run.partition is None else run.partition.regions()
+    series, drawn = [], set()
+    for number, spec in enumerate(specs, start=1):
+        label = labels.get(spec.region or "")
+        of_image = label is None and spec.region is not None
+        series.append(
+            {
+                "name": spec.key,
+                "label": spec.title,
+                "said": spec.title,
+                "region": label,
+                "color": "var(--ink)" if of_image else cluster_color(number if label is None else label),
+                # a second value of one place, such as the product of the regions beside the image
+                "line": "dashed" if spec.region in drawn else "",
+                "run": 0,
+                "values": [_rounded(record.get(spec.key)) for record in run.records],
+                "band": run.baseline.get(spec.key),
+            }
+        )
+        drawn |= {spec.region} - {None}
+    return series
 
 
 def _rounded(value: float | None) -> float | None:
@@ -139,24 +134,6 @@ def _overlaid(chart: dict[str, Any], other: dict[str, Any], names: Sequence[str]
     return chart | drawn | {"x": x, "steps": [steps[here] for here in x], "series": series}
 
 
-def region_of(name: str) -> int | None:
-    """Return the label of the region that a value is of, None where it is of none.
-
-    Example:
-        >>> region_of("cluster_2"), region_of("share_constant"), region_of("p_cluster_3"), region_of("p_image")
-        (2, 0, 3, None)
-    """
-    found = _OF_REGION.fullmatch(name)
-    return None if found is None else int(found[1] or 0)
-
-
-def _color(name: str, number: int) -> str:
-    region = region_of(name)
-    if region is None and (name in _BOUNDED or name.endswith("_image")):
-        return "var(--ink)"
-    return cluster_color(number if region is None else region)
-
-
 def map_of(run: MonitorRun) -> dict[str, Any] | None:
     """Return the map of regions as a path for each and where its number stands, None without a partition."""
     if run.partition is None:
@@ -191,65 +168,64 @@ def _path(mask: Tensor) -> str:
 
 
 def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
-    """Return what the last evaluation found in each region, those that differ most from real images first."""
+    """Return what the last evaluation found in each region, in the order of the findings: a cell for each column."""
     if run.partition is None:
         return []
-    last, sizes, rows = run.records[-1], run.partition.sizes(), []
-    tested = all(f"p_{name}" in last for name in run.partition.regions())
-    said = verdicts(run.records, run.partition) if tested else {}
+    regions, sizes, rows = run.partition.regions(), run.partition.sizes(), []
     stability = as_record(run.manifest.get("stability"))
-    for name, label in run.partition.regions().items():
-        low, high = _ends(run, name)
-        best = _best(run.records, name)
+    order = [x.area.region for x in run.findings if x.area.region in regions]
+    for name in dict.fromkeys([*order, *regions]):
+        of = [spec for spec in run.values.values() if spec.region == name and spec.column is not None]
+        measures = [x.measure for x in run.findings if x.area.region == name]
         rows.append(
             {
-                "region": label,
-                "name": cluster_name(label),
-                "color": cluster_color(label),
-                "where": run.partition.location(label),
-                "sites": sizes[label],
-                "verdict": said.get(name, ""),
-                "p": last.get(f"p_{name}"),
-                "ratio": last.get(suffixed("error_ratio", name)),
+                "region": regions[name],
+                "name": cluster_name(regions[name]),
+                "color": cluster_color(regions[name]),
+                "where": run.partition.location(regions[name]),
+                "sites": sizes[regions[name]],
+                "verdict": verdict_of(run.findings, name),
                 "stability": stability.get(name),
-                "value": last.get(name),
-                "low": low,
-                "high": high,
-                "share": last.get(suffixed("share", name)),
-                "best": best.get(name),
-                "best_epoch": best.get("epoch"),
+                "cells": {spec.column: _cell(run, spec) for spec in of},
+                "best": _best(run, measures[-1] if measures else None),
             }
         )
-    return sorted(
-        rows, key=lambda row: (1 if row["p"] is None else row["p"], -(row["ratio"] or 0), -(row["share"] or 0))
-    )
+    return rows
 
 
-def _best(records: Sequence[Record], name: str) -> Record:
-    return max((record for record in records if name in record), key=lambda record: record[name], default={})
+def _cell(run: MonitorRun, spec: ValueSpec) -> dict[str, str]:
+    """Return the last value, and its baseline where it has one."""
+    value = run.records[-1].get(spec.key)
+    low, high = _ends(run, spec)
+    return {
+        "value": "" if value is None else spec.format(value),
+        "baseline": "" if low is None or high is None else f"{spec.format(low)} to {spec.format(high)}",
+    }
 
 
-def _ends(run: MonitorRun, name: str) -> tuple[float | None, float | None]:
+def _best(run: MonitorRun, key: str | None) -> str:
+    """Return the best of the values that a finding goes by, and when it was; "" where that is not known."""
+    spec = run.values.get(key or "")
+    measured = [] if spec is None else [record for record in run.records if spec.key in record]
+    if spec is None or spec.better is None or not measured:
+        return ""
+    best = (max if spec.better == "high" else min)(measured, key=lambda record: record[spec.key])
+    when = f" at epoch {best['epoch']:g}" if "epoch" in best else ""
+    return f"{spec.column or spec.title} {spec.format(best[spec.key])}{when}"
+
+
+def _ends(run: MonitorRun, spec: ValueSpec) -> tuple[float | None, float | None]:
     """Return the ends of a value's baseline; those of a cosine do not pass 1, where no value can be."""
-    low, _, high = run.baseline.get(name, _NO_BAND)
-    bounded = name in _BOUNDED or name.startswith("cluster_")
-    return low, min(high, 1.0) if bounded and high is not None else high
-
-
-def _meaning(run: MonitorRun, name: str) -> str:
-    """Return what a value says; a name that ends in … stands for all that begin so."""
-    families = (text for key, text in run.about.items() if key.endswith("…") and name.startswith(key[:-1]))
-    return run.about.get(name) or next(families, "")
+    low, _, high = run.baseline.get(spec.key, _NO_BAND)
+    return low, min(high, 1.0) if spec.scale == "cms" and high is not None else high
 
 
 def value_rows(run: MonitorRun) -> list[dict[str, Any]]:
     """Return what whole images get in a comparison of two sets, each value with its baseline and meaning."""
-    rows = []
-    for name, value in run.records[-1].items():
-        if region_of(name) is None and not name.startswith("baseline_") and not name.endswith("_seconds"):
-            low, high = _ends(run, name)
-            about = _meaning(run, name)
-            rows.append(
-                {"name": name, "value": value, "low": low, "high": high, "about": about, "cms": name in _BOUNDED}
-            )
-    return rows
+    labels = {} if run.partition is None else run.partition.regions()
+    specs = [lookup(run.values, key) for key in _keys(run.records[-1:])]
+    return [
+        {"name": spec.key, "about": spec.about, **_cell(run, spec)}
+        for spec in specs
+        if spec.region not in labels and spec.baseline_of is None and spec.repeatable
+    ]

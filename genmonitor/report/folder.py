@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from genmonitor.evaluation.results import ShownImages, Table
+    from genmonitor.evaluation.values import ValueSpec
     from genmonitor.plotting.style import Drawing
 
 _ARTIFACTS = (".npz", ".json", ".pt")
@@ -125,9 +126,9 @@ class RunFolder:
         rows = [dict(zip(kept.columns, row, strict=True)) for row in kept.rows]
         return self._write_json(f"{file_stem(f'{prefix}/{name}', step, epoch)}.json", rows)
 
-    def write_about(self, prefix: str, charts: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> Path:
-        """Write which values share a chart and what each means, by names without the prefix."""
-        return self._write_json(f"{safe(prefix)}_about.json", {"charts": dict(charts), "about": dict(about)})
+    def write_values(self, prefix: str, values: Sequence[ValueSpec]) -> Path:
+        """Write the declarations of the values in the history."""
+        return self._write_json(f"{safe(prefix)}_values.json", {"values": [spec.to_dict() for spec in values]})
 
     def write_notes(self, prefix: str, notes: Sequence[Mapping[str, Any]]) -> None:
         """Write what the report should say, or remove the file if there is nothing to say.
@@ -148,8 +149,9 @@ class RunFolder:
         Args:
             prefix: as in the log keys.
             number: of the evaluation, counted from 1.
-            manifest: its values under "evaluation", what it found in one line under "message", baselines as low, median
-                and high under "baseline", the name of the partition's file under "partition", and whatever else is
+            manifest: its values under "evaluation", what it found under "findings" and in one line under "message",
+                the heading of its section under "title", baselines as low, median and high under "baseline",
+                the name of the partition's file under "partition", and whatever else is
                 needed to evaluate the same again. A comparison of two sets names them under "generated_images" and
                 "real_images".
         """

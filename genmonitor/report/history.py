@@ -7,10 +7,8 @@ import csv
 import io
 from collections.abc import Sequence
 
-from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.report.run import MonitorRun
-
-_MOMENT = ("epoch", "step")
 
 
 def history_csv(monitors: Sequence[MonitorRun]) -> str:
@@ -22,12 +20,12 @@ def history_csv(monitors: Sequence[MonitorRun]) -> str:
     rows: dict[tuple[float | None, ...], Record] = {}
     for monitor in monitors:
         for record in monitor.records:
-            row = rows.setdefault(tuple(record.get(name) for name in _MOMENT), {})
-            row |= {f"{monitor.prefix}/{name}": value for name, value in record.items() if name not in _MOMENT}
+            row = rows.setdefault(tuple(record.get(name) for name in MOMENT), {})
+            row |= {f"{monitor.prefix}/{name}": value for name, value in record.items() if name not in MOMENT}
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*_MOMENT, *columns])
+    writer.writerow([*MOMENT, *columns])
     for moment, row in sorted(rows.items(), key=lambda pair: [x if x is not None else -1 for x in reversed(pair[0])]):
         writer.writerow([*("" if x is None else x for x in moment), *(row.get(name, "") for name in columns)])
     return file.getvalue()

@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from genmonitor._formatting import format_cms, format_ratio
 from genmonitor._io import atomic_write
 from genmonitor.report.files import HISTORY, REPORT, own_files
 from genmonitor.report.history import history_csv
@@ -91,7 +90,7 @@ def _environment() -> Any:
     loader = PackageLoader("genmonitor", "report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.policies["json.dumps_kwargs"] = {}  # sorted by default: the order of runs would be lost
-    environment.filters |= {"shown": _shown, "cms": _shown_cms, "percent": _shown_percent, "times": _shown_ratio}
+    environment.filters["shown"] = _shown
     return environment
 
 
@@ -159,15 +158,3 @@ def _shown(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _shown_cms(value: float | None) -> str:
-    return "" if value is None else format_cms(value)
-
-
-def _shown_percent(share: float | None) -> str:
-    return "" if share is None else f"{round(100 * share)} %"
-
-
-def _shown_ratio(ratio: float | None) -> str:
-    return "" if ratio is None else format_ratio(ratio)

@@ -14,19 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.values import ValueSpec, by_key
 from genmonitor.partition import PixelPartition
 from genmonitor.report.files import BY_EPOCH, HISTORY, MANIFEST, find_prefixes, own_files, owner
 from genmonitor.report.sanitize import (
     Band,
     Note,
     as_bands,
-    as_charts,
+    as_findings,
     as_list,
     as_notes,
     as_number,
     as_record,
-    as_texts,
+    as_values,
 )
 from genmonitor.report.tables import NamedTable, read_tables
 
@@ -67,8 +69,8 @@ class MonitorRun:
         messages: what was found at each.
         manifest: the last.
         baseline: low, median and high of what real images get, by the name of the value.
-        charts: title to names of values.
-        about: name to meaning.
+        values: declarations by key.
+        findings: of the last evaluation, the one to look at first.
         pictures: by name, the oldest first.
         strips: images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
         partition: None for a monitor without regions.
@@ -80,8 +82,8 @@ class MonitorRun:
     messages: list[str]
     manifest: dict[str, Any]
     baseline: dict[str, Band]
-    charts: dict[str, list[str]]
-    about: dict[str, str]
+    values: dict[str, ValueSpec]
+    findings: list[Finding]
     pictures: dict[str, list[Picture]]
     strips: dict[str, list[Strip]]
     partition: PixelPartition | None
@@ -130,7 +132,7 @@ class _Reader:
 
     def read(self) -> Run:
         numbered: dict[str, dict[int, dict[str, Any]]] = {prefix: {} for prefix in sorted(self.prefixes)}
-        not_tables = {f"{prefix}_{name}.json" for prefix in self.prefixes for name in ("about", "notes")}
+        not_tables = {f"{prefix}_{name}.json" for prefix in self.prefixes for name in ("values", "notes")}
         for name in self.files:
             if match := MANIFEST.fullmatch(name):
                 not_tables.add(name)
@@ -155,15 +157,14 @@ class _Reader:
                 break  # left over from before the curves started anew
             records.append(record)
         last = manifests[len(records) - 1]
-        said = self._json(f"{prefix}_about.json", {})
         return MonitorRun(
             prefix,
             records,
             [str(manifest.get("message") or "") for manifest in manifests[: len(records)]],
             last,
             as_bands(last.get("baseline")),
-            as_charts(said.get("charts")),
-            as_texts(said.get("about")),
+            by_key(as_values(self._json(f"{prefix}_values.json", {}).get("values"))),
+            as_findings(last.get("findings")),
             self._pictures(prefix),
             self._strips(prefix),
             self._partition(last.get("partition")),

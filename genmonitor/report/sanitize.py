@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.values import ValueSpec
 
 Band = tuple[float, float, float]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -54,14 +58,25 @@ def as_bands(baseline: Any) -> dict[str, Band]:
     return bands
 
 
-def as_charts(charts: Any) -> dict[str, list[str]]:
-    """Keep titles with lists of names."""
-    return {title: [str(name) for name in as_list(names)] for title, names in _as_dict(charts).items()}
+def as_values(values: Any) -> list[ValueSpec]:
+    """Keep the declarations of values that are whole."""
+    fields = (str, bool, type(None))
+    found = map(_as_dict, as_list(values))
+    return _made(ValueSpec.from_dict, (one for one in found if all(isinstance(x, fields) for x in one.values())))
 
 
-def as_texts(texts: Any) -> dict[str, str]:
-    """Return names with what is said of them."""
-    return {name: str(text) for name, text in _as_dict(texts).items()}
+def as_findings(findings: Any) -> list[Finding]:
+    """Keep the findings that are whole."""
+    found = _made(Finding.from_dict, as_list(findings))
+    return [x for x in found if all(isinstance(text, str) for text in (x.text, x.verdict, x.area.name, x.area.where))]
+
+
+def _made(make: Callable[[dict[str, Any]], T], saved: Iterable[Any]) -> list[T]:
+    made = []
+    for one in saved:
+        with suppress(KeyError, TypeError, ValueError, AttributeError):
+            made.append(make(one))
+    return made
 
 
 def as_notes(notes: Iterable[Any]) -> list[Note]:

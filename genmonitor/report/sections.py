@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from genmonitor.evaluation.text import pixel_clusters as region_text
+from genmonitor.evaluation.values import meanings
 from genmonitor.report.charts import charts_of, map_of, overlaid, region_rows, value_rows
 from genmonitor.report.pictures import Pictures
 from genmonitor.report.run import MonitorRun
@@ -17,31 +16,22 @@ from genmonitor.report.tables import NamedTable
 
 WHICH_IS_CLOSER = "which is closer"
 """What a comparison of two generated sets calls its table, behind its prefix."""
-TITLES = {
-    "PixelClusterMonitor": "Regions of the image",
-    "DiversityMonitor": "Variety of the samples",
-    "DisagreementMonitor": "Prompts that differ",
-    "compare": "Comparison",
-    "diversity": "Variety of the outputs",
-    "disagreement": "What two models do differently",
-    "w1kp": "Likeness of the outputs of a prompt",
-}
 NEAR = 0.3
 """A sample nearer to a real image than this multiple of the usual distance looks like a copy."""
 _GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
 
 def summary(name: str, run: MonitorRun) -> dict[str, Any]:
-    """Return the verdict on a run in one sentence.
+    """Return the finding to look at first.
 
     Args:
         name: of the run, "" where there is only one.
         run: what a monitor left.
     """
-    fine, text = None, re.sub(r" \(epoch [^)]*\)$", "", run.messages[-1])
-    if run.partition is not None and not run.compared and "p_image" in run.records[-1]:
-        fine, text = region_text.verdict(run.records, run.partition)
-    return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": fine, "text": text}
+    if not run.findings or run.compared:
+        return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": None, "text": run.messages[-1]}
+    found = run.findings[0]
+    return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": found.fine, "text": found.text}
 
 
 def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence[NamedTable]) -> dict[str, Any]:
@@ -73,8 +63,9 @@ def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
         "stable": any(row["stability"] is not None for row in rows),
+        "columns": list(dict.fromkeys(column for row in rows for column in row["cells"])),
         "figures": [] if others else pictures.latest(run),
-        "about": run.about,
+        "about": meanings(list(run.values.values())),
         "manifest": json.dumps(_abridged(run.manifest), indent=1, ensure_ascii=False),
         "drawn": _drawn(runs, pictures, same),
     }
@@ -127,8 +118,7 @@ def _alerts(name: str, run: MonitorRun) -> list[dict[str, Any]]:
 
 
 def _title(run: MonitorRun) -> str:
-    monitor = str(run.manifest.get("monitor") or run.prefix)
-    title = TITLES.get(monitor, monitor)
+    title = str(run.manifest.get("title") or run.manifest.get("monitor") or run.prefix)
     return title if run.compared else f"{title} ({run.prefix})"
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Any
 
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector, p_values_of_change
+from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
 
 RESOLUTION = 1e-6
 """How much rounding may change a value: a standard error is never taken to be smaller."""
@@ -85,7 +85,7 @@ class PromptChanges:
         self.epochs: dict[str, float] = {}
         self.errors: dict[str, float] = {}
         self.standing: list[Change] = []
-        self._regressions = RegressionDetector()
+        self._degradations = DegradationDetector()
 
     def update(self, found: Mapping[str, Estimate], epoch: float, limit: float = math.inf) -> list[Change]:
         """Take in an evaluation; return those of the standing changes that are new.
@@ -98,11 +98,11 @@ class PromptChanges:
         scores = self.scores(found)
         p = p_values_of_change(scores, worse=True)
         # a new one, since what a commit that fails puts back does not reach into it
-        self._regressions = copy.deepcopy(self._regressions)
-        new = self._regressions.update(scores, self._far(found, limit))
+        self._degradations = copy.deepcopy(self._degradations)
+        new = self._degradations.update(scores, self._far(found, limit))
         changes = [
             Change(name, found[name].value, self.values[name], self.epochs[name], p[name])
-            for name in self._regressions.standing()
+            for name in self._degradations.standing()
         ]
         self.standing = sorted(changes, key=lambda change: (change.p, -self._by(change.now, change.best)))
         for name, now in found.items():
@@ -130,13 +130,13 @@ class PromptChanges:
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python only."""
         best = {"values": dict(self.values), "epochs": dict(self.epochs), "errors": dict(self.errors)}
-        return best | {"evaluations": self.evaluations, "regressions": self._regressions.state_dict()}
+        return best | {"evaluations": self.evaluations, "degradations": self._degradations.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state."""
         self.values, self.epochs, self.errors = (dict(state[name]) for name in ("values", "epochs", "errors"))
         self.evaluations = state["evaluations"]
-        self._regressions.load_state_dict(state["regressions"])
+        self._degradations.load_state_dict(state["degradations"])
 
     def _by(self, now: float, best: float) -> float:
         """Return by how much a value is worse than another."""

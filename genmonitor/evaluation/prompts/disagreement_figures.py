@@ -10,13 +10,11 @@ from functools import partial
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.changes import Estimate
 from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Ranked, SampleSet
-from genmonitor.evaluation.results import Evaluation, History, Table
-from genmonitor.evaluation.text.disagreement import mode_names
+from genmonitor.evaluation.results import Evaluation, Table
 from genmonitor.plotting.disagreement import (
     ModePrompts,
     PromptSides,
     changed_prompts,
-    disagreement_curves,
     mode_prompts,
     strip,
 )
@@ -70,15 +68,6 @@ class DisagreementFigures:
     value_range: tuple[float, float]
     against: str
     model: str = "the model"
-
-    def curves(self, history: History, num_modes: int) -> Drawing:
-        """Return what draws the total and the eigenvalues of either sign over the evaluations."""
-        signs = mode_names(num_modes)
-        total, top, bottom = (
-            [[record[name] for record in history] for name in names] for names in (["total"], *signs.values())
-        )
-        epochs = [record["epoch"] for record in history]
-        return partial(disagreement_curves, epochs, total[0], top, bottom, self.against)
 
     def modes(self) -> Drawing:
         """Return what draws the prompts of the largest modes of either sign, and of one that both sides have."""

@@ -13,8 +13,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.changes import Estimate
 from genmonitor.evaluation.prompts.diversity_modes import ModeEnds
 from genmonitor.evaluation.prompts.variability import LeastVaried
-from genmonitor.evaluation.results import Evaluation, History, curve
-from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
+from genmonitor.evaluation.results import Evaluation
 from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.plotting import diversity as plots
 from genmonitor.plotting.style import Drawing
@@ -41,27 +40,21 @@ class DiversityEvaluation(Evaluation):
 
 
 def evaluation_figures(
-    evaluation: DiversityEvaluation, history: History, prompts: Prompts | None, n: int, value_range: tuple[float, float]
+    evaluation: DiversityEvaluation, prompts: Prompts | None, n: int, value_range: tuple[float, float]
 ) -> dict[str, Drawing]:
-    """Return what draws curves, spectrum, both ends of the model's own modes, and with a calibration the prompts.
+    """Return what draws the spectrum, both ends of the model's own modes, and with a calibration the prompts.
 
     Args:
         evaluation: the last one.
-        history: the records so far.
         prompts: sample i has prompt i modulo their number; None for a generator without prompts.
         n: samples per evaluation.
         value_range: what to show as black and as white.
     """
-    last = history[-1]
-    curves = {name: curve(history, name) for name in SCORES if name in last}
-    real = {name.removeprefix("real_"): last[name] for name in OF_REAL if name in last}
     total, explained, own = evaluation.spectra
     shares = (own / own.sum().clamp_min(1e-12)).tolist()
     ends = evaluation.ends.indices.tolist()
     captions = None if prompts is None else [[prompts.text(i) for i in row] for row in ends]
-    epochs = [record["epoch"] for record in history]
     out: dict[str, Drawing] = {
-        "curves": partial(plots.diversity_curves, epochs, curves, real, n),
         "spectrum": partial(plots.spectrum, total, explained, own, n)
         if prompts
         else partial(plots.pca_spectrum, own, n),

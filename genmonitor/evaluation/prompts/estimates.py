@@ -29,6 +29,7 @@ class PromptGroups:
     Attributes:
         by_prompt: whether samples are judged prompt by prompt.
         left_out: how many prompts have too few samples to be judged.
+        names: of the groups that are judged.
 
     Example:
         >>> {name: len(rows) for name, rows in PromptGroups(Prompts([5, 7]), 17).split(torch.zeros(17, 2)).items()}
@@ -42,6 +43,8 @@ class PromptGroups:
         self._prompts, self._enough = prompts, enough
         self._any = min(sizes) >= MIN_SAMPLES
         self.by_prompt, self.left_out = any(enough), enough.count(False)
+        alone = [str(prompt) for prompt, judged in zip(distinct, enough, strict=True) if judged]
+        self.names = alone or ([ALL] if self._any else [])
 
     def split(self, rows: Tensor) -> dict[str, Tensor]:
         """Return the rows [N, ...] of each prompt that is judged, row i being of sample i; {} where there are too few.

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from genmonitor._formatting import format_p
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.regions.fitted import FittedRegions
 from genmonitor.evaluation.results import History, Samples, ShownImages, curve
-from genmonitor.evaluation.text.pixel_clusters import finding, most_different
-from genmonitor.evaluation.verdicts import format_p
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
@@ -47,36 +48,41 @@ def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
 
 def evaluation_figures(
     regions: RegionFit,
+    findings: Sequence[Finding],
     history: History,
     images: Tensor,
-    extra_names: Sequence[str] = (),
+    extra: Sequence[ValueSpec] = (),
     captions: Sequence[str] = (),
 ) -> dict[str, Drawing]:
     """Return what draws the curves of clusters, of image and product, and samples with the region that differs most.
 
     Args:
         regions: what was found.
+        findings: of the last evaluation, the one to look at first.
         history: the records so far.
         images: generated [n, C, H, W].
-        extra_names: values of other metrics, drawn beside CMS.
+        extra: values of extra metrics, drawn beside CMS.
         captions: of the images, such as their prompts; empty for none.
     """
     names, baseline = regions.partition.regions(), regions.baseline
     labels = image_labels(regions.partition, (images.shape[2], images.shape[3]))
     epochs, image, product = (curve(history, name) for name in ("epoch", "image", "product"))
-    worst = most_different(history[-1], regions.partition)
-    region = None if worst is None else names[worst]
-    p = "" if worst is None else format_p(history[-1][f"p_{worst}"])
-    by_region = {name: curve(history, name) for name in names}
-    said, (shown, value_range) = finding(history[-1], regions.partition), _shown(images, regions.value_range)
+    verdict = findings[0]
+    region = names.get(verdict.area.region or "") if verdict.fine is False else None
+    p = "" if region is None or verdict.p is None else format_p(verdict.p)
+    by_region = {label: curve(history, name) for name, label in names.items()}
+    bands = {label: baseline[name] for name, label in names.items() if name in baseline}
+    shown, value_range = _shown(images, regions.value_range)
     out: dict[str, Drawing] = {
-        "curves": partial(plots.cluster_curves, epochs, by_region, baseline, labels, said),
+        "curves": partial(plots.cluster_curves, epochs, by_region, bands, labels, str(verdict)),
         "image_and_product": partial(plots.image_and_product, epochs, image, product, baseline),
         "samples": partial(plots.sample_grid, shown, labels, region, value_range, p, captions),
     }
-    if extra_names:
-        extra = {name: curve(history, name) for name in extra_names}
-        out["extra_metrics"] = partial(extra_metrics.beside_cms, epochs, image, baseline.get("image"), extra)
+    if extra:
+        others = {spec.key: curve(history, spec.key) for spec in extra if spec.error_of is None}
+        deviations = {spec.error_of: curve(history, spec.key) for spec in extra if spec.error_of is not None}
+        drawn = (epochs, image, baseline.get("image"), others, deviations)
+        out["extra_metrics"] = partial(extra_metrics.beside_cms, *drawn)
     return out
 
 

@@ -98,8 +98,8 @@ class RegionMetrics:
             metric.reset()
             metric.update(maps, real=False)
 
-    def compute(self, comm: Collective) -> tuple[dict[str, float], MMDInfluence | None]:
-        """Return the values of all processes, and what a later evaluation is compared by.
+    def compute(self, comm: Collective) -> tuple[dict[str, float], dict[str, float], MMDInfluence | None]:
+        """Return CMS, shares and MMD, p-values by region, and what a later evaluation is compared by.
 
         Where there are too few images to test there are no p-values, and nothing to compare by.
         """
@@ -107,11 +107,10 @@ class RegionMetrics:
             computed: Any = self.cms.compute()
         values = {name: float(value) for name, value in computed.items()}
         if not self.testable:
-            return values, None
+            return values, {}, None
         with comm.all_ranks_or_none():
             p: Any = self.test.compute()
-        values |= {f"p_{name}": float(p[name]) for name in ("image", *self.partition.regions())}
-        return values, self._influence(comm)
+        return values, {name: float(value) for name, value in p.items()}, self._influence(comm)
 
     def _influence(self, comm: Collective) -> MMDInfluence:
         """Compare the generated images of all processes with the real images of all, on the CPU from then on."""

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison of real with generated images says in words, of one generated set or of two."""
+"""Words of a comparison of real with generated images, of one generated set or of two."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from genmonitor._formatting import format_p
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.verdicts import differs, format_p
+from genmonitor.evaluation.verdicts import differs
 
 Differences = Mapping[str, Mapping[str, float]]
 """The fields of a `RelativeSimilarity` as floats, for the image and each region."""
@@ -30,8 +33,8 @@ def split_sentence(n_real: int, n_compared: int, n_generated: int, found: str, s
     return f"{n_real} real images: {n_real - n_compared} found {found}, {n_compared} were compared with {generated}"
 
 
-def which_is_closer(differences: Differences, names: Sequence[str]) -> str:
-    """Say which of two generated sets is closer to the real images, and where.
+def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
+    """Return the finding which of two generated sets is closer to the real images, and where.
 
     Args:
         differences: positive where the first set is closer.
@@ -40,10 +43,10 @@ def which_is_closer(differences: Differences, names: Sequence[str]) -> str:
     Example:
         >>> same = {"difference": 0.0, "standard_error": 0.03, "p_value_adjusted": 0.8}
         >>> closer = {"difference": 0.1, "standard_error": 0.03, "p_value_adjusted": 0.003}
-        >>> which_is_closer({"image": same, "cluster_1": same, "cluster_2": closer}, ["new", "old"])
-        'new is closer to the real images than old in cluster_2 (p = 0.003); no difference in the other'
+        >>> print(which_is_closer({"image": same, "cluster_1": same, "cluster_2": closer}, ["new", "old"]))
+        new is closer to the real images than old in cluster_2 (p = 0.003); no evidence of a difference in the other.
     """
-    regions = {name: test for name, test in differences.items() if name != "image"}
+    regions = {name: test for name, test in differences.items() if name != IMAGE}
     ordered = sorted(regions, key=lambda name: -sureness(regions[name]))
     sides = [[name for name in ordered if closer_set(regions[name]) == side] for side in (0, 1)]
     parts: list[str] = []
@@ -54,8 +57,9 @@ def which_is_closer(differences: Differences, names: Sequence[str]) -> str:
     if not parts:
         return _of_no_region(differences["image"], regions, names)
     rest = len(regions) - len(sides[0]) - len(sides[1])
-    tail = "" if rest == 0 else "; no difference in the other" if rest == 1 else "; no difference in the others"
-    return ", ".join(parts) + tail
+    tail = f"; no evidence of a difference in the other{'s' if rest > 1 else ''}" if rest else ""
+    first = next(name for name in ordered if closer_set(regions[name]) is not None)
+    return _finding(f"{', '.join(parts)}{tail}.", first, regions[first])
 
 
 def closer_set(test: Mapping[str, float]) -> int | None:
@@ -70,18 +74,26 @@ def sureness(test: Mapping[str, float]) -> float:
     return abs(test["difference"]) / test["standard_error"] if test["standard_error"] > 0 else 0.0
 
 
-def _of_no_region(image: Mapping[str, float], regions: Differences, names: Sequence[str]) -> str:
+def _finding(text: str, region: str, test: Mapping[str, float]) -> Finding:
+    return Finding(
+        text, Area(region, region=region), "", RegionValues([region]).distance[region], p=test["p_value_adjusted"]
+    )
+
+
+def _of_no_region(image: Mapping[str, float], regions: Differences, names: Sequence[str]) -> Finding:
     side = closer_set(image)
     if side is not None:
-        return (
-            f"No region by itself tells which is closer, but as whole images {names[side]} is closer to the real ones "
-            f"than {names[1 - side]} ({format_p(image['p_value_adjusted'])})"
+        text = (
+            f"Whole images of {names[side]} are closer to the real ones than those of {names[1 - side]} "
+            f"({format_p(image['p_value_adjusted'])}), though no single region tells which is closer."
         )
-    smallest = format_p(min(test["p_value_adjusted"] for test in regions.values()))
-    return (
-        f"Neither {names[0]} nor {names[1]} is closer to the real images by more than chance, in any region "
-        f"(smallest {smallest})"
+        return _finding(text, IMAGE, image)
+    smallest = min(regions.values(), key=lambda test: test["p_value_adjusted"])
+    text = (
+        f"No evidence that {names[0]} or {names[1]} is closer to the real images in any region (smallest "
+        f"{format_p(smallest['p_value_adjusted'])})."
     )
+    return _finding(text, IMAGE, smallest)
 
 
 def _where(found: Sequence[str], regions: Differences) -> str:
@@ -103,18 +115,18 @@ def closer_table(
         names: of the two sets.
         sizes: sites of the image and of each region.
     """
-    columns = ["region", "sites", *(f"{name} against real" for name in names), "difference of MMD²", "error", "p"]
-    rows = []
-    for region in sorted(differences, key=lambda name: (name != "image", -sureness(differences[name]))):
+    columns = ["region", "sites", *(f"{name} against real" for name in names), "difference of MMD²", "±", "p"]
+    rows, key = [], RegionValues(sizes).p
+    for region in sorted(differences, key=lambda name: (name != IMAGE, -sureness(differences[name]))):
         test, side = differences[region], closer_set(differences[region])
         against = [
-            f"{'differs' if differs(of[f'p_{region}']) else 'indistinguishable'} ({format_p(of[f'p_{region}'])})"
+            f"{'differs' if differs(of[key[region]]) else 'no evidence of a difference'} ({format_p(of[key[region]])})"
             for of in values
         ]
         # float32 tells no smaller differences from 0
         by = [f"{round(test['difference'], 7) + 0.0:.3g}", f"{test['standard_error']:.2g}"]
         by.append(format_p(test["p_value_adjusted"]).removeprefix("p = ").removeprefix("p "))
-        rows.append([region, sizes[region], *against, *by, "no difference" if side is None else names[side]])
+        rows.append([region, sizes[region], *against, *by, "neither" if side is None else names[side]])
     return Table([*columns, "closer"], rows)
 
 
@@ -122,7 +134,7 @@ def closer_note(names: Sequence[str]) -> str:
     """Say what the columns of `closer_table` are."""
     return (
         f"difference: squared maximum mean discrepancy of {names[1]} less that of {names[0]}, above 0 where "
-        f"{names[0]} is closer to the real images; error: its standard error; p: of no difference, all regions together"
+        f"{names[0]} is closer to the real images; ±: its standard error; p: all regions together"
     )
 
 

@@ -1,125 +1,189 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation of the disagreement says in words, and which of its values share a chart."""
+"""Values, findings and presenter of an evaluation of the disagreement."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+from genmonitor._formatting import capitalized, format_p
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change
+from genmonitor.evaluation.prompts.disagreement_figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Ranked
-from genmonitor.evaluation.results import Alert, History, Record, when
+from genmonitor.evaluation.results import History, Record, Samples, Table, curve, when
 from genmonitor.evaluation.text.prompts import named, others, quoted
-from genmonitor.evaluation.verdicts import format_p
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.plotting.disagreement import disagreement_curves
+from genmonitor.plotting.style import Drawing
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
-SAID, LISTED = 3, 10
-"""Prompts that a line names, and the table."""
+NAMED, LISTED = 3, 10
+"""Prompts that a finding names, and the table."""
 LEAST = 0.005
 """A smaller part is not named."""
-
-_OWNERS = {"top": "the model", "bottom": "the reference"}
-_ORDINALS = {"2": "nd", "3": "rd"}
-
-ABOUT = {
-    "total": "how much the model has that the reference lacks, over all prompts; it grows with the number of modes",
-    "total_error": "the total's standard error, where it is an estimate",
-    "top_…": "the largest modes of outputs and prompts that the model has and the reference lacks",
-    "bottom_…": "the largest that the reference has and the model lacks, below zero",
-    "sampling_seconds": "seconds spent drawing the samples of an evaluation",
-    "metric_seconds": "seconds spent measuring them",
-    "images_seen": "training images so far",
-}
-
-DETAILS = ("total_error", "images_seen")
+CURVES = 20
+"""Prompts whose distance has a curve, the first ones."""
+_SIGNS = {"top": ("the model", "has and the reference lacks"), "bottom": ("the reference", "has and the model lacks")}
+_ORDINALS = {1: "", 2: "2nd ", 3: "3rd "}
 
 
-def mode_names(k: int) -> dict[str, list[str]]:
-    """Name the values of the modes of either sign."""
-    return {sign: [f"{sign}_{rank}" for rank in range(1, k + 1)] for sign in ("top", "bottom")}
-
-
-def spoken(name: str) -> str:
-    """Return the name of a value as people read it.
-
-    Example:
-        >>> spoken("top_1"), spoken("bottom_2"), spoken("total_error")
-        ('largest mode of the model alone', '2nd largest mode of the reference alone', 'total error')
-    """
-    sign, _, rank = name.partition("_")
-    if sign not in _OWNERS or not rank.isdigit():
-        return name.replace("_", " ")
-    nth = "" if rank == "1" else f"{rank}{_ORDINALS.get(rank, 'th')} "
-    return f"{nth}largest mode of {_OWNERS[sign]} alone"
-
-
-def values(found: Disagreement, k: int) -> dict[str, float]:
-    """Return what is logged, 0 where there are fewer than k modes of a sign."""
-    out = {"total": found.total} | ({"total_error": found.total_error} if found.total_error else {})
-    for sign, modes in (("top", found.top), ("bottom", found.bottom)):
-        eigenvalues = [mode.eigenvalue for mode in modes] + [0.0] * (k - len(modes))
-        out |= dict(zip(mode_names(k)[sign], eigenvalues, strict=True))
-    return out
-
-
-def charts(k: int, reference: str) -> dict[str, list[str]]:
-    """Return which values belong in one chart, by its title."""
-    against, by_sign = AGAINST[reference], mode_names(k)
-    return {
-        f"Disagreement with {against}": ["total"],
-        f"Modes of it: above zero only the model, below only {against}": [*by_sign["top"], *by_sign["bottom"]],
-        "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
-    }
-
-
-def message(record: Record, changed: Ranked, against: str, of: str = "") -> str:
-    """Return one line about an evaluation.
+class DisagreementValues:
+    """Keys of the values of a disagreement, and their declarations.
 
     Args:
-        record: its values.
+        k: modes of either sign.
+        reference: "data", "start" or "previous".
+        groups: prompts whose distance from real images is measured.
+
+    Attributes:
+        modes: keys of the modes by sign, "top" and "bottom", the largest first.
+        distance: declarations of the distance by prompt.
+        specs: all declarations.
+    """
+
+    def __init__(self, k: int, reference: str, groups: Sequence[str] = ()) -> None:
+        against = AGAINST[reference]
+        modes = {sign: [_mode(sign, rank, against) for rank in range(1, k + 1)] for sign in _SIGNS}
+        self.modes = {sign: [spec.key for spec in specs] for sign, specs in modes.items()}
+        self.distance = {
+            name: ValueSpec(
+                f"distance_{number}",
+                "squared MMD of the samples of one prompt from its real images: what an alert goes by",
+                f"distance of {name}",
+                chart="Distance of each prompt's samples from real images",
+                better="low",
+                detail=True,
+            )
+            for number, name in enumerate(groups[:CURVES], start=1)
+        }
+        self.specs = (
+            ValueSpec(
+                "total",
+                "how much the model has that the reference lacks, over all prompts; it grows with the number of modes",
+                chart=f"Disagreement with {against}",
+                # with another model it may be either
+                better="low" if reference == "data" else None,
+            ),
+            ValueSpec(
+                "total_error", "standard error of the total, where that is an estimate", detail=True, error_of="total"
+            ),
+            *modes["top"],
+            *modes["bottom"],
+            *self.distance.values(),
+        )
+
+    def measured(self, found: Disagreement) -> dict[str, float]:
+        """Return total and modes by key, 0 where there are fewer modes of a sign."""
+        out = {"total": found.total} | ({"total_error": found.total_error} if found.total_error else {})
+        for sign, modes in (("top", found.top), ("bottom", found.bottom)):
+            keys = self.modes[sign]
+            out |= dict(zip(keys, [mode.eigenvalue for mode in modes] + [0.0] * (len(keys) - len(modes)), strict=True))
+        return out
+
+
+def _mode(sign: str, rank: int, against: str) -> ValueSpec:
+    owner, has = _SIGNS[sign]
+    return ValueSpec(
+        f"{sign}_{rank}",
+        f"eigenvalue of one of the largest modes of outputs and prompts that {owner} {has}",
+        f"{_ORDINALS.get(rank, f'{rank}th ')}largest mode of {owner} alone",
+        chart=f"Modes of it: above zero only the model, below only {against}",
+    )
+
+
+def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: str, of: str = "") -> Finding:
+    """Return the finding how large the disagreement is, and for which prompts.
+
+    Args:
+        record: values of the evaluation.
         changed: the prompts that differ most.
         against: what the reference is called.
         of: what the model is called, where that says more than that it is the model.
     """
-    most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:SAID] if part >= LEAST]
-    where = f", most of it at {', '.join(most)}" if most else ""
+    most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:NAMED] if part >= LEAST]
+    where = f", most of it for {', '.join(most)}" if most else ""
     total = f"{max(0.0, record['total']):.3g}"
     error = f" ± {record['total_error']:.1g}" if record.get("total_error") else ""
-    return f"Disagreement {f'of {of} ' if of else ''}with {against}: total {total}{error}{where}{when(record)}"
+    text = f"Disagreement {f'of {of} ' if of else ''}with {against}: total {total}{error}{where}."
+    return Finding(text, Area("all samples"), "", "total")
 
 
-def moved_away(prefix: str, moved: Sequence[Change], record: Record, by_prompt: bool) -> list[Alert]:
-    """Return an alert about the prompts that moved away from the data, none where none has.
+def moved_away(
+    moved: Sequence[Change], record: Record, by_prompt: bool, distance: Mapping[str, ValueSpec]
+) -> list[Finding]:
+    """Return a finding about the prompts that moved away from the data, none where none has.
 
     Args:
-        prefix: of the evaluator.
         moved: the prompts, the surest first.
         record: of this evaluation.
-        by_prompt: whether each is judged by itself, not all samples together.
+        by_prompt: whether each is judged alone, not all samples together.
+        distance: declarations of the distance, by prompt.
     """
     if not moved:
         return []
-    first = moved[0]
-    found = f"{named(first, by_prompt)} moved away from the data"
+    first, verdict = moved[0], "moved away from the data"
+    area = Area(named(first, by_prompt))
     text = (
-        f"{found}: at epoch {record['epoch']:g} and the evaluation before, {'its' if by_prompt else 'the'} samples are "
-        f"farther from real images than at epoch {first.epoch:g}, {'its' if by_prompt else 'their'} best (squared MMD "
-        f"{_mmd(first)}, then {max(0.0, first.best):.2g}; {format_p(first.p)}){others(moved, _mmd)}."
+        f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, "
+        f"{'its' if by_prompt else 'the'} samples are farther from real images than at epoch {first.epoch:g}, "
+        f"{'its' if by_prompt else 'their'} best (squared MMD {_mmd(first)}, then {max(0.0, first.best):.2g}; "
+        f"{format_p(first.p)}){others(moved, _mmd)}."
     )
-    return [Alert(f"{prefix}: {found}", text)]
+    measure = distance[first.prompt].key if first.prompt in distance else None
+    return [Finding(text, area, verdict, measure, False, first.p)]
 
 
 def _mmd(change: Change) -> str:
     return f"{change.now:.2g}"
 
 
-def table(history: History, changed: Ranked, k: int, reference: str, note: str = "") -> str:
-    """Return the last evaluation value by value, when each was furthest from zero, and the prompts that differ most."""
-    last, rows = history[-1], []
-    for name in ("total", *mode_names(k)["top"], *mode_names(k)["bottom"]):
-        furthest = max(history, key=lambda record: abs(record[name]))
-        rows.append(f"{name:<12}{last[name]:>10.4f}{furthest[name]:>14.4f} at epoch {furthest['epoch']:g}")
-    prompts = [f"{100 * part:>4.0f} %  {quoted(prompt)}" for prompt, part in changed[:LISTED] if part >= LEAST]
-    listed = ["part  prompt", *prompts] if prompts else []
-    title = f"Where the model differs from {AGAINST[reference]}, epoch {last['epoch']:g}"
-    head = f"{'':<12}{'last':>10}{'furthest':>14}"
-    return "\n".join(["", title, head, *rows, *listed, *filter(None, [note]), ""])
+@dataclass(frozen=True, eq=False)
+class DisagreementPresenter(Presenter[DisagreementEvaluation]):
+    """Shows the modes of a disagreement and the prompts that differ most, with samples of both sides.
+
+    Attributes:
+        values: of the disagreement.
+        reference: "data", "start" or "previous".
+        draw: what draws the figures of an evaluation.
+        changed: the prompts that differed most at the last evaluation.
+        note: last line of the summary.
+    """
+
+    values: DisagreementValues
+    reference: str
+    draw: Callable[[DisagreementEvaluation], DisagreementFigures]
+    changed: Ranked
+    note: str = ""
+
+    title = "Prompts that differ"
+    figures_to_keep = ("modes", "prompts")
+
+    def message(self, findings: Sequence[Finding], record: Record) -> str:
+        """Return one line about an evaluation, the finding first."""
+        return f"{' '.join(map(str, findings))}{when(record)}"
+
+    def summary(self, findings: Sequence[Finding], history: History) -> str:
+        """Return the last evaluation value by value, when each was furthest from zero, and the prompts."""
+        last, rows = history[-1], []
+        for key in ("total", *self.values.modes["top"], *self.values.modes["bottom"]):
+            furthest = max(history, key=lambda record: abs(record[key]))
+            rows.append(f"{key:<12}{last[key]:>10.4f}{furthest[key]:>14.4f} at epoch {furthest['epoch']:g}")
+        prompts = [f"{100 * part:>4.0f} %  {quoted(prompt)}" for prompt, part in self.changed[:LISTED] if part >= LEAST]
+        listed = ["part  prompt", *prompts] if prompts else []
+        title = f"Where the model differs from {AGAINST[self.reference]}, epoch {last['epoch']:g}"
+        head = f"{'':<12}{'last':>10}{'furthest':>14}"
+        return "\n".join(["", title, head, *rows, *listed, *filter(None, [self.note]), ""])
+
+    def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
+        """Return what draws the curves, the prompts of the modes and the prompts that differ most."""
+        figures = self.draw(evaluation)
+        total, *modes = ([curve(history, key) for key in keys] for keys in (["total"], *self.values.modes.values()))
+        drawn = partial(disagreement_curves, curve(history, "epoch"), total[0], *modes, AGAINST[self.reference])
+        return {"curves": drawn, "modes": figures.modes(), "prompts": figures.changed()}
+
+    def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:
+        """Return the prompts that differ most, with samples of both sides."""
+        return {"prompts": self.draw(evaluation).table(evaluation.distances)}

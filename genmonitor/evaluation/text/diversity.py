@@ -1,73 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation of the diversity says in words, and which of its values share a chart."""
+"""Values, findings and presenter of an evaluation of the diversity."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
+from genmonitor._formatting import capitalized, format_p
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.results import Alert, History, Record, when
-from genmonitor.evaluation.text.prompts import NAMED, named, others, quoted
-from genmonitor.evaluation.verdicts import format_p
+from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.results import History, Record, Samples, curve, when
+from genmonitor.evaluation.text.prompts import named, others, quoted
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
+from genmonitor.plotting import diversity as plots
+from genmonitor.plotting.style import Drawing
 
 SCORES = (
-    "vendi",
-    "rke",
-    "scendi",
-    "scendi_prompt",
-    "prompt_share",
-    "conditional_vendi",
-    "information_vendi",
-    "w1kp",
-    "precision",
-    "recall",
-    "density",
-    "coverage",
+    ValueSpec("vendi", "effective number of modes among the images; it grows with their number", "modes (Vendi)"),
+    ValueSpec("rke", "the same with rare modes counting less; it hardly grows with their number", "modes (RKE)"),
+    ValueSpec("scendi", "variety that the model adds by itself, at least 1", "the model's own (Scendi)"),
+    ValueSpec("scendi_prompt", "variety of what the prompts explain, at least 1", "from the prompts (Scendi)"),
+    ValueSpec(
+        "prompt_share",
+        "share of the variety that the prompts explain, in [0, 1]",
+        "share of the prompts",
+        chart="Share of the variety that prompts explain",
+    ),
+    ValueSpec(
+        "conditional_vendi",
+        "effective number of modes among the images of one prompt, at least 1",
+        "modes of a prompt (Vendi)",
+    ),
+    ValueSpec(
+        "information_vendi",
+        "by what factor the prompts multiply that to give the modes (Vendi) of all images, at least 1",
+        "times more by prompts (Vendi)",
+        detail=True,
+    ),
+    ValueSpec(
+        "w1kp",
+        "how alike the images of one prompt are, in [0, 1]: higher is less varied",
+        "likeness within a prompt (W1KP)",
+        chart="Likeness of the images of one prompt (W1KP)",
+    ),
+    ValueSpec("precision", "share of generated images near real ones, in [0, 1]", better="high"),
+    ValueSpec("recall", "share of real images near generated ones, in [0, 1]", better="high"),
+    ValueSpec("density", "how densely real images lie around generated ones, around 1 at best"),
+    ValueSpec("coverage", "share of real images with a generated one near, in [0, 1]", better="high"),
 )
 """Values that have a curve, where they are measured."""
-OF_REAL = ("real_vendi", "real_rke")
-
-NAMES = {
-    "vendi": "modes (Vendi)",
-    "rke": "modes (RKE)",
-    "scendi": "the model's own (Scendi)",
-    "scendi_prompt": "from the prompts (Scendi)",
-    "prompt_share": "share of the prompts",
-    "conditional_vendi": "modes of a prompt (Vendi)",
-    "information_vendi": "times more by prompts (Vendi)",
-    "w1kp": "likeness within a prompt (W1KP)",
-    "precision": "precision",
-    "recall": "recall",
-    "density": "density",
-    "coverage": "coverage",
-}
-
-ABOUT = {
-    "vendi": "effective number of modes among the images; it grows with their number",
-    "rke": "the same with rare modes counting less; it hardly grows with their number",
-    "scendi": "the variety that the model adds by itself, at least 1",
-    "scendi_prompt": "the variety of what the prompts explain, at least 1",
-    "prompt_share": "share of the variety that the prompts explain, in [0, 1]",
-    "conditional_vendi": "effective number of modes among the images of one prompt, at least 1",
-    "information_vendi": "by what factor the prompts multiply that to give the modes (Vendi) of all images, at least 1",
-    "w1kp": "how alike the images of one prompt are, in [0, 1]: higher is less varied",
-    "precision": "share of generated images near real ones, in [0, 1]",
-    "recall": "share of real images near generated ones, in [0, 1]",
-    "density": "how densely real images lie around generated ones, around 1 at best",
-    "coverage": "share of real images with a generated one near, in [0, 1]",
-    "real_…": "what as many real images get, constant over the run",
-    "sampling_seconds": "seconds spent drawing the samples of an evaluation",
-    "metric_seconds": "seconds spent measuring them",
-    "images_seen": "training images so far",
-}
-
-HIGHER_IS_BETTER = {"precision": True, "recall": True, "coverage": True}
-DETAILS = ("real_…", "information_vendi", "images_seen")
+REAL = tuple(
+    ValueSpec(f"real_{key}", f"{title} of as many real images, constant over the run", detail=True, baseline_of=key)
+    for key, title in (("vendi", "Vendi score"), ("rke", "RKE score"))
+)
+CURVES = 20
+"""Prompts whose spread has a curve, the first ones."""
+OF_OUTPUTS = ("vendi", "rke")
+"""Scores that have nothing to do with prompts."""
 
 
-def charts(n: int, prompted: bool, paired: bool, calibrated: bool) -> dict[str, list[str]]:
-    """Return which values belong in one chart, by a title that says of how many samples they are.
+def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> list[ValueSpec]:
+    """Return the declarations of what is measured, with charts whose titles say of how many samples they are.
 
     Args:
         n: samples.
@@ -75,103 +73,131 @@ def charts(n: int, prompted: bool, paired: bool, calibrated: bool) -> dict[str, 
         paired: whether Conditional-Vendi is measured.
         calibrated: whether W1KP is measured.
     """
-    alike = {"Likeness of the images of one prompt (W1KP)": ["w1kp"]} if calibrated else {}
-    modes = {f"Modes of {n} images (Vendi grows with n)": ["vendi", "real_vendi", "rke", "real_rke"]}
-    given_prompts = ["conditional_vendi", "information_vendi"] if paired else []
-    by_source = {
-        f"Variety of {n} images by its source": ["scendi", "scendi_prompt", *given_prompts],
-        "Share of the variety that prompts explain": ["prompt_share"],
+    modes, by_source = f"Modes of {n} images (Vendi grows with n)", f"Variety of {n} images by its source"
+    charts = dict.fromkeys(OF_OUTPUTS, modes)
+    charts |= dict.fromkeys(("scendi", "scendi_prompt", "conditional_vendi", "information_vendi"), by_source)
+    charts |= dict.fromkeys(("precision", "recall", "density", "coverage"), "Likeness to real images")
+    of_prompts = {"scendi", "scendi_prompt", "prompt_share"} if not prompted else set()
+    left_out = of_prompts | (set() if paired else {"conditional_vendi", "information_vendi"})
+    left_out |= set() if calibrated else {"w1kp"}
+    return [replace(x, chart=charts.get(x.key, x.chart)) for x in SCORES if x.key not in left_out] + [
+        replace(x, chart=modes) for x in REAL
+    ]
+
+
+def spread_values(groups: Sequence[str]) -> dict[str, ValueSpec]:
+    """Return the declarations of the spread of each group of samples that is judged alone, by its name."""
+    return {
+        name: ValueSpec(
+            f"spread_{number}",
+            "one minus the mean kernel of two samples of one prompt: what an alert about lost variety goes by",
+            f"spread of {name}",
+            chart="Spread of the samples of each prompt",
+            better="high",
+            detail=True,
+        )
+        for number, name in enumerate(groups[:CURVES], start=1)
     }
-    return (
-        alike
-        | modes
-        | (by_source if prompted else {})
-        | {
-            "Likeness to real images": ["precision", "recall", "density", "coverage"],
-            "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
-        }
-    )
 
 
-def message(record: Record, n: int, lost: Sequence[Change] = (), by_prompt: bool = True, kind: str = "images") -> str:
-    """Return one line about an evaluation.
+def state(record: Record, n: int, kind: str = "images") -> Finding:
+    """Return the finding how varied the samples are.
 
     Args:
         record: of the evaluation.
         n: samples.
-        lost: the prompts that have lost their variety, the surest first.
-        by_prompt: whether each is judged by itself, not all samples together.
         kind: what the samples are called.
     """
     real = f" (real {kind}: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
-    modes = f"{_without_variety(lost, by_prompt)}{record['vendi']:.3g} modes in {n} {kind}{real}"
-    if "scendi" not in record:
-        return f"{modes}{when(record)}"
-    return (
-        f"{modes}; the prompts explain {100 * record['prompt_share']:.0f} % of "
-        f"the variety; the model's own: Scendi {record['scendi']:.3g}{when(record)}"
-    )
+    modes = f"{record['vendi']:.3g} modes in {n} {kind}{real}"
+    if "scendi" in record:
+        modes += (
+            f"; the prompts explain {100 * record['prompt_share']:.0f} % of the variety; the model's own: Scendi "
+            f"{record['scendi']:.3g}"
+        )
+    return Finding(f"{modes}.", Area(f"all {kind}"), "", "vendi")
 
 
-def _without_variety(lost: Sequence[Change], by_prompt: bool) -> str:
-    """Return how a message begins: with the prompts that have lost their variety, if any."""
-    if not lost:
-        return ""
-    if len(lost) == 1:
-        return f"{named(lost[0], by_prompt)} {'has lost its' if by_prompt else 'have lost their'} variety; "
-    names = ", ".join(quoted(change.prompt) for change in lost[:NAMED])
-    more = f" and {len(lost) - NAMED} more" if len(lost) > NAMED else ""
-    return f"prompts {names}{more} have lost their variety; "
-
-
-def lost_variety(prefix: str, lost: Sequence[Change], record: Record, by_prompt: bool) -> list[Alert]:
-    """Return an alert about the prompts that lost their variety, none where none has.
+def lost_variety(
+    lost: Sequence[Change], record: Record, by_prompt: bool, spread: Mapping[str, ValueSpec]
+) -> list[Finding]:
+    """Return a finding about the prompts that lost their variety, none where none has.
 
     Args:
-        prefix: of the evaluator.
         lost: the prompts, the surest first.
-        record: of this evaluation.
-        by_prompt: whether each is judged by itself, not all samples together.
+        record: of the evaluation.
+        by_prompt: whether each is judged alone, not all samples together.
+        spread: declarations of the spread, by prompt.
     """
     if not lost:
         return []
     first = lost[0]
-    found = f"{named(first, by_prompt)} lost {'its' if by_prompt else 'their'} variety"
     its, of_its = ("its", "its") if by_prompt else ("the", "their")
+    area = Area(named(first, by_prompt))
+    verdict = f"lost {'its' if by_prompt else 'their'} variety"
     text = (
-        f"{found}: at epoch {record['epoch']:g} and the evaluation before, {its} samples have {_kept(first)} of the "
-        f"spread that they had at epoch {first.epoch:g}, {of_its} best ({format_p(first.p)}){others(lost, _kept)}."
+        f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {its} samples "
+        f"have {_kept(first)} of the spread that they had at epoch {first.epoch:g}, {of_its} best "
+        f"({format_p(first.p)}){others(lost, _kept)}."
     )
-    return [Alert(f"{prefix}: {found}", text)]
+    measure = spread[first.prompt].key if first.prompt in spread else None
+    return [Finding(text, area, verdict, measure, False, first.p)]
 
 
 def _kept(change: Change) -> str:
     return f"{round(max(0.0, 100 * change.now / change.best), 1):.2g} %"
 
 
-def table(
-    history: History, n: int, alike: Sequence[PromptVariability], note: str = "", lost: Sequence[Change] = ()
-) -> str:
-    """Return the last evaluation value by value, the highest so far, what real images get, and the alike prompts.
+@dataclass(frozen=True, eq=False)
+class DiversityPresenter(Presenter[DiversityEvaluation]):
+    """Shows how varied the samples are, the prompts that lost their variety, and the model's own modes.
 
-    Args:
-        history: one or more records.
-        n: samples.
-        alike: the least varied prompts, the least first; may be empty.
-        note: a last line.
-        lost: the prompts that have lost their variety, the surest first.
+    Attributes:
+        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
+        n: samples per evaluation.
+        value_range: lowest and highest value of a real image; None without them.
+        lost: prompts that have lost their variety, the surest first.
+        least_varied: prompts of the last evaluation, the least varied first; none without a calibration.
+        note: last line of the summary.
     """
-    last, rows = history[-1], []
-    for name, title in NAMES.items():
-        if name in last:
-            most = max((record for record in history if name in record), key=lambda record: record[name])
-            real = f"{last[f'real_{name}']:.3f}" if f"real_{name}" in last else ""
-            rows.append(f"{title:<32}{last[name]:>9.3f}{most[name]:>12.3f} at epoch {most['epoch']:<6g}{real:>12}")
-    # repr, since what a prompt holds must not move a terminal's cursor
-    least = [f"{row.w1kp:>6.2f} {row.level:<6} {str(row.prompt)[:60]!r}" for row in alike]
-    least = ["The least varied prompts, by W1KP and level of likeness", *least] if least else []
-    gone = [f"{_kept(change):>6} {quoted(change.prompt)}, best at epoch {change.epoch:g}" for change in lost]
-    gone = ["Prompts that lost their variety, by what is left of their spread", *gone] if gone else []
-    head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
-    title = f"What the generator varies, epoch {last['epoch']:g}, {n} images"
-    return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [note]), ""])
+
+    prompts: Prompts | None
+    n: int
+    value_range: tuple[float, float] | None
+    lost: Sequence[Change] = ()
+    least_varied: Sequence[PromptVariability] = ()
+    note: str = ""
+
+    title = "Variety of the samples"
+    figures_to_keep = ("modes", "least_varied")
+
+    def message(self, findings: Sequence[Finding], record: Record) -> str:
+        """Return one line about an evaluation, the finding first."""
+        return f"{' '.join(map(str, findings))}{when(record)}"
+
+    def summary(self, findings: Sequence[Finding], history: History) -> str:
+        """Return the last evaluation value by value, the highest so far, what real images get, and some prompts."""
+        last, rows = history[-1], []
+        for spec in SCORES:
+            if spec.key in last:
+                most = max((record for record in history if spec.key in record), key=lambda record: record[spec.key])
+                real = "".join(f"{last[x.key]:.3f}" for x in REAL if x.baseline_of == spec.key and x.key in last)
+                highest = f"{most[spec.key]:>12.3f} at epoch {most['epoch']:<6g}"
+                rows.append(f"{spec.title:<32}{last[spec.key]:>9.3f}{highest}{real:>12}")
+        # repr, since what a prompt holds must not move a terminal's cursor
+        least = [f"{row.w1kp:>6.2f} {row.level:<6} {str(row.prompt)[:60]!r}" for row in self.least_varied]
+        least = ["The least varied prompts, by W1KP and level of likeness", *least] if least else []
+        gone = [f"{_kept(change):>6} {quoted(change.prompt)}, best at epoch {change.epoch:g}" for change in self.lost]
+        gone = ["Prompts that lost their variety, by what is left of their spread", *gone] if gone else []
+        head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
+        title = f"Variety of the samples, epoch {last['epoch']:g}, {self.n} images"
+        return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [self.note]), ""])
+
+    def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
+        """Return what draws the curves, the spectrum, and the samples at both ends of the model's own modes."""
+        images, last = samples.images, history[-1]
+        value_range = self.value_range or (float(images.min()), float(images.max()))
+        curves = {spec.key: curve(history, spec.key) for spec in SCORES if spec.key in last}
+        real = {spec.baseline_of: last[spec.key] for spec in REAL if spec.key in last}
+        drawn = partial(plots.diversity_curves, curve(history, "epoch"), curves, real, self.n)
+        return {"curves": drawn, **evaluation_figures(evaluation, self.prompts, self.n, value_range)}

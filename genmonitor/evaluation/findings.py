@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings: what is wrong, where, by which measure, how sure and since when, as data that every door shows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Area:
+    """What a finding is about: a region of the image, the whole image, a prompt or all samples.
+
+    Attributes:
+        name: for example "cluster_2", "image" or "prompt 'a cat'".
+        where: place in words, such as "right half"; empty where that says nothing.
+        region: the region of the partition; None where it is none.
+    """
+
+    name: str
+    where: str = ""
+    region: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.where})" if self.where else self.name
+
+
+@dataclass(frozen=True)
+class FaultKind:
+    """A kind of fault, and how much of the distance it explains.
+
+    Attributes:
+        name: such as "blurred".
+        strength: in `unit`.
+        unit: in words, such as "px".
+        share: part of the distance that it explains, 1 for all.
+    """
+
+    name: str
+    strength: float
+    unit: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that an evaluation found.
+
+    Attributes:
+        text: one or more sentences, the finding first.
+        area: what it is about.
+        verdict: the same in a few words, for the row of the area in a table; empty where another finding says it.
+        measure: key of the value that says how much, whose curve and best `text` speaks of; None for one without.
+        fine: whether nothing is wrong; None where that is not known.
+        p: p-value; None where nothing was tested.
+        since: epoch since when it has held without a break; None where that is not known.
+        kinds: kinds of fault, the one that explains most first.
+        samples: indices of samples that show it.
+
+    Example:
+        >>> finding = Finding("The left half is too dark.", Area("left half"), "too dark", "brightness_1", fine=False)
+        >>> Finding.from_dict(finding.to_dict()) == finding
+        True
+    """
+
+    text: str
+    area: Area
+    verdict: str
+    measure: str | None
+    fine: bool | None = None
+    p: float | None = None
+    since: float | None = None
+    kinds: tuple[FaultKind, ...] = ()
+    samples: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python that JSON can hold."""
+        return asdict(self) | {"kinds": [asdict(kind) for kind in self.kinds], "samples": list(self.samples)}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Finding:
+        """Make it from what `to_dict` returned.
+
+        Raises:
+            KeyError, TypeError: if it is something else.
+        """
+        known = {x.name: saved[x.name] for x in fields(cls)}
+        area = Area(**known["area"])
+        kinds = tuple(FaultKind(**kind) for kind in known["kinds"])
+        return cls(**known | {"area": area, "kinds": kinds, "samples": tuple(known["samples"])})
+
+
+def verdict_of(findings: Sequence[Finding], region: str) -> str:
+    """Return all that was found of a region in a few words.
+
+    Example:
+        >>> area = Area("cluster_1", region="cluster_1")
+        >>> found = [Finding("", area, "differs (p = 0.01)", "p_1"), Finding("", area, "got worse", "distance_1")]
+        >>> verdict_of(found, "cluster_1")
+        'differs (p = 0.01), got worse'
+    """
+    return ", ".join(x.verdict for x in findings if x.area.region == region and x.verdict)

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Findings of an evaluation of regions: which differ from real images, and which got worse or better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from genmonitor._formatting import format_p, format_ratio
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.regions.values import IMAGE, RegionValues
+from genmonitor.evaluation.verdicts import differs, p_values_of_change
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.partition import PixelPartition
+
+Records = Sequence[Mapping[str, float]]
+UNTESTED = f"Too few images for a verdict: a test needs {MIN_SAMPLES} on each side."
+
+
+@dataclass(frozen=True)
+class RegionFindings:
+    """Makes findings from the records of a run.
+
+    Attributes:
+        partition: the regions.
+        values: their values.
+    """
+
+    partition: PixelPartition
+    values: RegionValues
+
+    @classmethod
+    def of(cls, partition: PixelPartition) -> RegionFindings:
+        """Make it for the regions of a partition."""
+        return cls(partition, RegionValues(partition.regions()))
+
+    def find(self, records: Records) -> tuple[Finding, ...]:
+        """Return the verdict on the last record, then what was found of each region, those that differ most first.
+
+        Args:
+            records: one or more, the oldest first.
+
+        Example:
+            >>> halves = PixelPartition.grid((4, 4), 1, 2)
+            >>> fine = {"epoch": 0, "p_image": 0.3, "p_1": 0.4, "p_2": 0.5, "error_ratio_1": 1.0, "error_ratio_2": 1.0}
+            >>> wrong = fine | {"epoch": 1, "p_2": 0.005, "error_ratio_2": 12.0}
+            >>> print(RegionFindings.of(halves).find([fine, wrong])[0])
+            cluster_2 (right half) differs from real images since epoch 1: error ratio 12 × (p = 0.005).
+            >>> print(RegionFindings.of(halves).find([wrong, fine | {"epoch": 2}])[0])
+            No evidence of a difference from real images in any region since epoch 2 (smallest p = 0.4).
+        """
+        ranked = self.ranked(records[-1])
+        states = [self._state(records, name) for name in ranked]
+        return (self._verdict(records, ranked), *states, *self._changes(records, ranked))
+
+    def ranked(self, record: Mapping[str, float]) -> list[str]:
+        """Return the regions, those that differ most first.
+
+        Of regions with one p-value, such as the smallest that the permutations allow, the larger error ratio is first.
+        """
+        p, ratio = self.values.p, self.values.error_ratio
+        names = self.partition.regions()
+        return sorted(names, key=lambda name: (record.get(p[name], 1.0), -record.get(ratio[name], 0.0)))
+
+    def most_different(self, record: Mapping[str, float]) -> str | None:
+        """Return the region that differs most from real images; None where there is no evidence that one does."""
+        first = self.ranked(record)[0]
+        return first if self._differs(record, first) else None
+
+    def got_worse(self, records: Records, region: str, p: float, best: float) -> Finding:
+        """Return the finding that a region is farther from real images than at its best evaluation.
+
+        Args:
+            records: the last is the evaluation that is worse.
+            region: its name.
+            p: of the change.
+            best: epoch of the best evaluation.
+        """
+        last, key = records[-1], self.values.distance[region]
+        lasting = list(takewhile(lambda x: differs(self._p_of_change(x, worse=True)[region]), reversed(records)))
+        since = lasting[-1]["epoch"] if len(lasting) > 1 else None
+        area = self.area(region)
+        then = next((f", {x[key]:.2g}" for x in records if x.get("epoch") == best and key in x), "")
+        text = (
+            f"{area} got worse{'' if since is None else f' since epoch {since:g}'}: distance from real images "
+            f"{last[key]:.2g} at epoch {last['epoch']:g}{then} at epoch {best:g}, its best ({format_p(p)})."
+        )
+        return Finding(text, area, f"worse than at its best ({format_p(p)})", key, False, p, since)
+
+    def area(self, region: str) -> Area:
+        """Return a region with its place in words."""
+        label = self.partition.regions()[region]
+        return Area(region, self.partition.location(label) if label else "pixels that never vary", region)
+
+    def _verdict(self, records: Records, ranked: Sequence[str]) -> Finding:
+        last, everything = records[-1], Area("the image", region=IMAGE)
+        p = self.values.p
+        if any(p[name] not in last for name in (IMAGE, *ranked)):
+            return Finding(UNTESTED, everything, "", IMAGE)
+        worst = ranked[0]
+        if self._differs(last, worst):
+            since = self._since(records, lambda record: self._differs(record, worst))
+            count = sum(self._differs(last, name) for name in ranked)
+            of = "All" if count == len(ranked) else f"{count} of"
+            others = "" if count == 1 else f" {of} {len(ranked)} regions differ."
+            text = (
+                f"{self.area(worst)} differs from real images{_in_words(since, records)}: error ratio "
+                f"{format_ratio(last[self.values.error_ratio[worst]])} ({format_p(last[p[worst]])}).{others}"
+            )
+            return Finding(text, self.area(worst), "", self.values.error_ratio[worst], False, last[p[worst]], since)
+        if differs(last[p[IMAGE]]):
+            since = self._since(records, lambda record: self.most_different(record) is None)
+            text = (
+                f"Whole images differ from real ones{_in_words(since, records)} ({format_p(last[p[IMAGE]])}), though "
+                "there is no evidence of a difference in any one region."
+            )
+            return Finding(text, everything, "", IMAGE, False, last[p[IMAGE]], since)
+        since = self._since(records, lambda x: self.most_different(x) is None and not differs(x.get(p[IMAGE], 0.0)))
+        smallest = last[p[worst]]
+        text = (
+            f"No evidence of a difference from real images in any region{_in_words(since, records)} (smallest "
+            f"{format_p(smallest)})."
+        )
+        return Finding(text, everything, "", IMAGE, True, smallest, since)
+
+    def _state(self, records: Records, region: str) -> Finding:
+        last, area, key = records[-1], self.area(region), self.values.error_ratio[region]
+        p = last.get(self.values.p[region])
+        if p is None:
+            return Finding(f"{area}: not tested.", area, "not tested", key)
+        if differs(p):
+            since = self._since(records, lambda record: self._differs(record, region))
+            text = f"{area} differs from real images{_in_words(since, records)} ({format_p(p)})."
+            return Finding(text, area, f"differs ({format_p(p)})", key, False, p, since)
+        text = f"{area}: no evidence of a difference from real images ({format_p(p)})."
+        return Finding(text, area, f"no evidence of a difference ({format_p(p)})", key, True, p)
+
+    def _changes(self, records: Records, ranked: Sequence[str]) -> list[Finding]:
+        """Return which regions are worse than at their best evaluation, or better than ever before."""
+        last = records[-1]
+        worse, better = (self._p_of_change(last, worse=worse) for worse in (True, False))
+        found = []
+        for name in ranked:
+            key = self.values.distance[name]
+            if differs(worse[name]):
+                best = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
+                found.append(self.got_worse(records, name, worse[name], best))
+            elif differs(better[name]):
+                said = f"better than ever before ({format_p(better[name])})"
+                text = f"{self.area(name)} is {said}: distance from real images {last[key]:.2g}."
+                found.append(Finding(text, self.area(name), said, key, None, better[name]))
+        return found
+
+    def _p_of_change(self, record: Mapping[str, float], *, worse: bool) -> dict[str, float]:
+        """Return p-values of the regions' change from their best evaluations, 1 where there is none."""
+        scores = {name: record.get(self.values.vs_best[name], math.nan) for name in self.partition.regions()}
+        return p_values_of_change(scores, worse=worse)
+
+    def _differs(self, record: Mapping[str, float], region: str) -> bool:
+        return differs(record.get(self.values.p[region], 1.0))
+
+    def _since(self, records: Records, holds: Callable[[Mapping[str, float]], bool]) -> float | None:
+        """Return the epoch since when something has held without a break; None where epochs are not known."""
+        lasting = list(takewhile(holds, reversed(records)))
+        return lasting[-1]["epoch"] if len(records) > 1 and "epoch" in lasting[-1] else None
+
+
+def _in_words(since: float | None, records: Records) -> str:
+    if since is None:
+        return ""
+    return " at every evaluation so far" if since == records[0].get("epoch") else f" since epoch {since:g}"

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declarations of values: what each number of an evaluation means, and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from genmonitor._formatting import format_cms, format_p, format_ratio
+
+Scale = Literal["linear", "log", "cms", "p", "share", "signed"]
+Better = Literal["high", "low"]
+
+
+@dataclass(frozen=True)
+class ValueSpec:
+    """Declaration of a value; every logger, chart, table and message goes by it, and by nothing in the key.
+
+    Attributes:
+        key: name in the history, without the monitor's prefix.
+        about: meaning, one sentence in Markdown without the full stop.
+        label: name as people read it; the key with spaces by default.
+        scale: axis: "linear", "log", "cms" (distance to 1 on a log axis), "p" (log, with a line at 0.05), "share"
+            (stacked parts of 1) or "signed" (log on either side of 0).
+        unit: written behind the number.
+        region: what part of the image it is of: "image", or a region of the partition; None for neither.
+        chart: title of the chart it shares with others; None for a chart of its own, or none if it is a detail.
+        column: heading of its column in the table of regions; None for no column.
+        better: whether higher or lower values are better; None for neither.
+        detail: whether it is worth no chart of its own in a logger.
+        baseline_of: key of the value for which this is what real images score.
+        error_of: key of the value of which this is the standard error or deviation.
+        repeatable: whether the same samples give it again; the clock, the start and the history of a run do not.
+
+    Raises:
+        ValueError: if the key is empty, or `scale` or `better` is none of these.
+
+    Example:
+        >>> brightness = ValueSpec("brightness", "mean pixel less that of real images", scale="signed")
+        >>> brightness.title, ValueSpec.from_dict(brightness.to_dict()) == brightness
+        ('brightness', True)
+    """
+
+    key: str
+    about: str = ""
+    label: str = ""
+    scale: Scale = "linear"
+    unit: str = ""
+    region: str | None = None
+    chart: str | None = None
+    column: str | None = None
+    better: Better | None = None
+    detail: bool = False
+    baseline_of: str | None = None
+    error_of: str | None = None
+    repeatable: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.key or not isinstance(self.key, str):
+            raise ValueError(f"Expected `key` to be the name of a value, but got {self.key!r}.")
+        for name, given, allowed in (
+            ("scale", self.scale, get_args(Scale)),
+            ("better", self.better, (*get_args(Better), None)),
+        ):
+            if given not in allowed:
+                raise ValueError(f"Expected `{name}` of {self.key} to be one of {allowed}, but got {given!r}.")
+
+    @property
+    def title(self) -> str:
+        """Name as people read it."""
+        return self.label or self.key.replace("_", " ")
+
+    def format(self, value: float) -> str:
+        """Write a number of this value.
+
+        Example:
+            >>> ValueSpec("share_1", scale="share").format(0.2), ValueSpec("error_ratio_1", unit="×").format(12.345)
+            ('20 %', '12 ×')
+        """
+        if self.scale == "cms":
+            return format_cms(value)
+        if self.scale == "share":
+            return f"{100 * value:.0f} %"
+        if self.scale == "p":
+            return format_p(value)
+        if self.unit == "×":
+            return format_ratio(value)
+        return f"{value:.3g}{f' {self.unit}' if self.unit else ''}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what differs from the defaults, as plain Python."""
+        given = asdict(self)
+        return {x.name: given[x.name] for x in fields(self) if x.default is MISSING or given[x.name] != x.default}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> ValueSpec:
+        """Make it from what `to_dict` returned; fields that are not known are left out."""
+        return cls(**{x.name: saved[x.name] for x in fields(cls) if x.name in saved})
+
+
+RUN_VALUES = (
+    ValueSpec(
+        "sampling_seconds", "seconds to draw the samples", chart="Seconds per evaluation", unit="s", repeatable=False
+    ),
+    ValueSpec("metric_seconds", "seconds to measure them", chart="Seconds per evaluation", unit="s", repeatable=False),
+    ValueSpec("images_seen", "training images so far", detail=True, repeatable=False),
+)
+"""Values that every monitor logs beside those of its evaluator."""
+
+
+def by_key(specs: Iterable[ValueSpec]) -> dict[str, ValueSpec]:
+    """Return declarations by key."""
+    return {spec.key: spec for spec in specs}
+
+
+def lookup(specs: Mapping[str, ValueSpec], key: str) -> ValueSpec:
+    """Return the declaration of a value; one that is not declared has a plain axis and a chart of its own."""
+    return specs.get(key) or ValueSpec(key)
+
+
+def grouped_by_chart(specs: Iterable[ValueSpec]) -> dict[str, list[ValueSpec]]:
+    """Return the values of each chart by its title; a value without a chart has its own unless it is a detail.
+
+    Example:
+        >>> specs = [ValueSpec("a", chart="Both"), ValueSpec("b"), ValueSpec("c", chart="Both")]
+        >>> {title: [spec.key for spec in shared] for title, shared in grouped_by_chart(specs).items()}
+        {'Both': ['a', 'c'], 'b': ['b']}
+    """
+    charts: dict[str, list[ValueSpec]] = {}
+    for spec in specs:
+        if spec.chart is not None or not spec.detail:
+            charts.setdefault(spec.chart or spec.title, []).append(spec)
+    return charts
+
+
+def meanings(specs: Sequence[ValueSpec]) -> dict[str, str]:
+    """Return what values mean, those of one meaning together.
+
+    Example:
+        >>> meanings([ValueSpec("p_image", "p-value"), ValueSpec("p_1", "p-value"), ValueSpec("mmd", "distance")])
+        {'p_image, p_1': 'p-value', 'mmd': 'distance'}
+    """
+    keys: dict[str, list[str]] = {}
+    for spec in specs:
+        if spec.about:
+            keys.setdefault(spec.about, []).append(spec.key)
+    return {_listed(named): about for about, named in keys.items()}
+
+
+def _listed(keys: Sequence[str]) -> str:
+    return ", ".join(keys) if len(keys) < 4 else f"{keys[0]}, {keys[1]}, …, {keys[-1]}"
