@@ -110,7 +110,8 @@ class RegionKernel:
         multipliers = tuple(multiplier / TYPICAL for multiplier in MULTIPLIERS)
         mixture = torch.ones(len(names), len(multipliers), dtype=torch.float64)
         kernel = GaussianKernel(TYPICAL)
-        equal = cls(names, columns, gamma, kernel, multipliers, mixture, mixture, units, weights, real.mean(0))
+        shift = real[0] + (real - real[0]).mean(0)  # exactly the value of what is constant, which a mean rounds
+        equal = cls(names, columns, gamma, kernel, multipliers, mixture, mixture, units, weights, shift)
         spread = equal.spread_among(real)
         # each counts one over the standard deviation of its MMD among real samples; where nothing varies, all the same
         counts = torch.where(spread > 0, 1 / spread, 0)

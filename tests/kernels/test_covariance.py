@@ -63,11 +63,16 @@ def test_products_are_float64_however_many_features_there_are(dim, dtype):
 
 
 def test_many_chunks_are_summed_without_loss(monkeypatch):
-    """600 copies of a chunk are 600 times its sum, to 1e-15: a float32 sum of them would be off by 1e-6."""
+    """N additions are off by at most N roundings of the sum of magnitudes, in whatever order a processor adds them."""
     monkeypatch.setattr(kernel_matrices, "CHUNK_ROWS", 16)
-    x = draw(16, 512).float()
-    maps = [feature_map(CosineKernel(), 512, None, 0)]
-    torch.testing.assert_close(covariance([x.repeat(600, 1)], maps), covariance([x], maps), rtol=0, atol=1e-16)
+    dim, copies = 512, 600
+    x = draw(16, dim).float()
+    packed = torch.zeros(packed_size(dim), dtype=torch.float64)
+    total = add_moments(packed, [x.repeat(copies, 1)], [feature_map(CosineKernel(), dim, None, 0)])
+    phi = torch.from_numpy(twin.unit(x.double().numpy()))
+    roundings = (16 * copies + 2 * dim) * torch.finfo(torch.float64).eps  # those of the norms too
+    assert bool(((unpack(packed, dim) / copies - phi.T @ phi).abs() <= roundings * phi.abs().T @ phi.abs()).all())
+    assert bool(((total / copies - phi.sum(0)).abs() <= roundings * phi.abs().sum(0)).all())
 
 
 @pytest.mark.parametrize(("dim", "n"), [(3, 50_000), (64, 20_000), (511, 6_000), (512, 6_000), (600, 6_000)])
