@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from genmonitor._formatting import as_sentence, error_ratio, format_cms, format_ratio, reaches_baseline
+from genmonitor._formatting import as_sentence, error_ratio, format_cms, format_p, format_ratio, reaches_baseline
 
 
 def test_format_cms_shows_two_digits_of_the_distance_to_one():
@@ -18,7 +18,7 @@ def test_reaches_baseline_leaves_rounding_out():
 
 def test_as_sentence_keeps_names():
     assert as_sentence("only 7 images") == "Only 7 images."
-    assert as_sentence("cluster_2 regressed.") == "cluster_2 regressed."
+    assert as_sentence("cluster_2 got worse.") == "cluster_2 got worse."
 
 
 def test_error_ratio_is_one_for_real_images():
@@ -37,3 +37,8 @@ def test_error_ratio_of_what_never_varies_is_measured_by_the_image():
 
 def test_format_ratio_has_two_digits():
     assert [format_ratio(x) for x in (0.04, 1.04, 9.96, 12.3, 215.2)] == ["0.0 ×", "1.0 ×", "10 ×", "12 ×", "215 ×"]
+
+
+@pytest.mark.parametrize(("p", "expected"), [(0.005, "p = 0.005"), (1.0, "p = 1"), (1e-20, "p < 0.0001")])
+def test_format_p(p, expected):
+    assert format_p(p) == expected

@@ -174,12 +174,9 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
             real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
         if self.extra_metrics is not None:
-            self._extra.check(
-                (*text.SCORES, *text.REAL),
-                self._features.encode(probe),
-                features,
-                self._prompts_of(torch.arange(len(probe))),
-            )
+            prompts = self._prompts_of(torch.arange(len(probe)))
+            own = (*text.SCORES, *text.REAL)
+            self._extra.check(self._features.encode(probe), features, prompts, own=own)
         metric = self._new_metric().to(probe.device)
         self._fitted = FittedDiversity(metric, fidelity, features, value_range, real_spread)
         return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)

@@ -55,15 +55,20 @@ class ExtraMetrics:
         self._range = (0.0, 1.0)
 
     def check(
-        self, own: Iterable[ValueSpec], probe: Tensor, real: Tensor | None, prompts: Tensor | None = None
+        self,
+        probe: Tensor,
+        real: Tensor | None,
+        prompts: Tensor | None = None,
+        *,
+        own: Iterable[ValueSpec] = (),
     ) -> None:
         """Try each metric on a few images or features, and empty it.
 
         Args:
-            own: the evaluator's own values.
             probe: generated images [N, C, H, W], or features [N, d].
             real: real ones; their range is that of all images. None where there are none.
             prompts: features of the probe's prompts [N, e], where it has some.
+            own: values of the evaluator, whose keys are taken.
 
         Raises:
             ValueError: if a metric does not take them, or its values could have the keys of the evaluator's own.

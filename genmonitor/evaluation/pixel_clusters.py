@@ -186,7 +186,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             self._known = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._known.notes()
             messages = (regions_found(self._known),)
-        self._extra.check(self._values.specs, probe, first.to(probe.device))
+        self._extra.check(probe, first.to(probe.device), own=self._values.specs)
         self._data = signature
         self._fitted = FittedRegions.of(self._known, finder, split, probe, comm)
         if not self._fitted.metrics.testable:

@@ -9,7 +9,7 @@ from typing import ClassVar, Generic
 from matplotlib.figure import Figure
 
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import EvaluationT, History, Record, Samples, ShownImages, Table, when
+from genmonitor.evaluation.results import EvaluationT, History, Record, Samples, ShownImages, Table, dated
 from genmonitor.plotting.notebook import text_html
 from genmonitor.plotting.style import Drawing
 
@@ -28,7 +28,7 @@ class Presenter(Generic[EvaluationT]):
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
         """Return one line about an evaluation, the finding first."""
-        return f"{findings[0]}{when(record)}" if findings else ""
+        return dated(str(findings[0]), record) if findings else ""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return what the run found, for the terminal."""

@@ -118,6 +118,11 @@ def curve(history: History, name: str) -> list[float]:
     return [record.get(name, math.nan) for record in history]
 
 
+def dated(text: str, record: Record) -> str:
+    """Return what is said of an evaluation, with its epoch in brackets where it has one."""
+    return f"{text.removesuffix('.')}{when(record)}"
+
+
 def when(record: Record) -> str:
     """Return the epoch of a record in brackets, nothing where it has none."""
     return f" (epoch {record['epoch']:g})" if "epoch" in record else ""

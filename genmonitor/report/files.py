@@ -11,7 +11,7 @@ MANIFEST = re.compile(r"(.+)_evaluation_(\d+)\.json")
 BY_EPOCH = re.compile(r"(.+)_epoch_(\d+)_step_(\d+)")
 REPORT = "report.html"
 HISTORY = "history.csv"
-_MARKS_A_PREFIX = re.compile(r"(.+)_(?:evaluation_\d+|about|notes)\.json")
+_MARKS_A_PREFIX = re.compile(r"(.+)_(?:evaluation_\d+|values|notes)\.json")
 
 
 def safe(name: str) -> str:

@@ -9,18 +9,16 @@ import torch
 from matplotlib.figure import Figure
 
 from genmonitor import PixelPartition
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import ShownImages, Table
+from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.report import RunFolder
 
 LABELS = torch.tensor([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 0, 0]])
 PARTITION = PixelPartition(LABELS)
-CHARTS = {
-    "CMS per cluster": ["cluster_1", "cluster_2", "constant"],
-    "CMS of image and product": ["image", "product"],
-    "Share of the loss": ["share_1", "share_2", "share_constant"],
-    "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
-}
-ABOUT = {"cluster_…": "higher is better", "mmd": "around 0 at best, lower is better", "share_…": "all sum to 1"}
+SPECS = RegionValues(PARTITION.regions()).specs
+VALUES = [spec for spec in (*SPECS, *RUN_VALUES) if spec.key not in ("violations", "mmd")]
 BASELINE = {"cluster_1": [0.95, 0.97, 0.99], "cluster_2": [0.96, 0.97, 0.98], "image": [0.98, 0.99, 0.995]}
 COMPARED = {
     "monitor": "compare",
@@ -54,11 +52,21 @@ def record(number, **values):
     }
 
 
+def found(text="cluster_2 differs.", fine=False):
+    """Return what is found of the regions: cluster 2 differs from real images."""
+    verdict = Finding(text, Area("cluster_2", region="cluster_2"), "", "error_ratio_2", fine)
+    areas = [Area(name, region=name) for name in ("cluster_2", "cluster_1", "constant")]
+    states = [Finding(f"{area}: ...", area, f"verdict on {area}", area.name) for area in areas]
+    return [finding.to_dict() for finding in (verdict, *states)]
+
+
 def write_evaluation(folder, number, prefix="cms", **manifest):
     """Write the manifest of an evaluation."""
     given = {
         "monitor": "PixelClusterMonitor",
+        "title": "Regions of the image",
         "message": f"largest contributor at epoch {number - 1}: cluster_2",
+        "findings": found(f"largest contributor at epoch {number - 1}: cluster_2"),
         "evaluation": record(number),
         "partition": "cms_partition.npz",
         "baseline": BASELINE,
@@ -96,7 +104,7 @@ def make_run(run, evaluations=3, pictures=None):
         path = folder / f"cms_samples_epoch_{number - 1:04d}_step_{10 * number - 1}.png"
         write_picture(path, number / (evaluations + 1))
     write_picture(folder / "cms_cka.png")
-    RunFolder(folder).write_about("cms", CHARTS, ABOUT)
+    RunFolder(folder).write_values("cms", VALUES)
     PARTITION.save(folder / "cms_partition.npz")
     return folder
 
@@ -106,9 +114,17 @@ def add_diversity(folder, prompts, evaluations=2):
     for number in range(1, evaluations + 1):
         values = {"vendi": 5.0 + number, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
         values |= {"epoch": number - 1, "step": 10 * number - 1, "sampling_seconds": 1.0, "metric_seconds": 1.0}
-        manifest = {"monitor": "DiversityMonitor", "evaluation": values, "prompts": "diversity_prompts.json"}
+        manifest = {
+            "monitor": "DiversityMonitor",
+            "title": "Variety of the samples",
+            "evaluation": values,
+            "prompts": "diversity_prompts.json",
+        }
         RunFolder(folder).write_manifest("diversity", number, manifest)
-    charts = {"Modes of 100 images": ["vendi", "rke"], "Seconds per evaluation": ["sampling_seconds", "metric_seconds"]}
-    RunFolder(folder).write_about("diversity", charts, {"vendi": "effective number of modes"})
+    modes = [
+        ValueSpec("vendi", "effective number of modes", chart="Modes of 100 images"),
+        ValueSpec("rke", chart="Modes of 100 images"),
+    ]
+    RunFolder(folder).write_values("diversity", [*modes, *RUN_VALUES])
     (folder / "diversity_prompts.json").write_text(json.dumps({"prompts": prompts}))
     RunFolder(folder).write_table("diversity", "table", Table(["prompt"], [[prompt] for prompt in prompts]), 0)

@@ -161,9 +161,13 @@ def test_evaluator_needs_to_say_nothing_more():
     evaluator, history = Drawing(), [{"epoch": 0.0, "step": 0.0}]
     samples, evaluation = run(evaluator)
     assert evaluator.commit(evaluation, history) == []
-    assert not evaluator.figures(evaluation, history, samples)
-    assert not evaluator.tables(evaluation)
-    assert evaluator.message(evaluation, history) == evaluator.summary(history) == ""
+    presenter = evaluator.presenter()
+    assert not presenter.figures(evaluation, history, samples)
+    assert not presenter.tables(evaluation)
+    assert not evaluator.values()
+    found = evaluator.findings(evaluation, history)
+    assert found == ()
+    assert presenter.message(found, history[-1]) == presenter.summary(found, history) == ""
 
 
 def test_evaluator_state_is_taken_over():

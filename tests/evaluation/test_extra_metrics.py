@@ -9,6 +9,7 @@ from torchmetrics.image.kid import KernelInceptionDistance
 
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
+from genmonitor.evaluation.regions.values import RegionValues
 
 pytestmark = pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")
 
@@ -89,7 +90,7 @@ def test_extra_metrics_name_what_they_computed():
     extra = ExtraMetrics({"Bright": Brightness()})
     extra.update(images(9), images(9))
     extra.compute(SingleProcess())
-    assert extra.names == ["bright", "bright_std"]
+    assert [(spec.key, spec.error_of) for spec in extra.specs] == [("bright", None), ("bright_std", "bright")]
 
 
 @pytest.mark.parametrize(("keeps", "updates"), [(True, 1), (False, 3)])
@@ -185,10 +186,13 @@ def test_extra_metrics_check_refuses_images_of_the_wrong_kind():
         ExtraMetrics({"color": ThreeChannels()}).check(images(4), images(4))
 
 
-@pytest.mark.parametrize("name", ["image", "MMD", "share_1", "cluster_2", "baseline_image"])
+@pytest.mark.parametrize("name", ["image", "MMD", "share_1", "cluster_2", "baseline_image", "p", "share"])
 def test_extra_metrics_refuse_names_of_the_evaluators_own(name):
+    """A dictionary of a metric called share could give share_1."""
+    own = RegionValues(["cluster_1", "cluster_2"], ["image"]).specs
     with pytest.raises(ValueError, match=f"`extra_metrics` .* got '{name}'"):
-        ExtraMetrics({name: MeanGap()})
+        ExtraMetrics({name: MeanGap()}).check(images(4), images(4), own=own)
+    ExtraMetrics({f"{name}_of_mine": MeanGap()}).check(images(4), images(4), own=own)
 
 
 @pytest.mark.parametrize("metrics", [MeanGap(), [MeanGap()], {"gap": len}])

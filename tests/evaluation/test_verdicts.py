@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genmonitor.evaluation.verdicts import ALERT_LEVEL, RegressionDetector, differs, format_p, p_values_of_change
+from genmonitor.evaluation.verdicts import ALERT_LEVEL, DegradationDetector, differs, p_values_of_change
 
 NAN = float("nan")
 FAR, NEAR = -9.0, -1.0
 
 
-def regressions(scores, detector=None):
-    detector = detector or RegressionDetector()
+def degradations(scores, detector=None):
+    detector = detector or DegradationDetector()
     return [detector.update({"cluster_1": score}, ["cluster_1"]) for score in scores]
 
 
@@ -29,20 +29,20 @@ def regressions(scores, detector=None):
     ],
 )
 def test_regression_detector_names_a_region_at(scores, expected):
-    found = regressions(scores)
+    found = degradations(scores)
     assert [i for i, names in enumerate(found) if names] == expected
     assert all(found[i] == ["cluster_1"] for i in expected)
 
 
 def test_regression_detector_wants_the_alert_level_of_all_regions_together():
     just = NormalDist().inv_cdf(ALERT_LEVEL * 0.9)
-    alone, among_five = RegressionDetector(), RegressionDetector()
+    alone, among_five = DegradationDetector(), DegradationDetector()
     assert [alone.update({"a": just}, "a") for _ in range(2)] == [[], ["a"]]
     assert [among_five.update({"a": just, **dict.fromkeys("bcde", 0.0)}, "abcde") for _ in range(2)] == [[], []]
 
 
 def test_regression_detector_judges_each_region_by_itself():
-    detector = RegressionDetector()
+    detector = DegradationDetector()
     names = ["cluster_1", "constant"]
     assert detector.update({"cluster_1": 0.1, "constant": FAR}, names) == []
     assert detector.update({"cluster_1": FAR, "constant": FAR}, names) == ["constant"]
@@ -50,15 +50,15 @@ def test_regression_detector_judges_each_region_by_itself():
 
 
 def test_regression_detector_is_silent_on_small_changes_however_sure():
-    detector = RegressionDetector()
+    detector = DegradationDetector()
     assert [detector.update({"cluster_1": FAR}, []) for _ in range(3)] == [[], [], []]
 
 
 def test_regression_detector_goes_on_from_its_state():
-    first, second = RegressionDetector(), RegressionDetector()
-    regressions([0.5, FAR], first)
+    first, second = DegradationDetector(), DegradationDetector()
+    degradations([0.5, FAR], first)
     second.load_state_dict(first.state_dict())
-    assert regressions([FAR], second) == [["cluster_1"]]
+    assert degradations([FAR], second) == [["cluster_1"]]
 
 
 @given(st.lists(st.floats(-8, 8), min_size=1, max_size=6))
@@ -84,8 +84,3 @@ def test_p_values_of_change_leave_out_what_is_unknown():
 @pytest.mark.parametrize(("p", "expected"), [(0.05, True), (0.055, False), (math.nan, False)])
 def test_differs_at_the_level(p, expected):
     assert differs(p) is expected
-
-
-@pytest.mark.parametrize(("p", "expected"), [(0.005, "p = 0.005"), (1.0, "p = 1"), (1e-20, "p < 0.0001")])
-def test_format_p(p, expected):
-    assert format_p(p) == expected

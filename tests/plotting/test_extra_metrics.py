@@ -5,11 +5,12 @@ import pytest
 
 from genmonitor.plotting.extra_metrics import beside_cms
 
-OTHERS = {"fid": [8.0, 3.0, math.nan], "kid": [1.0, 0.5, 0.25], "kid_std": [0.1, 0.1, 0.05]}
+OTHERS = {"fid": [8.0, 3.0, math.nan], "kid": [1.0, 0.5, 0.25]}
+DEVIATIONS = {"kid": [0.1, 0.1, 0.05]}
 
 
 def test_each_metric_has_a_panel_with_its_deviation_as_band():
-    figure = beside_cms([1, 2, 3], [0.9, 0.99, 0.999], (0.998, 0.999, 0.9995), OTHERS)
+    figure = beside_cms([1, 2, 3], [0.9, 0.99, 0.999], (0.998, 0.999, 0.9995), OTHERS, DEVIATIONS)
     cms, fid, kid = figure.axes
     assert cms.get_title(loc="left") == "CMS, latest 0.9990"
     assert fid.get_title(loc="left") == "fid, latest 3"
@@ -20,7 +21,7 @@ def test_each_metric_has_a_panel_with_its_deviation_as_band():
 
 
 def test_baselines_of_other_metrics_are_drawn_where_they_are_known():
-    figure = beside_cms([1, 2, 3], [0.9, 0.99, 0.999], None, OTHERS, {"fid": (0.5, 0.6, 0.75)})
+    figure = beside_cms([1, 2, 3], [0.9, 0.99, 0.999], None, OTHERS, bands={"fid": (0.5, 0.6, 0.75)})
     cms, fid, kid = figure.axes
     assert [len(ax.patches) for ax in (cms, fid, kid)] == [0, 1, 0]
     (bar,) = fid.patches

@@ -16,8 +16,8 @@ from genmonitor.plotting.style import boundaries, cluster_color, to_array
 ROWS = ["03332555", "13311455", "13111445", "11111441", "01111440", "11111221", "11111222", "13332222"]
 LABELS = np.array([[int(digit) for digit in row] for row in ROWS])
 EPOCHS = [1, 2, 3]
-CURVES = {f"cluster_{k}": [0.9, 0.99, 1 - 0.001 * k] for k in range(1, 6)} | {"constant": [1.0, 1.0, 1.0]}
-BASELINE = {f"cluster_{k}": (0.9965, 0.9975, 0.9985) for k in range(1, 6)}
+CURVES = {k: [0.9, 0.99, 1 - 0.001 * k] for k in range(1, 6)} | {0: [1.0, 1.0, 1.0]}
+BASELINE = dict.fromkeys(range(1, 6), (0.9965, 0.9975, 0.9985))
 
 
 def pixels(figure: Figure) -> np.ndarray:
@@ -157,7 +157,7 @@ def test_curves_are_read_in_cms_with_equal_steps_towards_one():
     ax = figure.axes[0]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "CMS (higher is better)")
     line = next(line for line in ax.lines if line.get_label() == "cluster 2")
-    assert list(line.get_ydata()) == CURVES["cluster_2"]
+    assert list(line.get_ydata()) == CURVES[2]
     ticks = [label.get_text() for label in ax.get_yticklabels()]
     assert {"0.9", "0.99", "0.999", "1"} <= set(ticks)
     heights = ax.transData.transform([(1, cms) for cms in (0.9, 0.99, 0.999)])[:, 1]
@@ -180,8 +180,8 @@ def test_points_are_filled_where_the_baseline_is_reached():
 
 
 def test_the_constant_region_is_drawn_like_any_other():
-    curves = {"cluster_1": [0.9, 0.99], "constant": [0.9999, 0.99999]}
-    figure = figures.cluster_curves([1, 2], curves, {"constant": (0.99995, 0.99997, 1.0)}, LABELS)
+    curves = {1: [0.9, 0.99], 0: [0.9999, 0.99999]}
+    figure = figures.cluster_curves([1, 2], curves, {0: (0.99995, 0.99997, 1.0)}, LABELS)
     ax, strip, _ = figure.axes
     points = ax.collections[1]
     assert [to_hex(color) for color in points.get_facecolor()] == ["#ffffff", cluster_color(0).lower()]
@@ -191,7 +191,7 @@ def test_the_constant_region_is_drawn_like_any_other():
 
 
 def test_exactly_one_reaches_a_baseline_of_exactly_one():
-    ax = figures.cluster_curves([1, 2], {"constant": [1 - 1e-8, 0.9]}, {"constant": (1.0, 1.0, 1.0)}, LABELS).axes[0]
+    ax = figures.cluster_curves([1, 2], {0: [1 - 1e-8, 0.9]}, {0: (1.0, 1.0, 1.0)}, LABELS).axes[0]
     assert [to_hex(color) for color in ax.collections[0].get_facecolor()] == [cluster_color(0).lower(), "#ffffff"]
 
 
@@ -210,7 +210,7 @@ def test_bars_are_the_baselines_bands():
 
 
 def test_nan_leaves_a_gap_and_the_latest_known_value_counts():
-    curves = {"cluster_1": [0.5, float("nan"), 0.9, float("nan")], "cluster_2": [float("nan")] * 4}
+    curves = {1: [0.5, float("nan"), 0.9, float("nan")], 2: [float("nan")] * 4}
     figure = figures.cluster_curves([1, 2, 3, 4], curves, {}, [[1, 2]])
     pixels(figure)
     one, two = figure.axes[0].lines
@@ -221,8 +221,8 @@ def test_nan_leaves_a_gap_and_the_latest_known_value_counts():
 
 @pytest.mark.parametrize("value", [1.0, 1 + 1e-7, 0.3, -0.2, float("nan")])
 def test_one_check_of_any_value_is_drawn(value):
-    curves = {"cluster_1": [value], "constant": [1.0]}
-    figure = figures.cluster_curves([0], curves, {"cluster_1": (1.0, 1.0, 1.0)}, [[0, 1]])
+    curves = {1: [value], 0: [1.0]}
+    figure = figures.cluster_curves([0], curves, {1: (1.0, 1.0, 1.0)}, [[0, 1]])
     pixels(figure)
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["0"]
     low, high = figure.axes[0].get_ylim()
@@ -333,7 +333,7 @@ before = dict(matplotlib.rcParams)
 sys.modules["matplotlib.pyplot"] = None
 from genmonitor.plotting import pixel_clusters as figures
 figures.cluster_map([[0, 1]]).savefig(sys.argv[1])
-figures.cluster_curves([1], {"cluster_1": [0.9]}, {}, [[0, 1]]).canvas.draw()
+figures.cluster_curves([1], {1: [0.9]}, {}, [[0, 1]]).canvas.draw()
 assert dict(matplotlib.rcParams) == before
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "map.png")], check=True)

@@ -3,9 +3,11 @@ import re
 
 import pytest
 import torch
-from _helpers.runs import COMPARED, LABELS, make_run, record, write_evaluation, write_notes
+from _helpers.runs import COMPARED, LABELS, SPECS, make_run, record, write_evaluation, write_notes
 
 from genmonitor import PixelPartition
+from genmonitor.evaluation.text.disagreement import DisagreementValues
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.report import RunFolder
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import read_run
@@ -24,18 +26,20 @@ def monitor(tmp_path):
 def test_charts_asked_for_come_before_single_values(monitor):
     charts = {chart["title"]: chart for chart in charts_of(monitor)}
     assert {title: [s["name"] for s in chart["series"]] for title, chart in charts.items()} == {
-        "CMS per cluster": ["cluster_1", "cluster_2", "constant"],
+        "CMS by region": ["cluster_1", "cluster_2", "constant"],
         "CMS of image and product": ["image", "product"],
         "Share of the loss": ["share_1", "share_2", "share_constant"],
         "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
         "violations": ["violations"],
         "mmd": ["mmd"],
+        "baseline image": ["baseline_image"],
     }
     kinds = {title: (chart["kind"], chart["scale"]) for title, chart in charts.items()}
-    assert kinds["CMS per cluster"] == kinds["CMS of image and product"] == ("lines", "cms")
+    assert kinds["CMS by region"] == kinds["CMS of image and product"] == ("lines", "cms")
     assert kinds["Share of the loss"] == ("stack", "linear")
     assert kinds["mmd"] == ("lines", "linear")
-    assert charts["mmd"]["note"].endswith("lower is better")
+    image, product = charts["CMS of image and product"]["series"]
+    assert (image["line"], product["line"]) == ("", "dashed")
 
 
 def test_series_have_values_region_and_baseline(monitor):
@@ -59,7 +63,7 @@ def test_missing_and_nan_values_are_gaps(tmp_path):
     write_evaluation(folder, 2, evaluation={name: value for name, value in record(2).items() if name != "mmd"})
     write_evaluation(folder, 3, evaluation=record(3, fid=12.0, image=float("inf")))
     charts = {chart["title"]: chart["series"][0]["values"] for chart in charts_of(read(folder))}
-    assert charts["CMS per cluster"] == [None, 0.9, 0.9]
+    assert charts["CMS by region"] == [None, 0.9, 0.9]
     assert charts["CMS of image and product"][1:] == [record(2)["image"], None]
     assert charts["mmd"][1] is None
     assert charts["fid"] == [None, None, 12.0]
@@ -92,13 +96,14 @@ def test_map_covers_each_regions_sites_and_no_other(monitor):
         assert LABELS[y, x] == region["region"]
 
 
-def test_region_rows_begin_with_the_largest_contributor(monitor):
+def test_region_rows_are_in_the_order_of_the_findings(monitor):
     rows = region_rows(monitor)
-    shares = [row["share"] for row in rows]
-    assert shares == sorted(shares, reverse=True)
+    assert [row["region"] for row in rows] == [2, 1, 0]
     assert {row["name"]: row["sites"] for row in rows} == {"cluster 1": 6, "cluster 2": 4, "constant": 2}
-    (two,) = (row for row in rows if row["region"] == 2)
-    assert (two["best"], two["best_epoch"]) == (record(3)["cluster_2"], 2)
+    assert [row["verdict"] for row in rows] == [f"verdict on {x}" for x in ("cluster_2", "cluster_1", "constant")]
+    assert rows[0]["best"] == "CMS 0.8333 at epoch 2"  # of the measure that its finding goes by
+    assert rows[0]["cells"]["CMS"] == {"value": "0.8333", "baseline": "0.9600 to 0.9800"}
+    assert list(rows[0]["cells"]) == ["CMS", "error ratio", "share"]
 
 
 def test_region_rows_say_where_and_how_stable_each_is(tmp_path):
@@ -116,8 +121,8 @@ def test_region_rows_of_changed_regions_have_gaps(tmp_path):
     PixelPartition(torch.tensor([[1, 2, 3, 3]])).save(folder / "cms_partition.npz")
     rows = {row["region"]: row for row in region_rows(read(folder))}
     assert set(rows) == {1, 2, 3}
-    assert [rows[3][name] for name in ("value", "share", "low", "best", "best_epoch")] == [None] * 5
-    assert rows[2]["value"] == record(2)["cluster_2"]
+    assert (rows[3]["cells"], rows[3]["best"], rows[3]["verdict"]) == ({}, "", "")
+    assert rows[2]["cells"]["CMS"]["value"] == "0.7500"
 
 
 def test_value_rows_are_those_of_whole_images(tmp_path):
@@ -127,8 +132,10 @@ def test_value_rows_are_those_of_whole_images(tmp_path):
     monitor = read(folder)
     assert monitor.compared
     rows = {row["name"]: row for row in value_rows(monitor)}
-    assert set(rows) == {"image", "product", "violations", "mmd"}
-    assert (rows["image"]["low"], rows["image"]["high"], rows["mmd"]["low"]) == (0.98, 0.995, None)
+    assert {"image", "product", "violations", "mmd"} <= set(rows)
+    assert not set(rows) & {"cluster_1", "share_1"}
+    assert (rows["image"]["value"], rows["image"]["baseline"]) == ("0.4500", "0.9800 to 0.9950")
+    assert (rows["mmd"]["baseline"], rows["image"]["about"]) == ("", SPECS[0].about)
 
 
 def test_baseline_of_a_cosine_ends_at_one(tmp_path):
@@ -136,33 +143,33 @@ def test_baseline_of_a_cosine_ends_at_one(tmp_path):
     bands = {"cluster_1": [0.99, 0.995, 1.02], "image": [0.98, 0.99, 1.01], "mmd": [-1.0, 0.0, 2.0]}
     write_evaluation(folder, 1, evaluation=record(1), baseline=bands, **COMPARED)
     monitor = read(folder)
-    whole = {row["name"]: row["high"] for row in value_rows(monitor)}
-    assert (whole["image"], whole["mmd"]) == (1.0, 2.0)
+    whole = {row["name"]: row["baseline"] for row in value_rows(monitor)}
+    assert (whole["image"], whole["mmd"]) == ("0.9800 to 1", "-1 to 2")
 
 
-def test_a_family_of_values_has_one_meaning(tmp_path):
+def test_values_are_drawn_as_they_are_declared(tmp_path):
+    """Nothing is read off a key: one that is called p_… or share_… is drawn as any other unless it says what it is."""
     folder = make_run(tmp_path, evaluations=0)
-    write_evaluation(folder, 1, evaluation=record(1, p_image=0.5), **COMPARED)
-    RunFolder(folder).write_about("cms", {}, {"p_…": "p-value of a family", "mmd": "lower is better"})
-    about = {row["name"]: row["about"] for row in value_rows(read(folder))}
-    assert (about["p_image"], about["mmd"], about["product"]) == ("p-value of a family", "lower is better", "")
+    scales = {"a": "log", "b": "p", "c": "signed", "d": "cms", "e": "share", "f": "linear"}
+    RunFolder(folder).write_values("cms", [ValueSpec(f"my_{key}", scale=scale) for key, scale in scales.items()])
+    plain = {"p_mine": 0.5, "share_mine": 0.5, "cluster_mine": 3.0, "error_ratio_mine": 2.0}
+    write_evaluation(folder, 1, evaluation=record(1, **{f"my_{key}": 0.5 for key in scales}, **plain))
+    charts = {chart["title"]: (chart["kind"], chart["scale"], chart["rule"]) for chart in charts_of(read(folder))}
+    assert [charts[f"my {key}"] for key in scales] == [
+        ("lines", "log", None),
+        ("lines", "log", 0.05),
+        ("lines", "signed", None),
+        ("lines", "cms", None),
+        ("stack", "linear", None),
+        ("lines", "linear", None),
+    ]
+    assert {charts[key.replace("_", " ")] for key in plain} == {("lines", "linear", None)}
 
 
-def test_values_of_several_orders_of_magnitude_have_axes_of_their_own(tmp_path):
-    folder = make_run(tmp_path, evaluations=0)
-    of_regions = {"error": ["error_ratio_image", "error_ratio_1"], "p": ["p_image", "p_cluster_1"]}
-    of_regions["change"] = ["vs_best_image", "vs_best_cluster_1"]
-    values = {name: 0.5 for names in of_regions.values() for name in names}
-    write_evaluation(folder, 1, evaluation=record(1, **values))
-    RunFolder(folder).write_about("cms", of_regions, {})
-    charts = {chart["title"]: chart for chart in charts_of(read(folder))}
-    assert [charts[title]["scale"] for title in of_regions] == ["log", "log", "signed"]
-    assert [charts[title]["rule"] for title in of_regions] == [None, 0.05, None]
-
-
-def test_modes_of_either_side_are_named_in_words(tmp_path):
+def test_curves_have_the_declared_labels(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     write_evaluation(folder, 1, evaluation=record(1, top_1=0.2, bottom_3=-0.1))
-    RunFolder(folder).write_about("cms", {"modes": ["top_1", "bottom_3"]}, {})
-    said = [curve["label"] for curve in charts_of(read(folder))[0]["series"]]
-    assert said == ["largest mode of the model alone", "3rd largest mode of the reference alone"]
+    RunFolder(folder).write_values("cms", DisagreementValues(3, "data").specs)
+    labels = {curve["name"]: curve["label"] for chart in charts_of(read(folder)) for curve in chart["series"]}
+    assert labels["top_1"] == "largest mode of the model alone"
+    assert labels["bottom_3"] == "3rd largest mode of the reference alone"

@@ -16,5 +16,5 @@ def test_own_files_leaves_out_links_folders_and_hidden_files(tmp_path):
 
 
 def test_find_prefixes_knows_monitors_by_their_json_files():
-    files = ["cms_evaluation_00001.json", "cms_raw_about.json", "x_notes.json", "y_samples.png", "z_prompts.json"]
+    files = ["cms_evaluation_00001.json", "cms_raw_values.json", "x_notes.json", "y_samples.png", "z_prompts.json"]
     assert find_prefixes(map(Path, files)) == {"cms", "cms_raw", "x"}

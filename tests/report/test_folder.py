@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import numpy as np
 import pytest
-from _helpers.runs import ABOUT, CHARTS, PARTITION, add_diversity, make_run, record, write_evaluation, write_notes
+from _helpers.runs import PARTITION, VALUES, add_diversity, make_run, record, write_evaluation, write_notes
 
 from genmonitor.evaluation.results import Table
 from genmonitor.plotting.pixel_clusters import cluster_map
@@ -38,13 +38,13 @@ def test_write_figures_cannot_leave_the_folder(tmp_path):
 
 def test_prefix_cannot_leave_the_folder(tmp_path):
     folder = RunFolder(tmp_path / "run")
-    folder.write_about("../my cms", CHARTS, ABOUT)
+    folder.write_values("../my cms", VALUES)
     folder.write_notes("../my cms", [{"epoch": None, "step": None, "text": "note"}])
     folder.write_manifest("../my cms", 1, {"evaluation": record(1)})
     folder.write_figures("../my cms", {"clusters": cluster_map([[1, 2]])}, 1)
     assert names(tmp_path) == {"run"}
     (monitor,) = read_run(folder.path).monitors
-    assert (monitor.prefix, monitor.charts, len(monitor.notes)) == ("my_cms", CHARTS, 1)
+    assert (monitor.prefix, list(monitor.values.values()), len(monitor.notes)) == ("my_cms", VALUES, 1)
     assert set(monitor.pictures) == {"clusters"}
     folder.start("../my cms")
     assert names(folder.path) == set()
@@ -72,11 +72,11 @@ def test_write_table_keeps_text_and_numbers(tmp_path):
     assert json.loads(path.read_text()) == [{"prompt": "a cat", "share": 0.5}]
 
 
-def test_write_about_is_read_by_the_report(tmp_path):
-    RunFolder(tmp_path).write_about("cms", CHARTS, ABOUT)
+def test_declared_values_are_read_by_the_report(tmp_path):
+    RunFolder(tmp_path).write_values("cms", VALUES)
     write_evaluation(tmp_path, 1)
     (monitor,) = read_run(tmp_path).monitors
-    assert (monitor.charts, monitor.about) == (CHARTS, ABOUT)
+    assert list(monitor.values.values()) == VALUES
 
 
 def test_write_notes_removes_the_file_without_notes(tmp_path):
@@ -106,7 +106,7 @@ def test_every_write_raises_oserror_where_it_cannot(tmp_path):
     (tmp_path / "file").write_text("")
     folder = RunFolder(tmp_path / "file" / "genmonitor")
     for write in (
-        lambda: folder.write_about("cms", {}, {}),
+        lambda: folder.write_values("cms", []),
         lambda: folder.write_notes("cms", [{"text": "note"}]),
         lambda: folder.write_manifest("cms", 1, {}),
         lambda: folder.write_figures("cms", {"clusters": cluster_map([[1]])}, 1),
@@ -177,7 +177,7 @@ def test_start_can_do_with_broken_manifests(tmp_path, content, keep):
 def test_a_second_run_without_logger_shows_its_own_evaluations(tmp_path):
     folder = make_run(tmp_path, evaluations=5)
     RunFolder(folder).start("cms")
-    RunFolder(folder).write_about("cms", CHARTS, ABOUT)
+    RunFolder(folder).write_values("cms", VALUES)
     write_evaluation(folder, 1)
     (monitor,) = read_run(folder).monitors
     assert (monitor.records, monitor.pictures, monitor.partition) == ([record(1)], {}, None)

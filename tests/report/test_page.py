@@ -9,6 +9,7 @@ from _helpers.runs import (
     COMPARED,
     LABELS,
     add_diversity,
+    found,
     make_run,
     record,
     write_evaluation,
@@ -18,7 +19,9 @@ from _helpers.runs import (
 )
 
 from genmonitor import PixelPartition
-from genmonitor.report import write_comparison, write_report
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.report import RunFolder, write_comparison, write_report
 from genmonitor.report.pictures import embedded
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
@@ -70,7 +73,7 @@ def test_page_loads_nothing_from_elsewhere(tmp_path):
 def test_page_shows_text_of_the_users_as_text(tmp_path):
     folder = make_run(tmp_path / "<script>alert(2)<" / "script>")  # a logger's name is a folder's
     add_diversity(folder, [EVIL, "a dog"])
-    write_evaluation(folder, 4, monitor=EVIL)
+    write_evaluation(folder, 4, title=EVIL, findings=found(EVIL))
     (folder / "other.csv").write_text(f'{EVIL.replace(",", ";")}\n"&lt;b&gt;"\n')
     page = parsed(folder)
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
@@ -142,26 +145,29 @@ def test_page_begins_with_notes_and_the_latest_alerts(tmp_path):
 
 def test_page_begins_with_the_finding_of_each_monitor(tmp_path):
     folder = make_run(tmp_path, evaluations=2)
-    write_evaluation(folder, 3, message="cluster_2 is <wrong>")
-    add_diversity(folder, ["a cat"])  # without a message
+    write_evaluation(folder, 3, findings=found("cluster_2 is <wrong>."))
+    add_diversity(folder, ["a cat"])  # without findings
     text = write_report(folder).read_text()
-    assert re.findall(r'<span class="text">(.*?)</span>', text) == ["cluster_2 is &lt;wrong&gt;"]
+    assert re.findall(r'<span class="text">(.*?)</span>', text) == ["cluster_2 is &lt;wrong&gt;."]
     assert "3 evaluations, the last at epoch\n    2 after\n    3,000 training images." in text
 
 
-def test_page_gives_a_verdict_on_tested_regions(tmp_path):
-    folder = make_run(tmp_path, evaluations=2)
-    tested = {"p_image": 0.3, "p_cluster_1": 0.4, "p_cluster_2": 0.2, "p_constant": 1.0}
-    tested |= {"error_ratio_1": 1.1, "error_ratio_2": 1.2, "error_ratio_constant": 0.0}
-    write_evaluation(folder, 3, evaluation=record(3, **tested))
+@pytest.mark.parametrize(("fine", "mark"), [(True, "fine"), (False, "wrong"), (None, "")])
+def test_page_gives_the_verdict_of_any_evaluator(tmp_path, fine, mark):
+    """It knows no monitor by name: one of the user's own has title, verdict and charts as it declares them."""
+    folder = tmp_path / "genmonitor"
+    folder.mkdir()
+    verdict = Finding("The left half is too dark.", Area("left half"), "too dark", "left", fine).to_dict()
+    values = {"evaluation": {"epoch": 0, "step": 9, "left": -0.2}}
+    mine = {"monitor": "Mine", "title": "Brightness of my images", "findings": [verdict]}
+    RunFolder(folder).write_manifest("mine", 1, mine | values)
+    RunFolder(folder).write_values("mine", [ValueSpec("left", scale="signed", chart="Brightness")])
     text = write_report(folder).read_text()
-    assert 'class="finding fine"' in text
-    assert "No region differs from real images by more than chance, since epoch 2." in text
-    tested |= {"p_cluster_2": 0.005, "error_ratio_2": 4.94}
-    write_evaluation(folder, 3, evaluation=record(3, **tested))
-    text = write_report(folder).read_text()
-    assert 'class="finding wrong"' in text
-    assert "cluster_2 (upper right) differs from real images since epoch 2: its error is 4.9 × theirs." in text
+    assert f'class="finding {mark}"' in text
+    assert '<span class="text">The left half is too dark.</span>' in text
+    assert "Brightness of my images (mine)</h2>" in text
+    (section,) = drawn(folder)
+    assert [(chart["title"], chart["scale"]) for chart in section["charts"]] == [("Brightness", "signed")]
 
 
 def test_page_cuts_long_lists_of_a_manifest(tmp_path):
@@ -224,7 +230,7 @@ def test_page_of_a_comparison_names_both_sets(tmp_path):
     assert '<h2 id="cms-title">samples/ compared with real.npy</h2>' in text
     assert "500 images of each. A bar is the baseline: what real images get" in text
     (section,) = drawn(folder)
-    assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS per cluster", "")]
+    assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS by region", "")]
 
 
 @pytest.mark.parametrize("stability", [{}, {"overall": 0.9, "cluster_1": 0.875}])
@@ -270,7 +276,7 @@ def test_page_of_two_runs_with_other_regions_compares_whole_images(tmp_path):
     assert section["map"] is None
     titles = [chart["title"] for chart in section["charts"]]
     assert "CMS of image and product" in titles
-    assert "CMS per cluster" not in titles
+    assert "CMS by region" not in titles
 
 
 def test_runs_without_a_monitor_in_common_are_refused(tmp_path):

@@ -83,12 +83,12 @@ def test_read_run_names_broken_manifests_and_reads_the_others(tmp_path, content)
 
 def test_read_run_names_other_broken_files(tmp_path):
     folder = make_run(tmp_path)
-    for name in ("cms_about.json", "cms_notes.json", "cms_partition.npz"):
+    for name in ("cms_values.json", "cms_notes.json", "cms_partition.npz"):
         (folder / name).write_text("{half")
     run = read_run(folder)
     (monitor,) = run.monitors
-    assert (monitor.charts, monitor.about, monitor.notes, monitor.partition) == ({}, {}, [], None)
-    assert sorted(run.unreadable) == ["cms_about.json", "cms_notes.json", "cms_partition.npz"]
+    assert (monitor.values, monitor.notes, monitor.partition) == ({}, [], None)
+    assert sorted(run.unreadable) == ["cms_notes.json", "cms_partition.npz", "cms_values.json"]
 
 
 def test_read_run_can_do_without_any_good_manifest(tmp_path):

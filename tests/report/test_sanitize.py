@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.report.sanitize import Note, as_bands, as_charts, as_notes, as_number, as_record, as_texts
+from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.report.sanitize import Note, as_bands, as_findings, as_notes, as_number, as_record, as_values
 
 
 @pytest.mark.parametrize("value", [None, True, "0.5", [0.5], {}, float("nan"), float("-inf"), 10**400])
@@ -12,11 +14,27 @@ def test_as_number_refuses_what_is_no_finite_number(value):
 
 @pytest.mark.parametrize("content", [None, 7, "text", [], [[]], {}])
 def test_everything_else_gives_nothing(content):
-    assert as_record(content) == as_bands(content) == as_charts(content) == as_texts(content) == {}
+    assert as_record(content) == as_bands(content) == {}
+    assert as_values(content) == as_findings(content) == []
 
 
-def test_as_charts_keeps_lists_of_names():
-    assert as_charts({"CMS": ["image", 2], "broken": "image"}) == {"CMS": ["image", "2"], "broken": []}
+def test_declarations_that_are_not_whole_are_left_out():
+    whole = ValueSpec("mmd", scale="log", detail=True)
+    broken = [
+        {"key": "a", "scale": "upside down"},
+        {"scale": "log"},
+        {"key": "b", "chart": ["c"]},
+        3,
+        None,
+        {"key": ""},
+    ]
+    assert as_values([whole.to_dict() | {"from": "a later version"}, *broken]) == [whole]
+
+
+def test_findings_that_are_not_whole_are_left_out():
+    whole = Finding("Darker.", Area("image"), "darker", None, False, kinds=(FaultKind("darker", 0.1, "", 0.5),))
+    broken = [whole.to_dict() | change for change in ({"text": 3}, {"area": "image"}, {"kinds": [3]})]
+    assert as_findings([whole.to_dict(), *broken, {"text": "half"}, None]) == [whole]
 
 
 def test_as_notes_keeps_those_with_a_text():

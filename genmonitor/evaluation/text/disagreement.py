@@ -13,7 +13,7 @@ from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.prompts.disagreement_figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Ranked
-from genmonitor.evaluation.results import History, Record, Samples, Table, curve, when
+from genmonitor.evaluation.results import History, Record, Samples, Table, curve, dated
 from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.disagreement import disagreement_curves
@@ -163,7 +163,7 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
         """Return one line about an evaluation, the finding first."""
-        return f"{' '.join(map(str, findings))}{when(record)}"
+        return dated(" ".join(map(str, findings)), record)
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the last evaluation value by value, when each was furthest from zero, and the prompts."""

@@ -13,7 +13,7 @@ from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.results import History, Record, Samples, curve, when
+from genmonitor.evaluation.results import History, Record, Samples, curve, dated
 from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
@@ -173,7 +173,7 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
         """Return one line about an evaluation, the finding first."""
-        return f"{' '.join(map(str, findings))}{when(record)}"
+        return dated(" ".join(map(str, findings)), record)
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the last evaluation value by value, the highest so far, what real images get, and some prompts."""

@@ -8,6 +8,8 @@ import torch
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.evaluation.regions.figures import curve, evaluation_figures, fit_figures
 from genmonitor.evaluation.regions.finder import RegionFit
+from genmonitor.evaluation.regions.findings import RegionFindings
+from genmonitor.evaluation.values import ValueSpec
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
 BAND = (0.9, 0.95, 1.0)
@@ -21,12 +23,16 @@ def regions(**found):
 
 def record(epoch, **values):
     shares = {"share_1": 0.2, "share_2": 0.8, "share_constant": 0.0}
-    tested = {f"p_{name}": 0.3 for name in ("image", *PARTITION.regions())} | {"p_cluster_2": 0.005}
+    tested = {f"p_{name}": 0.3 for name in ("image", "1", "constant")} | {"p_2": 0.005}
     ratios = {f"error_ratio_{name}": 4.0 for name in ("image", "1", "2", "constant")}
     return {"epoch": epoch, "step": epoch, **dict.fromkeys(NAMES, 0.8), **shares, **tested, **ratios, **values}
 
 
 HISTORY = [record(0), record(1, gap=0.5, cluster_1=0.7)]
+
+
+def figures(history, images=IMAGES, extra=()):
+    return evaluation_figures(regions(), RegionFindings.of(PARTITION).find(history), history, images, extra)
 
 
 def titles(figure):
@@ -54,18 +60,18 @@ def test_fit_figures_are_as_large_as_the_image():
 
 
 def test_evaluation_figures_without_extra_metrics():
-    drawn = evaluation_figures(regions(), HISTORY, IMAGES)
+    drawn = figures(HISTORY)
     assert drawn.keys() == {"curves", "image_and_product", "samples"}
 
 
 def test_evaluation_figures_put_extra_metrics_beside_cms():
-    drawn = evaluation_figures(regions(), HISTORY, IMAGES, ["gap"])["extra_metrics"]()
+    drawn = figures(HISTORY, extra=[ValueSpec("gap"), ValueSpec("spread", error_of="gap")])["extra_metrics"]()
     assert [title.split(",")[0] for title in titles(drawn)] == ["CMS", "gap"]
     assert drawn.axes[1].lines[0].get_ydata()[1] == 0.5
 
 
 def words_of_samples(history):
-    figure = evaluation_figures(regions(), history, IMAGES)["samples"]()
+    figure = figures(history)["samples"]()
     return " ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
 
 
@@ -74,19 +80,19 @@ def test_sample_grid_names_the_region_that_differs_most():
 
 
 def test_sample_grid_names_no_region_where_none_differs():
-    assert "differs" not in words_of_samples([record(0, p_cluster_2=0.06)])
+    assert "differs" not in words_of_samples([record(0, p_2=0.06)])
 
 
 @pytest.mark.parametrize("name", ["cluster_1", "cluster_2", "constant"])
 def test_curves_draw_every_region(name):
-    figure = evaluation_figures(regions(), HISTORY, IMAGES)["curves"]()
+    figure = figures(HISTORY)["curves"]()
     drawn = [list(line.get_ydata()) for axes in figure.axes for line in axes.lines]
     assert curve(HISTORY, name) in drawn
 
 
 def test_large_samples_are_made_smaller_before_they_are_drawn():
     large = torch.rand(2, 1, 4, 6).repeat_interleave(64, 2).repeat_interleave(64, 3)
-    shown, value_range = evaluation_figures(regions(), HISTORY, large)["samples"].args[0:4:3]
+    shown, value_range = figures(HISTORY, large)["samples"].args[0:4:3]
     assert shown.shape == (2, 3, 85, 128)
     assert (shown.dtype, value_range) == (np.uint8, (0.0, 255.0))
     assert abs(float(shown.mean()) / 255 - float(large.mean())) < 0.01

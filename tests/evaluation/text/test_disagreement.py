@@ -4,7 +4,14 @@ from dataclasses import replace
 import pytest
 
 from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Mode
-from genmonitor.evaluation.text.disagreement import AGAINST, charts, message, mode_names, table, values
+from genmonitor.evaluation.text.disagreement import (
+    AGAINST,
+    CURVES,
+    DisagreementPresenter,
+    DisagreementValues,
+    disagreement_finding,
+)
+from genmonitor.evaluation.values import grouped_by_chart
 
 FOUND = Disagreement(0.5, [Mode(0.3, [])], [Mode(-0.2, []), Mode(-0.1, [])], Mode(0.0, []), [])
 CHANGED = [("a cat", 0.8), ("a dog", 0.15), (3, 0.05), ("a fish", 0.001)]
@@ -12,57 +19,82 @@ FIRST = {"epoch": 0.0, "total": 0.9, "top_1": 0.3, "bottom_1": -0.2}
 LAST = {"epoch": 1.0, "total": 0.5, "top_1": 0.4, "bottom_1": -0.1}
 
 
-def test_mode_names_count_from_one():
-    assert mode_names(2) == {"top": ["top_1", "top_2"], "bottom": ["bottom_1", "bottom_2"]}
+def said(record, changed, against="real images"):
+    return str(disagreement_finding(record, changed, against))
+
+
+def table(history, changed, reference):
+    presenter = DisagreementPresenter(DisagreementValues(1, reference), reference, None, changed)
+    return presenter.summary((), history)
+
+
+def test_modes_count_from_one():
+    assert DisagreementValues(2, "data").modes == {"top": ["top_1", "top_2"], "bottom": ["bottom_1", "bottom_2"]}
 
 
 def test_disagreement_values_are_0_where_modes_are_missing():
-    assert values(FOUND, 2) == {"total": 0.5, "top_1": 0.3, "top_2": 0.0, "bottom_1": -0.2, "bottom_2": -0.1}
+    found = DisagreementValues(2, "data").measured(FOUND)
+    assert found == {"total": 0.5, "top_1": 0.3, "top_2": 0.0, "bottom_1": -0.2, "bottom_2": -0.1}
 
 
 def test_an_estimated_total_has_its_standard_error():
-    found = replace(FOUND, total_error=0.0123)
-    assert values(found, 2) == values(FOUND, 2) | {"total_error": 0.0123}
-    assert message(LAST | {"total_error": 0.0123}, [], "real images").endswith(": total 0.5 ± 0.01 (epoch 1)")
+    values = DisagreementValues(2, "data")
+    assert values.measured(replace(FOUND, total_error=0.0123)) == values.measured(FOUND) | {"total_error": 0.0123}
+    assert said(LAST | {"total_error": 0.0123}, []).endswith(": total 0.5 ± 0.01.")
 
 
 @pytest.mark.parametrize("against", AGAINST.values())
-def test_disagreement_message_names_three_prompts(against):
-    assert message(LAST, CHANGED, against) == (
-        f"Disagreement with {against}: total 0.5, most of it at 'a cat' (80 %), 'a dog' (15 %), '3' (5 %) (epoch 1)"
+def test_disagreement_finding_names_three_prompts(against):
+    assert said(LAST, CHANGED, against) == (
+        f"Disagreement with {against}: total 0.5, most of it for 'a cat' (80 %), 'a dog' (15 %), '3' (5 %)."
     )
 
 
-def test_disagreement_message_leaves_out_what_hardly_differs():
-    assert message(LAST, CHANGED[3:], "real images").endswith("total 0.5 (epoch 1)")
+def test_disagreement_message_has_the_finding_and_the_epoch():
+    presenter = DisagreementPresenter(DisagreementValues(1, "data"), "data", None, [])
+    finding = disagreement_finding(LAST, [], "real images")
+    assert presenter.message([finding], LAST) == "Disagreement with real images: total 0.5 (epoch 1)"
 
 
-def test_disagreement_message_quotes_and_cuts_prompts():
-    said = message(LAST, [("\x1b[2J" + 60 * "x", 0.8)], "real images")
-    assert "\x1b" not in said
-    assert "x…'" in said
+def test_disagreement_finding_leaves_out_what_hardly_differs():
+    assert said(LAST, CHANGED[3:]).endswith("total 0.5.")
+
+
+def test_disagreement_finding_quotes_and_cuts_prompts():
+    text = said(LAST, [("\x1b[2J" + 60 * "x", 0.8)])
+    assert "\x1b" not in text
+    assert "x…'" in text
 
 
 def test_disagreement_table_says_when_each_was_furthest_from_0():
-    lines = {line.split()[0]: line.split()[1:] for line in table([FIRST, LAST], [], 1, "start").splitlines() if line}
+    lines = {line.split()[0]: line.split()[1:] for line in table([FIRST, LAST], [], "start").splitlines() if line}
     assert lines["total"] == ["0.5000", "0.9000", "at", "epoch", "0"]
     assert lines["top_1"] == ["0.4000", "0.4000", "at", "epoch", "1"]
     assert lines["bottom_1"] == ["-0.1000", "-0.2000", "at", "epoch", "0"]
 
 
 def test_disagreement_table_lists_the_prompts_that_differ():
-    said = table([LAST], CHANGED, 1, "data")
-    assert "  80 %  'a cat'" in said
-    assert "a fish" not in said
+    text = table([LAST], CHANGED, "data")
+    assert "  80 %  'a cat'" in text
+    assert "a fish" not in text
 
 
 def test_disagreement_table_has_no_heading_without_prompts():
-    assert "part  prompt" not in table([LAST], [], 1, "data")
+    assert "part  prompt" not in table([LAST], [], "data")
 
 
 def test_disagreement_charts_say_what_is_compared_with():
-    assert charts(1, "start") == {
+    charts = grouped_by_chart(DisagreementValues(1, "start").specs)
+    assert {title: [spec.key for spec in specs] for title, specs in charts.items()} == {
         "Disagreement with the start of training": ["total"],
         "Modes of it: above zero only the model, below only the start of training": ["top_1", "bottom_1"],
-        "Seconds per evaluation": ["sampling_seconds", "metric_seconds"],
     }
+
+
+def test_only_the_disagreement_with_data_is_better_when_lower():
+    better = {reference: DisagreementValues(1, reference).specs[0].better for reference in AGAINST}
+    assert better == {"data": "low", "start": None, "previous": None}
+
+
+def test_distances_of_many_prompts_have_no_curves():
+    assert len(DisagreementValues(1, "data", [str(i) for i in range(100)]).distance) == CURVES

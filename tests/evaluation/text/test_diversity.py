@@ -2,7 +2,8 @@
 import pytest
 
 from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.text.diversity import ABOUT, NAMES, SCORES, charts, message, table
+from genmonitor.evaluation.text.diversity import REAL, SCORES, DiversityPresenter, diversity_values, lost_variety, state
+from genmonitor.evaluation.values import grouped_by_chart
 from genmonitor.functional.w1kp import PromptVariability
 
 LOST = [Change(f"p{i}", 0.04, 1.0, 9.0, 1e-9) for i in range(7)]
@@ -14,65 +15,85 @@ ALIKE = PromptVariability(
 )
 
 
-def test_diversity_message_counts_modes():
-    assert message(LAST, 24) == (
-        "5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3 (epoch 1)"
+def table(history, alike=(), lost=()):
+    return DiversityPresenter(None, 24, None, lost, alike).summary((), history)
+
+
+def test_diversity_finding_counts_modes():
+    assert str(state(LAST, 24)) == (
+        "5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3."
     )
 
 
-def test_diversity_message_says_what_real_images_get():
-    assert "5 modes in 24 images (real images: 12);" in message(WITH_REAL, 24)
+def test_diversity_finding_says_what_real_images_get():
+    assert "5 modes in 24 images (real images: 12);" in str(state(WITH_REAL, 24))
 
 
 @pytest.mark.parametrize(
     ("lost", "by_prompt", "begin"),
     [
-        (LOST[:1], True, "prompt 'p0' has lost its variety; 5 modes"),
-        (LOST[:2], True, "prompts 'p0', 'p1' have lost their variety; 5 modes"),
-        (LOST, True, "prompts 'p0', 'p1', 'p2', 'p3', 'p4' and 2 more have lost their variety; 5 modes"),
-        ([Change("all samples", 0.1, 1.0, 9.0, 1e-9)], False, "all samples have lost their variety; 5 modes"),
+        (LOST[:1], True, "Prompt 'p0' lost its variety: "),
+        ([Change("all samples", 0.1, 1.0, 9.0, 1e-9)], False, "All samples lost their variety: "),
     ],
 )
 def test_diversity_message_begins_with_lost_variety(lost, by_prompt, begin):
-    assert message(LAST, 24, lost, by_prompt).startswith(begin)
+    found = (*lost_variety(lost, LAST, by_prompt, {}), state(LAST, 24))
+    said = DiversityPresenter(None, 24, None).message(found, LAST)
+    assert said.startswith(begin)
+    assert "; so did" not in said
+    assert said.endswith(
+        " 5 modes in 24 images; the prompts explain 40 % of the variety; the model's own: Scendi 3 (epoch 1)"
+    )
+
+
+def test_many_lost_prompts_are_one_finding():
+    (found,) = lost_variety(LOST, LAST, True, {})
+    assert str(found).endswith("so did 'p1' (4 %), 'p2' (4 %), 'p3' (4 %), 'p4' (4 %), 'p5' (4 %) and 1 more.")
 
 
 def test_diversity_table_names_the_prompts_that_lost_their_variety():
-    said = table([LAST], 24, [], lost=LOST[:2]).splitlines()
+    said = table([LAST], lost=LOST[:2]).splitlines()
     at = said.index("Prompts that lost their variety, by what is left of their spread")
     assert said[at + 1 : at + 3] == ["   4 % 'p0', best at epoch 9", "   4 % 'p1', best at epoch 9"]
-    assert "lost" not in table([LAST], 24, [])
+    assert "lost" not in table([LAST])
 
 
 def test_diversity_table_says_when_each_was_highest():
-    (row,) = [line for line in table([FIRST, LAST], 24, []).splitlines() if line.startswith("modes (Vendi)")]
+    (row,) = [line for line in table([FIRST, LAST]).splitlines() if line.startswith("modes (Vendi)")]
     assert row.split()[2:] == ["5.000", "9.000", "at", "epoch", "0"]
 
 
 def test_diversity_table_has_what_real_images_get():
-    (row,) = [line for line in table([WITH_REAL], 24, []).splitlines() if line.startswith("modes (RKE)")]
+    (row,) = [line for line in table([WITH_REAL]).splitlines() if line.startswith("modes (RKE)")]
     assert row.split()[-1] == "7.000"
 
 
 def test_diversity_table_leaves_out_what_was_not_measured():
-    assert "precision" in table([WITH_REAL], 24, [])
-    assert "precision" not in table([LAST], 24, [])
+    assert "precision" in table([WITH_REAL])
+    assert "precision" not in table([LAST])
 
 
 def test_diversity_table_quotes_prompts():
-    said = table([LAST], 24, [ALIKE])
+    said = table([LAST], [ALIKE])
     assert r"0.90 high   'a cat\x1b[2J'" in said  # no escape sequence reaches the terminal
     assert "\x1b" not in said
 
 
 @pytest.mark.parametrize("calibrated", [True, False])
 def test_diversity_charts_hold_w1kp_with_a_calibration(calibrated):
-    assert (["w1kp"] in charts(24, True, True, calibrated).values()) is calibrated
+    assert ("w1kp" in {spec.key for spec in diversity_values(24, True, True, calibrated)}) is calibrated
 
 
 def test_diversity_charts_say_of_how_many_samples():
-    assert "Modes of 24 images (Vendi grows with n)" in charts(24, True, True, False)
+    charts = grouped_by_chart(diversity_values(24, True, True, False))
+    assert [x.key for x in charts["Modes of 24 images (Vendi grows with n)"]] == [
+        "vendi",
+        "rke",
+        "real_vendi",
+        "real_rke",
+    ]
 
 
-def test_diversity_values_are_all_named_and_explained():
-    assert set(SCORES) == NAMES.keys() <= ABOUT.keys()
+def test_diversity_values_are_all_explained():
+    assert all(spec.about for spec in (*SCORES, *REAL))
+    assert {spec.baseline_of for spec in REAL} <= {spec.key for spec in SCORES}

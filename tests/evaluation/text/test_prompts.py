@@ -2,8 +2,8 @@
 import pytest
 
 from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.text.disagreement import moved_away
-from genmonitor.evaluation.text.diversity import lost_variety
+from genmonitor.evaluation.text.disagreement import DisagreementValues, moved_away
+from genmonitor.evaluation.text.diversity import lost_variety, spread_values
 from genmonitor.evaluation.text.prompts import NAMED, others, quoted
 
 RECORD = {"epoch": 16.0}
@@ -24,32 +24,34 @@ def test_others_are_named_up_to_a_number(count, end):
 
 
 def test_alert_about_lost_variety_begins_with_the_finding():
-    (alert,) = lost_variety("diversity", changes(1), RECORD, by_prompt=True)
-    assert alert.title == "diversity: prompt 'p0' lost its variety"
+    (alert,) = lost_variety(changes(1), RECORD, True, spread_values(["p0"]))
+    assert (alert.area.name, alert.verdict, alert.measure) == ("prompt 'p0'", "lost its variety", "spread_1")
     assert alert.text == (
-        "prompt 'p0' lost its variety: at epoch 16 and the evaluation before, its samples have 4 % of the spread "
+        "Prompt 'p0' lost its variety: at epoch 16 and the evaluation before, its samples have 4 % of the spread "
         "that they had at epoch 9, its best (p < 0.0001)."
     )
 
 
 def test_alert_about_all_prompts_is_in_the_plural():
-    (alert,) = lost_variety("diversity", [Change("all samples", 0.1, 1.0, 9.0, 1e-9)], RECORD, by_prompt=False)
+    (alert,) = lost_variety([Change("all samples", 0.1, 1.0, 9.0, 1e-9)], RECORD, False, {})
+    assert alert.measure is None
     assert alert.text == (
-        "all samples lost their variety: at epoch 16 and the evaluation before, the samples have 10 % of the spread "
+        "All samples lost their variety: at epoch 16 and the evaluation before, the samples have 10 % of the spread "
         "that they had at epoch 9, their best (p < 0.0001)."
     )
 
 
 def test_alert_about_the_data_gives_both_distances():
     found = [Change("a cat", 0.31, 0.002, 9.0, 1e-9), Change("a dog", 0.2, -0.001, 9.0, 1e-5)]
-    (alert,) = moved_away("disagreement", found, RECORD, by_prompt=True)
-    assert alert.title == "disagreement: prompt 'a cat' moved away from the data"
+    (alert,) = moved_away(found, RECORD, True, DisagreementValues(1, "data", ["a cat", "a dog"]).distance)
+    assert (alert.area.name, alert.verdict) == ("prompt 'a cat'", "moved away from the data")
+    assert (alert.measure, alert.fine, alert.p) == ("distance_1", False, 1e-9)
     assert alert.text == (
-        "prompt 'a cat' moved away from the data: at epoch 16 and the evaluation before, its samples are farther from "
+        "Prompt 'a cat' moved away from the data: at epoch 16 and the evaluation before, its samples are farther from "
         "real images than at epoch 9, its best (squared MMD 0.31, then 0.002; p < 0.0001); so did 'a dog' (0.2)."
     )
 
 
 def test_there_is_no_alert_about_nothing():
-    assert lost_variety("diversity", [], RECORD, by_prompt=True) == []
-    assert moved_away("disagreement", [], RECORD, by_prompt=True) == []
+    assert lost_variety([], RECORD, True, {}) == []
+    assert moved_away([], RECORD, True, {}) == []

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import pytest
+import torch
+
+from genmonitor import PixelPartition
+from genmonitor.evaluation.findings import Area, FaultKind, Finding, verdict_of
+from genmonitor.evaluation.regions.findings import UNTESTED, RegionFindings
+
+PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
+FINDINGS = RegionFindings.of(PARTITION)
+BAD = {
+    "image": 0.9,
+    "product": 0.91,
+    "cluster_1": 0.98,
+    "cluster_2": 0.92,
+    "constant": 1.0,
+    "share_1": 0.2,
+    "share_2": 0.8,
+    "share_constant": 0.0,
+    "error_ratio_image": 5.0,
+    "error_ratio_1": 1.5,
+    "error_ratio_2": 12.4,
+    "error_ratio_constant": 1.0,
+    "p_image": 0.005,
+    "p_1": 0.32,
+    "p_2": 0.005,
+    "p_constant": 1.0,
+    "distance_image": 0.02,
+    "distance_1": 0.001,
+    "distance_2": 0.05,
+    "distance_constant": 0.0,
+}
+GOOD = BAD | {"p_image": 0.4, "p_2": 0.21}
+
+
+def verdicts(records):
+    found = FINDINGS.find(records)
+    return {name: verdict_of(found, name) for name in PARTITION.regions()}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "cluster_2"),
+        ({"p_2": 0.21}, None),
+        ({"p_1": 0.005}, "cluster_2"),  # as small a p-value, but a smaller error
+        ({"p_1": 0.005, "p_2": 0.01}, "cluster_1"),
+        ({"p_2": 0.05}, "cluster_2"),
+        ({"p_2": 0.055}, None),
+    ],
+)
+def test_most_different_region(change, expected):
+    assert FINDINGS.most_different(BAD | change) == expected
+
+
+@pytest.mark.parametrize(
+    ("record", "fine", "area", "expected"),
+    [
+        (
+            BAD,
+            False,
+            "cluster_2",
+            "cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005).",
+        ),
+        (
+            BAD | {"p_1": 0.02},
+            False,
+            "cluster_2",
+            "cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005). 2 of 3 regions differ.",
+        ),
+        (
+            BAD | {"p_1": 0.02, "p_constant": 0.01},
+            False,
+            "cluster_2",
+            "cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005). All 3 regions differ.",
+        ),
+        (GOOD, True, "image", "No evidence of a difference from real images in any region (smallest p = 0.21)."),
+        (
+            GOOD | {"p_image": 0.01},
+            False,
+            "image",
+            "Whole images differ from real ones (p = 0.01), though there is no evidence of a difference in any one "
+            "region.",
+        ),
+        ({name: value for name, value in BAD.items() if name[:2] != "p_"}, None, "image", UNTESTED),
+    ],
+)
+def test_verdict_on_an_evaluation(record, fine, area, expected):
+    found = FINDINGS.find([record])[0]
+    assert (str(found), found.fine, found.area.region) == (expected, fine, area)
+
+
+@pytest.mark.parametrize(("p", "since"), [(0.3, " since epoch 2"), (0.01, " at every evaluation so far")])
+def test_verdict_says_since_when(p, since):
+    records = [BAD | {"epoch": float(epoch), "p_2": p if epoch < 2 else 0.005} for epoch in range(4)]
+    found = FINDINGS.find(records)[0]
+    assert str(found).startswith(f"cluster_2 (upper right) differs from real images{since}: ")
+    assert found.since == (2.0 if p == 0.3 else 0.0)
+
+
+def test_alert_number_curve_and_best_are_of_one_measure():
+    records = [BAD | {"epoch": 17.0, "distance_2": 0.003}, BAD | {"epoch": 40.0}]
+    found = FINDINGS.got_worse(records, "cluster_2", p=2e-6, best=17.0)
+    assert str(found) == (
+        "cluster_2 (upper right) got worse: distance from real images 0.05 at epoch 40, 0.003 at epoch 17, its best "
+        "(p < 0.0001)."
+    )
+    assert (found.measure, found.fine, found.verdict) == ("distance_2", False, "worse than at its best (p < 0.0001)")
+    (spec,) = (spec for spec in FINDINGS.values.specs if spec.key == found.measure)
+    assert (spec.region, spec.better, spec.chart) == ("cluster_2", "low", "Distance from real images")
+
+
+@pytest.mark.parametrize(("first", "since"), [(-4.0, 30), (-1.0, 35), (math.nan, 35)])
+def test_got_worse_since_which_evaluation_in_a_row(first, since):
+    scores = {20.0: -9.0, 25.0: 0.5, 30.0: first, 35.0: -2.9, 40.0: -8.0}
+    records = [BAD | {"epoch": epoch, "vs_best_2": score} for epoch, score in scores.items()]
+    found = FINDINGS.got_worse(records, "cluster_2", p=2e-6, best=25.0)
+    assert f"got worse since epoch {since}: " in found.text
+    assert found.since == since
+
+
+def test_verdicts_of_a_first_evaluation_are_about_real_images_alone():
+    assert verdicts([BAD]) == {
+        "cluster_1": "no evidence of a difference (p = 0.32)",
+        "cluster_2": "differs (p = 0.005)",
+        "constant": "no evidence of a difference (p = 1)",
+    }
+
+
+def test_verdicts_say_what_is_worse_or_better_than_before():
+    change = {"vs_best_1": 5.0, "vs_best_2": -3.0, "vs_best_constant": float("nan")}
+    assert verdicts([BAD | {"epoch": 0.0}, BAD | {"epoch": 1.0} | change]) == {
+        "cluster_1": "no evidence of a difference (p = 0.32), better than ever before (p < 0.0001)",
+        "cluster_2": "differs (p = 0.005), worse than at its best (p = 0.0027)",
+        "constant": "no evidence of a difference (p = 1)",
+    }
+
+
+def test_findings_of_regions_have_the_most_different_first():
+    found = [x.area.region for x in FINDINGS.find([BAD])[1:]]
+    assert found == ["cluster_2", "cluster_1", "constant"]
+
+
+def test_findings_are_plain_data():
+    kinds = (FaultKind("blurred", 1.1, "px", 0.77),)
+    found = Finding("Blurred.", Area("image"), "blurred", None, False, 0.005, 3.0, kinds, (1, 4))
+    assert Finding.from_dict(found.to_dict()) == found
+    assert all(Finding.from_dict(x.to_dict()) == x for x in FINDINGS.find([BAD]))

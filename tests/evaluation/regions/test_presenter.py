@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from genmonitor import PixelPartition
+from genmonitor.evaluation.regions.findings import RegionFindings
+from genmonitor.evaluation.regions.presenter import RegionPresenter, plain_table, region_data, regions_html
+
+PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
+FINDINGS = RegionFindings.of(PARTITION)
+BAD = {"image": 0.9, "product": 0.91, "p_image": 0.005, "error_ratio_image": 5.0}
+for name, (p, error) in {"1": (0.32, 1.5), "2": (0.005, 12.4), "constant": (1.0, 1.0)}.items():
+    BAD |= {f"p_{name}": p, f"error_ratio_{name}": error, f"share_{name}": 0.2 if name == "1" else 0.4}
+BAD |= {"cluster_1": 0.98, "cluster_2": 0.92, "constant": 1.0}
+UNTESTED = {name: value for name, value in BAD.items() if name[:2] != "p_"}
+
+
+def found(record):
+    return FINDINGS.find([record])
+
+
+def presenter():
+    return RegionPresenter(SimpleNamespace(regions=SimpleNamespace(partition=PARTITION)), FINDINGS.values)
+
+
+def test_message_says_the_finding_first():
+    record = BAD | {"epoch": 3.0}
+    assert presenter().message(found(record), record) == (
+        "cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005). Image: CMS 0.9000, error "
+        "ratio 5.0 × (p = 0.005); product of the regions 0.9100 (epoch 3)"
+    )
+
+
+def test_message_of_a_comparison_names_no_epoch():
+    assert "epoch" not in presenter().message(found(BAD), BAD)
+
+
+def rows(said):
+    return [line.split() for line in said.splitlines() if line.startswith(("cluster_", "constant"))]
+
+
+def test_table_has_the_most_different_first():
+    assert [row[0] for row in rows(plain_table(found(BAD), BAD, PARTITION))] == ["cluster_2", "cluster_1", "constant"]
+
+
+def test_table_row():
+    said = " ".join(rows(plain_table(found(BAD), BAD, PARTITION))[1])
+    assert said == "cluster_1 4 0.9800 1.5 × 20 % left half no evidence of a difference (p = 0.32)"
+
+
+@pytest.mark.parametrize(
+    ("record", "of", "title"),
+    [
+        (BAD, "", "Regions"),
+        (BAD, "9 images", "Regions, 9 images"),
+        (BAD | {"epoch": 4.0}, "", "Regions, epoch 4"),
+    ],
+)
+def test_table_title(record, of, title):
+    assert plain_table(found(record), record, PARTITION, of).splitlines()[1] == title
+
+
+def test_regions_are_plain_data():
+    data = region_data(found(BAD), BAD, PixelPartition(PARTITION.labels, patch_size=4))
+    assert list(data) == ["cluster_2", "cluster_1", "constant"]
+    assert data["cluster_2"] == {
+        "label": 2,
+        "sites": 1,
+        "pixels": 16,
+        "where": "upper right",
+        "cms": 0.92,
+        "error_ratio": 12.4,
+        "share": 0.4,
+        "p_value": 0.005,
+        "differs": True,
+        "verdict": "differs (p = 0.005)",
+    }
+    untested = region_data(found(UNTESTED), UNTESTED, PARTITION)
+    assert {(of["p_value"], of["differs"], of["verdict"]) for of in untested.values()} == {(None, None, "not tested")}
+
+
+def test_notebook_has_the_finding_first_and_the_region_that_differs_in_bold():
+    record = BAD | {"epoch": 3.0}
+    shown = regions_html(found(record), record, PARTITION)
+    assert shown.startswith("<p><b>cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005).")
+    assert "</b> epoch 3</p>" in shown
+    bold = [row for row in re.findall(r"<tr>(.*?)</tr>", shown) if "font-weight:bold" in row]
+    assert len(bold) == 1
+    assert "cluster_2" in bold[0]
+    assert 'alt="map of the regions"' in shown
