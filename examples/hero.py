@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor.evaluation import (
-    Alert,
+    Finding,
     History,
     ReferenceImages,
     RegionEvaluator,
@@ -30,8 +30,8 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
+from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import curve
-from genmonitor.evaluation.text.pixel_clusters import most_different, suffixed, verdict
 from genmonitor.plotting.grid import paste, region_alone
 from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, new_figure, show_regions, to_tiles
 
@@ -67,7 +67,7 @@ def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Alert]], Tenso
     evaluator, comm = RegionEvaluator(n_clusters=5, n_samples=len(held_out)), SingleProcess()
     evaluator.fit(ReferenceImages(training=known, validation=validation.images), held_out[:16], comm)
     history: History = []
-    alerts: list[tuple[int, Alert]] = []
+    alerts: list[tuple[int, Finding]] = []
     images = held_out
     for epoch in range(EPOCHS):
         images = generate(held_out, epoch)
@@ -78,17 +78,17 @@ def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Alert]], Tenso
 
 
 def picture(
-    evaluator: RegionEvaluator, history: History, alerts: list[tuple[int, Alert]], real: Tensor, fake: Tensor
+    evaluator: RegionEvaluator, history: History, alerts: list[tuple[int, Finding]], real: Tensor, fake: Tensor
 ) -> Figure:
-    """Draw real and generated digits, the region that is wrong, and the error of each region over the epochs."""
+    """Draw real and generated digits, the region that is wrong, and the error ratio of each region over the epochs."""
     partition = evaluator.fitted.regions.partition
-    worst = most_different(history[-1], partition)
+    finding, *_ = evaluator.findings(None, history)
+    worst = finding.area.region
     assert worst is not None
     label, labels = partition.regions()[worst], partition.pixel_labels().numpy()
     width, height, tile = 1240, 400, 52
-    sentence = verdict(history, partition)[1]
     note = f"Digits whose lower left fades from epoch {FAULT} on. Nothing but images was given."
-    figure = new_figure(width, height, sentence, note)
+    figure = new_figure(width, height, str(finding), note)
     n = ROWS * COLUMNS
     sides = {name: to_tiles(images[:n].numpy(), (-1, 1)) for name, images in (("real", real), ("generated", fake))}
     sides[f"cluster {label} alone"] = region_alone(sides["generated"], labels, label)
@@ -111,15 +111,15 @@ def picture(
 
 
 def _draw_errors(
-    ax: Axes, history: History, regions: list[str], worst: str, label: int, alerts: list[tuple[int, Alert]]
+    ax: Axes, history: History, regions: list[str], worst: str, label: int, alerts: list[tuple[int, Finding]]
 ) -> None:
     """Draw the error ratio of every cluster, that of the worst one in its color, and when the alert came."""
-    epochs, color = curve(history, "epoch"), cluster_color(label)
+    epochs, color, keys = curve(history, "epoch"), cluster_color(label), RegionValues(regions).error_ratio
     for name in regions:
         own = name == worst
         ax.plot(
             epochs,
-            curve(history, suffixed("error_ratio", name)),
+            curve(history, keys[name]),
             color=color if own else "#C4C4C4",
             linewidth=3 if own else 1.5,
             zorder=3 if own else 2,
@@ -128,11 +128,11 @@ def _draw_errors(
     ax.axhline(1, color=FAINT, linewidth=1)
     ax.text(epochs[-1], 0.85, "real images", fontsize=10, color="#555555", ha="right", va="top")
     for epoch, alert in alerts:
-        if worst in alert.title:
+        if worst == alert.area.region:
             ax.axvline(epoch, color="#B3261E", linewidth=1.2, linestyle=":")
             place: dict[str, Any] = {"ha": "left", "va": "bottom", "transform": ax.get_xaxis_transform()}
             ax.text(epoch + 0.3, 0.03, "alert", fontsize=11, color="#B3261E", **place)
-    ax.set_title("error, as a multiple of real images'", loc="left", fontsize=12, color=INK)
+    ax.set_title("error ratio", loc="left", fontsize=12, color=INK)
     ax.set_xlabel("epoch", fontsize=11, color=INK)
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/hero"), help="where the picture is written")
     out = parser.parse_args().out
     evaluator, history, alerts, real, fake = evaluate()
-    print(verdict(history, evaluator.fitted.regions.partition)[1])
+    print(evaluator.findings(None, history)[0])
     for epoch, alert in alerts:
         print(f"Alert at epoch {epoch}: {alert.text}")
     out.mkdir(parents=True, exist_ok=True)

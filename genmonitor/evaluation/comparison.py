@@ -154,7 +154,7 @@ class Comparison:
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region shown alone."""
         if self.differences is None or region is None:
-            return self.finding
+            return self.finding.split(". ")[0].removesuffix(".")
         return str(text.which_is_closer({name: self.differences[name] for name in (IMAGE, region)}, self.names))
 
     def _most_different(self) -> str | None:

@@ -26,6 +26,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "examples")]
 
 from _helpers.modules import Linear, digits, fit, loader, measured
+from _helpers.presenters import present_with
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor import PixelPartition
@@ -45,7 +46,7 @@ def quick(monitor):
     def figures(*args):
         return {name: Figure((1, 1)) for name in ("curves", "samples")}
 
-    monitor.evaluator.fit_figures, monitor.evaluator.figures = fit_figures, figures
+    present_with(monitor.evaluator, fit_figures=fit_figures, figures=figures)
     return monitor
 
 

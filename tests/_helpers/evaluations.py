@@ -107,3 +107,13 @@ def evaluate(evaluator, images, history=None, seed=0):
 def measured(evaluation):
     """Return the values without what the clock says."""
     return {name: value for name, value in evaluation.values.items() if not name.endswith("_seconds")}
+
+
+def message(evaluator, evaluation, history):
+    """Return the line about an evaluation."""
+    return evaluator.presenter().message(evaluator.findings(evaluation, history), history[-1])
+
+
+def summary(evaluator, history):
+    """Return the table of a run."""
+    return evaluator.presenter().summary((), history)

@@ -2,7 +2,8 @@
 """A generator of digits by class without Lightning, a plain loop that trains it, and the monitors for it."""
 
 import torch
-from _helpers.modules import digits, no_figures
+from _helpers.modules import digits
+from _helpers.presenters import without_figures
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -44,12 +45,6 @@ EVALUATORS = {
     "disagreement": lambda n=N: DisagreementEvaluator(range(5), n),
     "disagreement with the start": lambda n=N: DisagreementEvaluator(range(5), n, reference="start"),
 }
-
-
-def without_figures(evaluator):
-    """Return an evaluator without its figures, which take most of a tiny run's time."""
-    evaluator.fit_figures = evaluator.figures = no_figures
-    return evaluator
 
 
 def small(folder, kind="regions", n=N, batch_size=100, seed=0, **settings):

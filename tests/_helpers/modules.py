@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from _helpers import presenters
 from lightning import LightningModule, Trainer
 from planted import PlantedGenerator, planted_images
 from sklearn.datasets import load_digits
@@ -136,13 +137,9 @@ class MeanGap(Metric):
             self.real_sum, self.real_count = real
 
 
-def no_figures(*args):
-    return {}
-
-
 def without_figures(monitor):
     """Return a monitor without its figures, which take most of a tiny run's time."""
-    monitor.evaluator.fit_figures = monitor.evaluator.figures = no_figures
+    presenters.without_figures(monitor.evaluator)
     return monitor
 
 

@@ -109,7 +109,7 @@ def test_model_checkpoint_keeps_the_epoch_of_the_best_image(tmp_path, validated)
 
 
 @VALIDATED
-@pytest.mark.filterwarnings("ignore:Plain. cluster_. .* regressed")
+@pytest.mark.filterwarnings("ignore:Plain. cluster_. .* got worse")
 def test_early_stopping_ends_a_run_whose_product_stands_still(tmp_path, validated):
     monitor, stop = plain(), EarlyStopping("cms/product", mode="max", patience=2)
     module = Scripted([0.9, 0.7, 0.5, 0.6, 0.6, 0.6])

@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain
+from _helpers.presenters import present_with
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -128,13 +129,13 @@ def test_interrupted_evaluation_restores_the_training_state(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["figures", "fit_figures"])
-def test_figures_that_fail_cost_the_figures_alone(tmp_path, monkeypatch, part):
+def test_figures_that_fail_cost_the_figures_alone(tmp_path, part):
     monitor = plain(on_error="warn")
 
     def broken(*args):
         raise OSError("no ink")
 
-    monkeypatch.setattr(monitor.evaluator, part, broken)
+    present_with(monitor.evaluator, **{part: broken})
     with pytest.warns(
         UserWarning, match=r"Plain: part of an evaluation could not be shown or written\. OSError: no ink"
     ):

@@ -45,7 +45,7 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     with (
         pytest.warns(
             UserWarning,
-            match=rf"cluster_{spoiled} \(.*\) regressed: since epoch 2 it is worse than at epoch [01], its best",
+            match=rf"cluster_{spoiled} \(.*\) got worse since epoch 2: distance .* at epoch 3, .* at epoch [01], its best",
         ) as warned,
         caplog.at_level(logging.INFO),
     ):
@@ -61,18 +61,20 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     assert all(sum(v for k, v in record.items() if "share" in k) == pytest.approx(1) for record in monitor.history)
 
     place = PixelPartition(planted_labels()).location(spoiled)
-    expected = [[f"cluster_{spoiled} ({place}) regressed", "since epoch 2", "at epoch 3"]]
-    assert [re.findall(r"cluster_. \(.*\) regressed|since epoch .|at epoch 3", text) for text in said] == expected
-    assert [str(w.message) for w in warned if "regressed" in str(w.message)] == [f"Plain: {text}" for text in said]
+    expected = [[f"cluster_{spoiled} ({place}) got worse", "since epoch 2", "at epoch 3"]]
+    assert [re.findall(r"cluster_. \(.*\) got worse|since epoch .|at epoch 3", text) for text in said] == expected
+    assert [str(w.message) for w in warned if "got worse" in str(w.message)] == [f"Plain: {text}" for text in said]
+    distance = [record[f"distance_{spoiled}"] for record in monitor.history]  # the curve that the alert names
+    assert min(distance[SPOILED_FROM:]) > 2 * max(distance[:SPOILED_FROM])
     lines = [line for line in caplog.messages if re.search(r"\(epoch \d\)$", line)]
-    found = [re.match("No region differs|cluster_.", line)[0] for line in lines]
-    assert found == ["No region differs"] * SPOILED_FROM + [f"cluster_{spoiled}"] * 3
+    found = [re.match("No evidence of a difference|cluster_.", line)[0] for line in lines]
+    assert found == ["No evidence of a difference"] * SPOILED_FROM + [f"cluster_{spoiled}"] * 3
 
 
 @pytest.mark.parametrize("spoiled", [2, 4])
 def test_image_and_product_agree_within_the_baseline(tmp_path, spoiled):
     monitor = planted_monitor(on_alert=None)
-    with pytest.warns(UserWarning, match="regressed"):
+    with pytest.warns(UserWarning, match="got worse"):
         fit_planted(tmp_path, monitor, spoiled, SPOILED_FROM)
     low, _, high = monitor.baseline["image"]
     assert all(abs(record["image"] - record["product"]) < high - low for record in monitor.history)
@@ -92,7 +94,7 @@ def test_perfect_generator_is_within_its_baseline(tmp_path):
 
 def test_end_of_fit_prints_the_largest_contributor_first(tmp_path, capsys):
     monitor = planted_monitor()
-    with pytest.warns(UserWarning, match="regressed"):
+    with pytest.warns(UserWarning, match="got worse"):
         fit_planted(tmp_path, monitor, 3, SPOILED_FROM)
     rows = [line for line in capsys.readouterr().out.splitlines() if re.match("cluster_|constant", line)]
     assert rows[0].split()[0] == "cluster_3"

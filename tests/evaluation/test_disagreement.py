@@ -12,8 +12,10 @@ from _helpers.evaluations import (
     fit,
     labeled,
     measured,
+    message,
     of_classes,
     samples_of,
+    summary,
 )
 from matplotlib.figure import Figure
 
@@ -111,32 +113,34 @@ def test_disagreement_takes_real_images_in_prompt_order():
     assert torch.equal(reference.features.argmax(1), LABELS)  # the bright row of each class
 
 
-def test_disagreement_charts_name_values_that_there_are(shared):
+def test_disagreement_values_are_all_declared(shared):
     evaluator, _, evaluation = shared
-    assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
+    assert evaluation.values.keys() - {"sampling_seconds", "metric_seconds"} <= {
+        spec.key for spec in evaluator.values()
+    }
 
 
 def test_disagreement_message_names_the_prompt(shared):
     evaluator, history, evaluation = shared
-    assert "'2' (" in evaluator.message(evaluation, history)
+    assert "'2' (" in message(evaluator, evaluation, history)
 
 
 def test_disagreement_summary_lists_the_prompt(shared):
     evaluator, history, _ = shared
-    assert "Where the model differs from the start of training, epoch 1" in evaluator.summary(history)
-    assert "%  '2'" in evaluator.summary(history)
+    assert "Where the model differs from the start of training, epoch 1" in summary(evaluator, history)
+    assert "%  '2'" in summary(evaluator, history)
 
 
 def test_disagreement_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
-    drawn = evaluator.figures(evaluation, history, samples_of(changed(START)))
+    drawn = evaluator.presenter().figures(evaluation, history, samples_of(changed(START)))
     assert drawn.keys() == {"curves", "modes", "prompts"}
     assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
 
 def test_disagreement_table_shows_both_sides(shared):
     evaluator, _, evaluation = shared
-    table = evaluator.tables(evaluation)["prompts"]
+    table = evaluator.presenter().tables(evaluation)["prompts"]
     assert list(table.columns) == ["prompt", "part", "model", "the start of training"]
     assert table.rows[0][0] == "2"
     assert table.rows[0][2].shape == table.rows[0][3].shape
@@ -177,7 +181,7 @@ def test_disagreement_state_keeps_the_prompts_of_the_summary(shared):
     evaluator, history, _ = shared
     again = disagreement_evaluator(reference="start")
     again.load_state_dict(evaluator.state_dict())
-    assert again.summary(history) == evaluator.summary(history)
+    assert summary(again, history) == summary(evaluator, history)
 
 
 @pytest.mark.parametrize(

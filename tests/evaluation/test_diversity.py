@@ -5,7 +5,17 @@ import json
 
 import pytest
 import torch
-from _helpers.evaluations import diversity_evaluator, evaluate, fit, labeled, measured, of_classes, samples_of
+from _helpers.evaluations import (
+    diversity_evaluator,
+    evaluate,
+    fit,
+    labeled,
+    measured,
+    message,
+    of_classes,
+    samples_of,
+    summary,
+)
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -74,7 +84,7 @@ def test_diversity_values_hold_w1kp_with_a_calibration(shared):
 def test_diversity_values_lack_w1kp_without_a_calibration():
     evaluator = fitted()
     assert "w1kp" not in evaluate(evaluator, FAKE).values
-    assert not any("w1kp" in names for names in evaluator.charts().values())
+    assert "w1kp" not in {spec.key for spec in evaluator.values()}
 
 
 def test_diversity_of_random_features_splits_vendi_by_prompts():
@@ -89,7 +99,7 @@ def test_diversity_of_many_samples_lacks_the_spectrum_of_pairs(monkeypatch):
     values = evaluate(evaluator, FAKE).values
     assert "scendi" in values
     assert not {"conditional_vendi", "information_vendi"} & values.keys()
-    assert not any("conditional_vendi" in names for names in evaluator.charts().values())
+    assert "conditional_vendi" not in {spec.key for spec in evaluator.values()}
 
 
 def test_diversity_evaluation_is_repeatable(shared):
@@ -120,25 +130,27 @@ def test_diversity_encodes_each_sample_once():
     assert seen == [10, 10, 4]
 
 
-def test_diversity_charts_name_values_that_there_are(shared):
+def test_diversity_values_are_all_declared(shared):
     evaluator, _, evaluation = shared
-    assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
+    assert evaluation.values.keys() - {"sampling_seconds", "metric_seconds"} <= {
+        spec.key for spec in evaluator.values()
+    }
 
 
 def test_diversity_message_counts_modes(shared):
     evaluator, history, evaluation = shared
-    assert f"{evaluation.values['vendi']:.3g} modes in 24 images" in evaluator.message(evaluation, history)
+    assert f"{evaluation.values['vendi']:.3g} modes in 24 images" in message(evaluator, evaluation, history)
 
 
 def test_diversity_summary_lists_the_least_varied_prompts(shared):
     evaluator, history, evaluation = shared
-    summary = evaluator.summary(history)
+    summary = summary(evaluator, history)
     assert all(f"'{row.found.prompt}'" in summary for row in evaluation.least_varied)
 
 
 def test_diversity_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
-    drawn = evaluator.figures(evaluation, history, samples_of(FAKE))
+    drawn = evaluator.presenter().figures(evaluation, history, samples_of(FAKE))
     assert drawn.keys() == {"curves", "spectrum", "modes", "least_varied", "reusability"}
     assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
@@ -212,7 +224,11 @@ def test_diversity_without_real_images_lacks_the_likeness():
 def test_diversity_figures_without_real_images_are_drawn():
     evaluator, history = fitted(NO_REAL), []
     evaluation = evaluate(evaluator, FAKE, history)
-    assert evaluator.figures(evaluation, history, samples_of(FAKE)).keys() == {"curves", "spectrum", "modes"}
+    assert evaluator.presenter().figures(evaluation, history, samples_of(FAKE)).keys() == {
+        "curves",
+        "spectrum",
+        "modes",
+    }
 
 
 def test_diversity_notes_few_real_images():
@@ -288,9 +304,11 @@ def test_diversity_modes_without_prompts_are_those_of_pca(unprompted):
 
 def test_diversity_without_prompts_speaks_of_none(unprompted):
     evaluator, history, evaluation = unprompted
-    assert "prompt" not in evaluator.message(evaluation, history) + evaluator.summary(history)
-    assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
-    drawn = evaluator.figures(evaluation, history, samples_of(FAKE))
+    assert "prompt" not in message(evaluator, evaluation, history) + summary(evaluator, history)
+    assert evaluation.values.keys() - {"sampling_seconds", "metric_seconds"} <= {
+        spec.key for spec in evaluator.values()
+    }
+    drawn = evaluator.presenter().figures(evaluation, history, samples_of(FAKE))
     assert drawn.keys() == {"curves", "spectrum", "modes"}
     texts = [
         text.get_text()
@@ -304,7 +322,7 @@ def test_diversity_without_prompts_or_real_images_draws_the_modes_alone():
     evaluator = fitted(real=NO_REAL, prompts=None)
     history = []
     evaluation = evaluate(evaluator, FAKE, history)
-    assert len(evaluator.figures(evaluation, history, samples_of(FAKE))["curves"]().axes) == 1
+    assert len(evaluator.presenter().figures(evaluation, history, samples_of(FAKE))["curves"]().axes) == 1
 
 
 def test_collapse_without_prompts_is_told_of():
@@ -352,7 +370,7 @@ def test_extra_metrics_get_the_features_that_are_there():
     novel = prompt_split(outputs, None, real, None, output_kernel=GaussianKernel(1.0))
     assert values["novel_total"] == pytest.approx(float(novel.total), abs=1e-6)
     assert "novel_eigenvalues" not in values
-    assert evaluator.higher_is_better()["vendi_2"]
+    assert {spec.key: spec.better for spec in evaluator.values()}["vendi_2"] == "high"
     assert evaluator.unserializable_args() == ["extra_metrics"]
 
 

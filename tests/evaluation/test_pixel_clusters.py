@@ -2,6 +2,7 @@
 """RegionEvaluator without a Trainer."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,6 +43,11 @@ def shared():
     return evaluator, history, evaluations[-1]
 
 
+def summary(evaluator, history):
+    """Return the table of a history whose last evaluation is of bad samples."""
+    return evaluator.presenter().summary(evaluator.findings(None, history), history)
+
+
 def dark_region(evaluator):
     return f"cluster_{int(evaluator.partition.labels[0, 5])}"
 
@@ -57,8 +63,8 @@ def test_region_values_are_the_plain_metrics(shared):
 
 def test_region_values_hold_mmd_and_the_baselines_medians(shared):
     evaluator, _, evaluation = shared
-    medians = {name: value for name, value in evaluation.values.items() if name.startswith("baseline_")}
-    assert medians == {f"baseline_{name}": band[1] for name, band in evaluator.baseline.items()}
+    medians = {spec.baseline_of: evaluation.values[spec.key] for spec in evaluator.values() if spec.baseline_of}
+    assert medians == {name: band[1] for name, band in evaluator.baseline.items()}
     assert evaluation.values["mmd"] > evaluator.baseline["mmd"][2]
 
 
@@ -76,38 +82,37 @@ def test_region_evaluation_is_repeatable(shared):
 
 def test_region_message_names_the_dark_half(shared):
     evaluator, history, evaluation = shared
-    said = evaluator.message(evaluation, history)
-    assert said.startswith(f"{dark_region(evaluator)} (right half) differs from real images (p = 0.005, error ")
+    said = evaluator.presenter().message(evaluator.findings(evaluation, history), history[-1])
+    assert said.startswith(
+        f"{dark_region(evaluator)} (right half) differs from real images since epoch 1: error ratio "
+    )
 
 
 def test_region_summary_has_a_row_for_each_region(shared):
     evaluator, history, _ = shared
-    rows = [line.split()[0] for line in evaluator.summary(history).splitlines() if line.startswith("cluster_")]
+    rows = [line.split()[0] for line in summary(evaluator, history).splitlines() if line.startswith("cluster_")]
     assert rows[0] == dark_region(evaluator)
     assert sorted(rows) == ["cluster_1", "cluster_2"]
 
 
-def test_region_charts_name_values_that_there_are(shared):
+def test_region_values_are_all_declared(shared):
     evaluator, _, evaluation = shared
-    assert {name for names in evaluator.charts().values() for name in names} <= evaluation.values.keys()
-
-
-def test_region_values_say_which_way_is_better_and_which_are_details(shared):
-    evaluator, _, evaluation = shared
-    infos = {name: evaluator.value_info(name) for name in evaluation.values}
-    better = {name: info.higher_is_better for name, info in infos.items()}
-    assert better["cluster_1"] is better["image"] is True
-    assert better["error_ratio_2"] is better["mmd"] is False
+    specs = {spec.key: spec for spec in evaluator.values()}
+    assert specs.keys() == evaluation.values.keys() - {"sampling_seconds", "metric_seconds"}
+    better = {key: spec.better for key, spec in specs.items()}
+    assert better["cluster_1"] == better["image"] == "high"
+    assert better["error_ratio_2"] == better["mmd"] == better["distance_1"] == "low"
     assert better["share_1"] is better["p_image"] is None
-    families = ("baseline_", "p_", "vs_best_", "share_")
-    assert {name for name, info in infos.items() if info.detail} == {x for x in infos if x.startswith(families)}
-    assert evaluator.value_info("images_seen").detail
-    assert all(info.about for info in infos.values())
+    details = {key for key, spec in specs.items() if spec.detail}
+    assert {"baseline_image", "p_1", "vs_best_image", "share_2"} <= details
+    assert not details & {"image", "cluster_1", "error_ratio_1", "distance_1", "mmd", "violations", "product"}
 
 
 def test_region_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
-    found, drawn = evaluator.fit_figures(), evaluator.figures(evaluation, history, samples_of(BAD))
+    presenter = evaluator.presenter()
+    evaluation = replace(evaluation, findings=evaluator.findings(evaluation, history))
+    found, drawn = presenter.fit_figures(), presenter.figures(evaluation, history, samples_of(BAD))
     assert "clusters" in found
     assert {"curves", "samples"} <= drawn.keys()
     assert all(isinstance(figure, Figure) for figure in (*found.values(), *(draw() for draw in drawn.values())))
@@ -144,14 +149,14 @@ def alerts_of(evaluator, evaluations):
     return found
 
 
-def test_region_commit_alerts_once_on_a_regression():
+def test_region_commit_alerts_once_when_a_region_got_worse():
     evaluator = fitted()
     first, second, third, fourth = alerts_of(evaluator, [REAL[:24], BAD, BAD, BAD])
     assert first == second == fourth == []
     (alert,) = third
-    assert alert.title == f"cms: {dark_region(evaluator)} regressed"
-    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) regressed: ")
-    assert "since epoch 1 it is worse than at epoch 0, its best" in alert.text
+    assert alert.area.region == dark_region(evaluator)
+    assert alert.text.startswith(f"{dark_region(evaluator)} (right half) got worse since epoch 1: distance ")
+    assert "at epoch 0, its best" in alert.text
 
 
 @pytest.mark.parametrize(("noise", "alerts"), [(0.01, 0), (0.5, 1)])
@@ -164,16 +169,16 @@ def test_constant_pixels_raise_an_alert_only_where_they_are_visibly_off(noise, a
     generator = torch.Generator().manual_seed(0)
     noisy = [framed[:24] + noise * (labels == 0) * torch.rand(24, 1, 6, 8, generator=generator) for _ in range(3)]
     raised = [alert for found in alerts_of(evaluator, [framed[:24], *noisy]) for alert in found]
-    assert [alert.title for alert in raised] == ["cms: constant regressed"] * alerts
+    assert [alert.area.region for alert in raised] == ["constant"] * alerts
 
 
-def test_region_commit_that_fails_elsewhere_counts_no_regression():
+def test_region_commit_that_fails_elsewhere_counts_for_nothing():
     evaluator, history = fitted(), []
     evaluate(evaluator, REAL[:24], history)
-    bad, before = evaluate(evaluator, BAD), evaluator.fit_state()["regressions"]
+    bad, before = evaluate(evaluator, BAD), evaluator.fit_state()["degradations"]
     with pytest.raises(FailedElsewhereError):
         commit_evaluation(evaluator, bad, [*history, {"epoch": 1, **bad.values}], ScriptedCollective(other=False))
-    assert evaluator.fit_state()["regressions"] == before
+    assert evaluator.fit_state()["degradations"] == before
 
 
 def test_region_commit_is_silent_on_a_good_generator():
@@ -268,7 +273,7 @@ def test_region_forget_forgets_which_region_was_below():
 def test_region_fit_takes_a_partition():
     evaluator = fitted(partition=COLUMNS)
     assert evaluator.partition is COLUMNS
-    assert "cka" not in evaluator.fit_figures()
+    assert "cka" not in evaluator.presenter().fit_figures()
 
 
 def test_region_extra_metrics_are_among_the_values():
@@ -319,8 +324,10 @@ def test_region_fit_notes_that_too_few_images_cannot_be_tested():
     assert any("p-values need 8 images on each side" in note for note in report.notes)
     record = {"epoch": 0, **evaluate(evaluator, BAD[:6]).values}
     assert "p_image" not in record
-    assert evaluator.message(evaluate(evaluator, BAD[:6]), [record]).startswith("Too few images for a verdict")
-    assert "not tested" in evaluator.summary([record])
+    (finding, *others) = evaluator.findings(None, [record])
+    assert str(finding).startswith("Too few images for a verdict")
+    assert {other.verdict for other in others} == {"not tested"}
+    assert "not tested" in summary(evaluator, [record])
     assert alerts_of(evaluator, [BAD[:6]] * 3) == [[], [], []]
 
 
@@ -334,7 +341,7 @@ def test_region_values_of_a_second_evaluation_hold_the_change():
     evaluator, history = fitted(), []
     first, second = (evaluate(evaluator, images, history).values for images in (GOOD, BAD))
     assert not any(name.startswith("vs_best_") for name in first)
-    assert second[f"vs_best_{dark_region(evaluator)}"] < -2
+    assert second[dark_region(evaluator).replace("cluster", "vs_best")] < -2
 
 
 def test_regions_are_found_the_same_at_every_seed():

@@ -94,7 +94,7 @@ def train(folder, collapsed=None):
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     trainer = Trainer(max_epochs=6, accelerator="cpu", default_root_dir=folder, callbacks=[diversity], **quiet)
     trainer.fit(model, datamodule=data)
-    said = diversity.evaluator.summary(diversity.history)
+    said = diversity.summary()
     return model.state_dict(), [record["scendi"] for record in diversity.history], said
 
 

@@ -3,6 +3,7 @@ from itertools import count
 
 import pytest
 import torch
+from _helpers.presenters import without_figures
 from data import ImageData
 from ddpm import DDPM, STEPS
 from lightning import Trainer
@@ -164,8 +165,7 @@ def test_monitor_evaluates_the_averaged_weights_in_both_orders(tmp_path):
     ):
         torch.manual_seed(0)
         monitor = PixelClusterMonitor(3, n_samples=20, n_cluster_images=100, weights=weights, on_error="raise")
-        monitor.evaluator.fit_figures = dict
-        monitor.evaluator.figures = lambda *found: {}
+        without_figures(monitor.evaluator)
         callbacks = [monitor, EMAWeightAveraging(decay=0.9)]
         runner = trainer(
             tmp_path / str(run), *(callbacks if monitor_first else callbacks[::-1]), max_epochs=1, limit_train_batches=3

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.text.pixel_clusters import most_different
 
 
 @pytest.fixture
@@ -19,12 +18,11 @@ def quick(monkeypatch):
 
 def test_the_region_that_fades_is_found_and_drawn(quick):
     evaluator, history, alerts, real, fake = hero.evaluate()
-    partition = evaluator.fitted.regions.partition
-    assert most_different(history[-1], partition) == "cluster_3"  # lower left
-    assert [(epoch, alert.title) for epoch, alert in alerts] == [(4, "cms: cluster_3 regressed")]
+    assert evaluator.findings(None, history)[0].area.region == "cluster_3"  # lower left
+    assert [(epoch, alert.area.region) for epoch, alert in alerts] == [(4, "cluster_3")]
     figure = hero.picture(evaluator, history, alerts, real, fake)
     titles = [ax.get_title(loc="left") for ax in figure.axes]
-    assert titles[:4] == ["real", "generated", "cluster 3 alone", "error, as a multiple of real images'"]
+    assert titles[:4] == ["real", "generated", "cluster 3 alone", "error ratio"]
     assert "cluster_3 (lower left) differs from real images" in figure.texts[0].get_text()
 
 

@@ -25,7 +25,7 @@ from genmonitor.evaluation.data.reference import ReferenceImages, split_referenc
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.functional import cosine_mean_similarity
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*cluster_2 .* regressed")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*cluster_2 .* got worse")]
 SCALARS = [
     "image",
     "product",

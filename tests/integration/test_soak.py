@@ -7,6 +7,7 @@ import os
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, plain
+from _helpers.presenters import present_with
 from _helpers.prompted import Prompted
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import TensorBoardLogger
@@ -57,7 +58,7 @@ def test_five_hundred_evaluations_leave_nothing_behind(tmp_path, record_property
     logger = TensorBoardLogger(tmp_path)
     settings = {"n_samples": 20, "every_n_train_steps": 1, "on_error": "raise"}
     monitor = plain(n_clusters=2, n_cluster_images=50, **settings)
-    monitor.evaluator.figures = small_figure
+    present_with(monitor.evaluator, figures=small_figure)
     early, late = EVALUATIONS // 5, EVALUATIONS
     watch = Watch((early, late))
     train = loader(digits(0, 100), 20)

@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import StochasticWeightAveraging
 pytestmark = [
     *LIGHTNING_SAYS,
     pytest.mark.filterwarnings("ignore:Plain.{1,4}(there is no validation data|the baseline|only)"),
-    pytest.mark.filterwarnings("ignore:Plain. .* regressed"),
+    pytest.mark.filterwarnings("ignore:Plain. .* got worse"),
 ]
 BATCHES = {"train": loader(digits(0, 300), 30), "max_epochs": 3}
 

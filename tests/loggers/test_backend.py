@@ -84,9 +84,9 @@ def test_users_own_backend_is_defined_anywhere():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loggers = Loggers([logger])
-        loggers.log_alert(Alert("cluster_3 regressed", "text"), 5)
+        loggers.log_alert(Alert("cluster_3 got worse", "text"), 5)
         loggers.log_figures(cluster_figures(), 5)
-    assert logger.experiment == ["5: cluster_3 regressed"]
+    assert logger.experiment == ["5: cluster_3 got worse"]
     assert loggers.without_figures() == ["AnyLogger"]
 
 

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, epochs, fit, loader, plain, trainer
+from _helpers.presenters import present_with
 
 from genmonitor.evaluation.results import Alert
 from genmonitor.loggers.publisher import Publisher, print_reports
@@ -34,24 +35,19 @@ def test_alert_reaches_the_users_function_whose_failure_is_said(tmp_path):
         started(tmp_path, on_alert=fails(ConnectionError("no network"))).publish_alert(Alert("fell", "It fell."))
 
 
-SHOWN = [
-    "charts",
-    "fit_figures",
-    "figures",
-    "tables",
-    "value_info",
-    "message",
-    "summary",
-    "write_artifacts",
-    "manifest",
-]
+SHOWN = ["fit_figures", "figures", "tables", "message", "summary", "shown_real", "shown_samples"]
+DECLARED = ["values", "write_artifacts", "manifest"]
 
 
 @pytest.mark.filterwarnings("ignore:Plain. part of an evaluation")
-@pytest.mark.parametrize("part", SHOWN)
+@pytest.mark.parametrize("part", [*SHOWN, *DECLARED])
 def test_what_an_evaluator_cannot_show_stops_no_training(tmp_path, part):
     monitor = plain(on_error="warn")
-    setattr(monitor.evaluator, part, fails(ArithmeticError("no ink")))
+    failing = fails(ArithmeticError("no ink"))
+    if part in DECLARED:
+        setattr(monitor.evaluator, part, failing)
+    else:
+        present_with(monitor.evaluator, **{part: failing})
     with pytest.warns(UserWarning, match="(?s)Plain: part of an evaluation could not be.*no ink"):
         runner, _ = fit(tmp_path, monitor, val=loader(digits(300, 400)))
     assert epochs(monitor) == [0, 1]

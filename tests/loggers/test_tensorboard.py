@@ -96,11 +96,11 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
 
 
 def test_alert_is_shown_as_it_is(logger):
-    TensorBoardBackend(logger).log_alert(Alert("cluster_3 regressed", "*0.91*\n<b>below</b> its baseline"), step=5)
+    TensorBoardBackend(logger).log_alert(Alert("cluster_3 got worse", "*0.91*\n<b>below</b> its baseline"), step=5)
     (event,) = read_back(logger).Tensors("alerts/text_summary")
     assert event.step == 5
     lines = text_of(event).split("\n")
-    assert [line.strip() for line in lines] == ["cluster_3 regressed", "", "*0.91*", "<b>below</b> its baseline"]
+    assert [line.strip() for line in lines] == ["cluster_3 got worse", "", "*0.91*", "<b>below</b> its baseline"]
     html = shown_by_tensorboard(text_of(event))
     assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"pre", "code"}  # nothing of the text has an effect
     assert "&lt;b&gt;below&lt;/b&gt;" in html

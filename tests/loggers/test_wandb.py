@@ -124,10 +124,10 @@ def test_alert_has_a_title_that_wandb_takes(folder):
     import lightning.pytorch.loggers
 
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
-    WandbBackend(logger).log_alert(Alert("x" * 80, "cluster_3 regressed"), step=5)
+    WandbBackend(logger).log_alert(Alert("x" * 80, "cluster_3 got worse"), step=5)
     finish(logger)
     (alert,) = wandb_records(folder, "alert")
-    assert (alert.title, alert.text, alert.level) == ("x" * 63, "cluster_3 regressed", "WARN")
+    assert (alert.title, alert.text, alert.level) == ("x" * 63, "cluster_3 got worse", "WARN")
 
 
 def test_handles_runs_of_wandb_only(folder):

@@ -78,7 +78,7 @@ def test_several_evaluations_in_an_epoch_are_drawn_by_step(tmp_path):
 def test_evaluations_without_step_are_counted(tmp_path):
     folder = make_run(tmp_path, evaluations=2)
     write_evaluation(folder, 3, evaluation=record(3, epoch="third", step=None))
-    write_notes(folder, [(2, "cluster_2 regressed")])
+    write_notes(folder, [(2, "cluster_2 got worse")])
     charts = charts_of(read(folder))
     assert {(chart["by"], *chart["x"]) for chart in charts} == {("evaluation", 1, 2, 3)}
     assert charts[0]["alerts"] == []  # nothing says which of them

@@ -82,8 +82,8 @@ def test_declared_values_are_read_by_the_report(tmp_path):
 def test_write_notes_removes_the_file_without_notes(tmp_path):
     folder = RunFolder(tmp_path / "genmonitor")
     folder.write_notes("cms", [])
-    folder.write_notes("cms", [{"epoch": 1, "step": 19, "text": "cluster_2 regressed"}])
-    assert json.loads((folder.path / "cms_notes.json").read_text())[0]["text"] == "cluster_2 regressed"
+    folder.write_notes("cms", [{"epoch": 1, "step": 19, "text": "cluster_2 got worse"}])
+    assert json.loads((folder.path / "cms_notes.json").read_text())[0]["text"] == "cluster_2 got worse"
     folder.write_notes("cms", [])
     assert names(folder.path) == set()
 

@@ -33,7 +33,7 @@ def test_find_folder_names_the_runs_below(tmp_path):
 
 def test_read_run_reads_all_that_a_monitor_left(tmp_path):
     folder = make_run(tmp_path, evaluations=3)
-    write_notes(folder, [(None, "only 100 real images"), (2, "cluster_2 regressed")])
+    write_notes(folder, [(None, "only 100 real images"), (2, "cluster_2 got worse")])
     run = read_run(folder)
     (monitor,) = run.monitors
     assert (monitor.prefix, monitor.manifest["monitor"]) == ("cms", "PixelClusterMonitor")
@@ -41,7 +41,7 @@ def test_read_run_reads_all_that_a_monitor_left(tmp_path):
     assert monitor.partition == PARTITION
     assert [(p.epoch, p.step) for p in monitor.pictures["samples"]] == [(0, 9), (1, 19), (2, 29)]
     assert [p.epoch for p in monitor.pictures["cka"]] == [None]
-    assert monitor.notes == [Note("only 100 real images"), Note("cluster_2 regressed", 1, 19)]
+    assert monitor.notes == [Note("only 100 real images"), Note("cluster_2 got worse", 1, 19)]
     assert (run.tables, run.unreadable) == ([], [])
 
 

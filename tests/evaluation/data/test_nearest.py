@@ -28,11 +28,11 @@ def test_copies_of_training_images_are_at_distance_zero():
 
 def test_shown_samples_have_their_nearest_real_images_beside():
     evaluator, known = fitted()
-    shown = evaluator.shown_samples(samples_of(torch.cat([known[:1], halves(50, seed=5)])))
+    shown = evaluator.presenter().shown_samples(samples_of(torch.cat([known[:1], halves(50, seed=5)])))
     assert shown.tiles.shape == shown.nearest.shape == (40, 4, 6, 3)
     assert (shown.tiles[0] == shown.nearest[0]).all()
     assert (shown.tiles[1] != shown.nearest[1]).any()
-    assert evaluator.shown_real().tiles.shape == (24, 4, 6, 3)
+    assert evaluator.presenter().shown_real().tiles.shape == (24, 4, 6, 3)
 
 
 def test_real_images_that_are_compared_with_are_not_among_them(monkeypatch):

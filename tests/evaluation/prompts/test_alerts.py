@@ -12,6 +12,7 @@ from _helpers.evaluations import (
     labeled,
     of_classes,
     samples_of,
+    summary,
 )
 
 from genmonitor import GaussianKernel
@@ -64,27 +65,27 @@ MAKE = pytest.mark.parametrize("make", [diversity, disagreement])
 
 
 @pytest.mark.parametrize(
-    ("make", "title", "text"),
+    ("make", "verdict", "text"),
     [
         (
             diversity,
-            "diversity: prompt '2' lost its variety",
-            "prompt '2' lost its variety: at epoch 16 and the evaluation before, its samples have 0 % of the spread "
+            "lost its variety",
+            "Prompt '2' lost its variety: at epoch 16 and the evaluation before, its samples have 0 % of the spread "
             "that they had at epoch ",
         ),
         (
             disagreement,
-            "disagreement: prompt '2' moved away from the data",
-            "prompt '2' moved away from the data: at epoch 16 and the evaluation before, its samples are farther from "
+            "moved away from the data",
+            "Prompt '2' moved away from the data: at epoch 16 and the evaluation before, its samples are farther from "
             "real images than at epoch ",
         ),
     ],
 )
-def test_class_that_collapses_raises_one_alert_at_the_second_evaluation(make, title, text):
+def test_class_that_collapses_raises_one_alert_at_the_second_evaluation(make, verdict, text):
     found = alerts_of(make(), [drawn(i) for i in range(FAULT)] + [collapsed(i) for i in range(FAULT, 20)])
     assert [epoch for epoch, alerts in enumerate(found) if alerts] == [FAULT + 1]
     (alert,) = found[FAULT + 1]
-    assert alert.title == title
+    assert (alert.area.name, alert.verdict) == ("prompt '2'", verdict)
     assert alert.text.startswith(text)
     assert "p < 0.0001" in alert.text
 
@@ -161,8 +162,8 @@ def test_prompts_with_few_samples_are_judged_together():
     evaluator, history = diversity(prompts=range(12)), []
     one = [drawn(9)[:1].expand(60, -1, -1, -1) + 0.001 * drawn(i) for i in (2, 3)]
     (alert,) = alerts_of(evaluator, [drawn(0), drawn(1), *one], history)[-1]
-    assert alert.text.startswith("all samples lost their variety: at epoch 3 and the evaluation before, the samples")
-    assert "12 of 12 prompts have fewer than 8 samples" in evaluator.summary(history)
+    assert alert.text.startswith("All samples lost their variety: at epoch 3 and the evaluation before, the samples")
+    assert "12 of 12 prompts have fewer than 8 samples" in summary(evaluator, history)
 
 
 @pytest.mark.parametrize("reference", ["start", "previous"])
