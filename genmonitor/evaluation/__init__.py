@@ -19,10 +19,7 @@ from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.encoders.text import text_encoder
-from genmonitor.evaluation.encoders.vision import image_encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, run_evaluation
-from genmonitor.evaluation.feature_metrics import FeatureMetrics
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table, ValueInfo
@@ -36,7 +33,6 @@ __all__ = [
     "DiversityEvaluator",
     "Evaluation",
     "Evaluator",
-    "FeatureMetrics",
     "FitReport",
     "History",
     "Progress",
@@ -49,10 +45,8 @@ __all__ = [
     "Table",
     "ValueInfo",
     "compare",
-    "image_encoder",
     "no_progress",
     "require_fitted",
     "run_evaluation",
     "terminal_progress",
-    "text_encoder",
 ]

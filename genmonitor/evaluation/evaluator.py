@@ -28,10 +28,10 @@ from genmonitor.evaluation.results import (
     ValueInfo,
     of_value,
 )
-from genmonitor.evaluation.training_state.isolation import remember_attributes
-from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
 from genmonitor.plotting.notebook import text_html
 from genmonitor.plotting.style import Drawing
+from genmonitor.training_state.isolation import remember_attributes
+from genmonitor.training_state.rng import preserve_rng, seed_everything
 
 _T = TypeVar("_T")
 EvaluationT = TypeVar("EvaluationT", bound=Evaluation)

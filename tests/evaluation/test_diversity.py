@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from genmonitor import PRDC, GaussianKernel, PixelCKA, PromptSplit, ScendiScore, VendiScore
+from genmonitor.encoders.fidelity import NEIGHBORS
 from genmonitor.evaluation import DiversityEvaluator, ReferenceImages, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError
-from genmonitor.evaluation.fidelity import NEIGHBORS
 from genmonitor.functional import (
     W1KPCalibration,
     calibrate,

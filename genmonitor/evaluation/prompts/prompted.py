@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import write_json
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder
+from genmonitor.encoders.simple import OneHot, pixels
+from genmonitor.encoders.text import text_encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
-from genmonitor.evaluation.encoders.simple import OneHot, pixels
-from genmonitor.evaluation.encoders.text import text_encoder
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 OTHER_IMAGES = (

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
-from genmonitor.evaluation.training_state.rng import find_generators, preserve_generators, preserve_rng
+from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng
 
 CONTAINERS = (list, dict, set, deque)
 FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "types", "typing")

@@ -10,8 +10,8 @@ from torch import nn
 from torch.utils.data import Dataset, Subset
 
 from genmonitor.evaluation.data.images import ImageSource
-from genmonitor.evaluation.training_state.isolation import preserve_training_state
-from genmonitor.evaluation.training_state.rng import (
+from genmonitor.training_state.isolation import preserve_training_state
+from genmonitor.training_state.rng import (
     find_generators,
     preserve_generators,
     preserve_rng,

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from genmonitor._validation import check_one_of
-from genmonitor.evaluation.encoders.dreamsim_weights import add_lora, read_clip, read_lora
-from genmonitor.evaluation.encoders.image_features import ImageFeatures
-from genmonitor.evaluation.encoders.registry import DREAMSIM_PARTS, check_range, import_transformers, load_local
+from genmonitor.encoders.dreamsim_weights import add_lora, read_clip, read_lora
+from genmonitor.encoders.image_features import ImageFeatures
+from genmonitor.encoders.registry import DREAMSIM_PARTS, check_range, import_transformers, load_local
 
 LORA = "ensemble_lora"
 CLIP_FILES = {"clip": "clip_vitb16_pretrain.pth.tar", "open_clip": "open_clip_vitb16_pretrain.pth.tar"}

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn.functional import conv2d, gelu, layer_norm, linear, normalize
 
-from genmonitor.evaluation import image_encoder
-from genmonitor.evaluation.encoders import dreamsim as module
-from genmonitor.evaluation.encoders.dreamsim import CLIP_FILES, IMAGENET, LORA, OPENAI, dreamsim
+from genmonitor.encoders import dreamsim as module
+from genmonitor.encoders import image_encoder
+from genmonitor.encoders.dreamsim import CLIP_FILES, IMAGENET, LORA, OPENAI, dreamsim
 
 SIDE, PATCH, WIDTH, LAYERS, SHARED, RANK = 32, 16, 128, 2, 6, 3
 TUNED = {"r": RANK, "lora_alpha": 0.5, "target_modules": ["qkv"]}

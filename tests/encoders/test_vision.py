@@ -7,9 +7,9 @@ import torch
 from _helpers.pretrained import MEAN, SHARED, SHORT, SIDE, STD, WIDTH, save_clip, save_dinov2, save_siglip
 from torch.nn.functional import normalize
 
-from genmonitor.evaluation import image_encoder
-from genmonitor.evaluation.encoders.frozen import FrozenEncoder
-from genmonitor.evaluation.encoders.registry import IMAGE_MODELS
+from genmonitor.encoders import image_encoder
+from genmonitor.encoders.frozen import FrozenEncoder
+from genmonitor.encoders.registry import IMAGE_MODELS
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.image.kid import KernelInceptionDistance
 
 from genmonitor import PRDC, VendiScore
-from genmonitor.evaluation import FeatureMetrics, RegionEvaluator, image_encoder
+from genmonitor.encoders import FeatureMetrics, image_encoder
+from genmonitor.evaluation import RegionEvaluator
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.functional import authenticity

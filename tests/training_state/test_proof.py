@@ -6,7 +6,7 @@ import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Deep, digits, fit, loader, plain
 
-from genmonitor.evaluation.training_state.proof import prove_unchanged, training_digest
+from genmonitor.training_state.proof import prove_unchanged, training_digest
 
 pytestmark = LIGHTNING_SAYS
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from genmonitor import GaussianKernel
-from genmonitor.evaluation.fidelity import NEIGHBORS, FidelityMetrics, check_neighbors
+from genmonitor.encoders.fidelity import NEIGHBORS, FidelityMetrics, check_neighbors
 from genmonitor.functional import precision_recall_density_coverage, rke_score, vendi_score
 from genmonitor.kernels import CosineKernel
 

@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import atomic_write
-from genmonitor.evaluation.data.images import fingerprint
 
 
 class FeatureCache:
@@ -44,16 +43,13 @@ class FeatureCache:
                 "could not be told from those of another. Wrap it in a Module, or leave out `cache`."
             )
         self.folder = Path(folder).expanduser()
-        self._encoder = _fingerprint(encoder)
+        self._encoder = _fingerprint(f"{type(encoder).__module__} {encoder!r}", encoder.state_dict())
 
     def get(self, batch: Tensor | Sequence[str], encode: Callable[[Any], Tensor]) -> Tensor:
         """Return the features [n, d] of images [n, C, H, W] or of n texts, computed where the folder lacks them."""
-        if isinstance(batch, Tensor):
-            content = f"{batch.dtype} {tuple(batch.shape)} {fingerprint(batch)}"
-        else:
-            content = json.dumps(list(batch))
-        about = f"{self._encoder} {content}"
-        path = self.folder / f"{hashlib.sha256(about.encode()).hexdigest()}.npy"
+        content = {"images": batch} if isinstance(batch, Tensor) else {}
+        texts = "" if isinstance(batch, Tensor) else json.dumps(list(batch))
+        path = self.folder / f"{_fingerprint(f'{self._encoder} {texts}', content)}.npy"
         try:
             kept = torch.from_numpy(np.load(path, allow_pickle=False))
             if kept.ndim == 2 and len(kept) == len(batch):
@@ -74,10 +70,10 @@ class FeatureCache:
             warnings.warn(f"Features are not kept for the next run: {error}", stacklevel=2)
 
 
-def _fingerprint(encoder: nn.Module) -> str:
-    """Return a hash of a Module's structure, settings and weights."""
-    out = hashlib.sha256(f"{type(encoder).__module__} {encoder!r}".encode())
-    for name, value in encoder.state_dict().items():
+def _fingerprint(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of a text and of tensors by name."""
+    out = hashlib.sha256(text.encode())
+    for name, value in tensors.items():
         out.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         out.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return out.hexdigest()

@@ -3,13 +3,13 @@ import pytest
 import torch
 from torch import nn
 
-from genmonitor.evaluation.encoders.frozen import (
+from genmonitor.encoders.frozen import (
     FrozenEncoder,
     SiteEncoder,
     check_not_meta,
     check_not_shared,
 )
-from genmonitor.evaluation.encoders.simple import OneHot, pixels
+from genmonitor.encoders.simple import OneHot, pixels
 
 CPU = torch.device("cpu")
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from genmonitor.evaluation.training_state.isolation import local_part
-from genmonitor.evaluation.training_state.sharding import gather, sharded_parts
+from genmonitor.training_state.isolation import local_part
+from genmonitor.training_state.sharding import gather, sharded_parts
 
 NAMED = 3
 """Things that moved which a note names."""

@@ -9,9 +9,9 @@ from _helpers.pretrained import LENGTH, SHARED, WIDTH, save_clip, save_dinov2, s
 from torch.nn.functional import normalize
 
 from genmonitor.callbacks import DiversityMonitor
-from genmonitor.evaluation import text_encoder
-from genmonitor.evaluation.encoders.frozen import FrozenEncoder
-from genmonitor.evaluation.encoders.registry import TEXT_MODELS
+from genmonitor.encoders import text_encoder
+from genmonitor.encoders.frozen import FrozenEncoder
+from genmonitor.encoders.registry import TEXT_MODELS
 
 TEXTS = ["a white cat", "dog"]
 

@@ -13,8 +13,8 @@ from torch.nn.functional import normalize
 from torchmetrics import Metric
 
 from genmonitor._validation import check_at_least, check_bool, check_one_of
-from genmonitor.evaluation.encoders.feature_cache import FeatureCache
-from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
+from genmonitor.encoders.feature_cache import FeatureCache
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder
 from genmonitor.kernels import GaussianKernel
 from genmonitor.kernels.means import KernelMeans
 from genmonitor.metrics.authenticity import Authenticity

@@ -6,8 +6,8 @@ import torch
 from _helpers.two_ranks_in_step import in_a_loop, whole
 from torch import nn
 
-from genmonitor.evaluation.training_state import sharding
-from genmonitor.evaluation.training_state.sharding import gather, kept_sharded, sharded_parts, tensor_parallel_size
+from genmonitor.training_state import sharding
+from genmonitor.training_state.sharding import gather, kept_sharded, sharded_parts, tensor_parallel_size
 
 
 def test_whole_model_has_no_sharded_parts():

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._validation import check_callable, check_features
-from genmonitor.evaluation.training_state.isolation import preserve_training_state
+from genmonitor.training_state.isolation import preserve_training_state
 
 Encoder = nn.Module | Callable[[Any], Tensor]
-_HINT = ' A published one needs the images\' range: genmonitor.evaluation.image_encoder("dinov2", value_range=(-1, 1)).'
+_HINT = ' A published one needs the images\' range: genmonitor.encoders.image_encoder("dinov2", value_range=(-1, 1)).'
 
 
 def check_not_shared(name: str, encoder: nn.Module, generator: nn.Module) -> None:

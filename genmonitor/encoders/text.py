@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from genmonitor.evaluation.encoders.registry import TEXT_MODELS, import_transformers, load_local, local_folder
+from genmonitor.encoders.registry import TEXT_MODELS, import_transformers, load_local, local_folder
 
 MEAN, FIRST = ("mean", "pooling_mode_mean_tokens"), ("cls", "pooling_mode_cls_token")
 """How sentence-transformers names its poolings, now and before."""

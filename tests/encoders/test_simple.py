@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import torch
 
-from genmonitor.evaluation.encoders.simple import OneHot, pixels
+from genmonitor.encoders.simple import OneHot, pixels
 
 
 def test_pixels_are_the_images_values_in_reading_order():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from genmonitor.evaluation.training_state.isolation import preserve_training_state, remember_attributes
+from genmonitor.training_state.isolation import preserve_training_state, remember_attributes
 
 
 class Part(nn.Module):

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from genmonitor.evaluation.encoders.dreamsim import DreamSim, dreamsim, is_dreamsim
-from genmonitor.evaluation.encoders.image_features import ImageFeatures
-from genmonitor.evaluation.encoders.registry import IMAGE_MODELS, check_range, import_transformers, load_local
+from genmonitor.encoders.dreamsim import DreamSim, dreamsim, is_dreamsim
+from genmonitor.encoders.image_features import ImageFeatures
+from genmonitor.encoders.registry import IMAGE_MODELS, check_range, import_transformers, load_local
 
 
 def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFeatures | DreamSim:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from _helpers.pretrained import save_clip
 
-from genmonitor.evaluation import text_encoder
+from genmonitor.encoders import text_encoder
 
 
 def test_a_model_of_the_hubs_cache_is_loaded_without_the_network(tmp_path, monkeypatch):

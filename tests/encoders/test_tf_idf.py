@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from genmonitor.evaluation.encoders.tf_idf import TfIdf
+from genmonitor.encoders.tf_idf import TfIdf
 
 
 def test_tf_idf_is_of_length_1_and_counts_rare_words_more():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from genmonitor.evaluation.encoders.image_features import ImageFeatures
+from genmonitor.encoders.image_features import ImageFeatures
 
 SQUARE = {"size": {"height": 4, "width": 4}, "crop_size": None, "resample": 2}
 PREPARED = SimpleNamespace(**SQUARE, image_mean=[0.5] * 3, image_std=[0.25] * 3)

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from genmonitor.evaluation.encoders.feature_cache import FeatureCache
+from genmonitor.encoders.feature_cache import FeatureCache
 
 IMAGES = torch.rand(4, 1, 2, 2)
 
