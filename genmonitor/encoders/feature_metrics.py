@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FID, KID, CMMD, PRDC, authenticity and Vendi on the features of one encoder."""
+"""Metrics on the features of one encoder: FID, KID, CMMD, PRDC, authenticity and Vendi."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from torch.nn.functional import normalize
 from torchmetrics import Metric
 
 from genmonitor._validation import check_at_least, check_bool, check_one_of
-from genmonitor.encoders.feature_cache import FeatureCache
-from genmonitor.encoders.frozen import Encoder, FrozenEncoder
-from genmonitor.kernels import GaussianKernel
+from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.means import KernelMeans
 from genmonitor.metrics.authenticity import Authenticity
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC
-from genmonitor.metrics.vendi import VendiScore
+from genmonitor.metrics.vendi import RKEScore, VendiScore
 
 Name = Literal["fid", "kid", "cmmd", "prdc", "authenticity", "vendi"]
+NEIGHBORS = 5
+"""k of `FidelityMetrics`."""
 
 
 class FeatureMetrics(Metric):
     """FID, KID, CMMD, PRDC, authenticity and Vendi on the features of one encoder, which sees each image once.
 
-    Real images are encoded once per run, as `reset` keeps them, and with `cache` once for all runs. To log them beside
-    CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
+    Real images are encoded once per run, as `reset` keeps them, and with `cache` once for all runs. To log them along
+    with CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
 
     Args:
         encoder: a Module, or any callable, from images [n, C, H, W] to features [n, d], such as `image_encoder` gives;
@@ -38,7 +39,7 @@ class FeatureMetrics(Metric):
             FD-DINOv2 of Stein et al. CMMD is meant for CLIP's, of which it takes the directions. Authenticity is about
             the real images given, which must be those of training.
         cache: a folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
-        num_features: d; None for the encoder's own attribute of this name.
+        num_features: d; None for the encoder's attribute of this name.
         subset_size: of KID, samples per subset; at most the number of samples.
         batch_size: images per call of the encoder.
         reset_real_features: whether `reset` forgets the real side too.
@@ -141,7 +142,7 @@ OURS: dict[str, Callable[..., Metric]] = {"prdc": PRDC, "authenticity": Authenti
 
 
 class _Features(nn.Module):
-    """What torchmetrics takes for a network where the features are there already."""
+    """The identity as torchmetrics' feature extractor: the features are given."""
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
@@ -168,3 +169,45 @@ def _make(name: Name, num_features: int | None, subset_size: int) -> Metric:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*will save all extracted features")  # so it does, and they are few
         return KernelInceptionDistance(features, subset_size=subset_size, reset_real_features=False)
+
+
+def check_neighbors(real: int, generated: int) -> None:
+    """Refuse too few images for the nearest neighbors of `FidelityMetrics`."""
+    if min(real, generated) <= NEIGHBORS:
+        raise ValueError(
+            f"Expected more than {NEIGHBORS} real and generated images, for the {NEIGHBORS} nearest neighbors of "
+            f"precision and recall, but got {real} and {generated}. Give more."
+        )
+
+
+class FidelityMetrics:
+    """PRDC of generated features against the real ones of all processes, and the real ones' Vendi and RKE scores.
+
+    Args:
+        features: of this process's part of the real images [m, d].
+        kernel: of the Vendi score.
+        num_features: random Fourier features of a Gaussian kernel.
+
+    Attributes:
+        of_real: `real_vendi` and `real_rke`, the scores of the real images.
+    """
+
+    def __init__(self, features: Tensor, kernel: Kernel, num_features: int | None) -> None:
+        self._metric = PRDC(k=NEIGHBORS, reset_real_features=False).to(features.device)
+        self._metric.update(features, real=True)
+        self.of_real: dict[str, float] = {}
+        if not kernel.takes_width:  # given for the prompts' kernel
+            num_features = None
+        for name, score in (("real_vendi", VendiScore), ("real_rke", RKEScore)):
+            metric = score(kernel=kernel, num_features=num_features).to(features.device)
+            metric.update(features)
+            self.of_real[name] = float(metric.compute())
+
+    def update(self, features: Tensor) -> None:
+        """Replace the generated features of the last evaluation by this process's new ones."""
+        self._metric.reset()
+        self._metric.update(features, real=False)
+
+    def compute(self) -> dict[str, float]:
+        """Return precision, recall, density and coverage, and `of_real`; every process must call it."""
+        return {name: float(value) for name, value in self._metric.compute().items()} | self.of_real

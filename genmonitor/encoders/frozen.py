@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders of images and prompts: any callable from a batch to features [n, d], frozen and apart from the generator."""
+"""Encoders as evaluations run them: any callable from a batch to features, frozen, in batches, cached on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import io
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from genmonitor._io import atomic_write
 from genmonitor._validation import check_callable, check_features
 from genmonitor.training_state.isolation import preserve_training_state
 
@@ -37,9 +44,9 @@ def check_not_meta(name: str, encoder: nn.Module) -> None:
 
 
 class SiteEncoder:
-    """From images to the maps [n, c, h, w] whose sites are clustered: the images themselves without an encoder.
+    """The encoder of the maps [n, c, h, w] whose sites are clustered; without one, the images themselves.
 
-    A Module may be a part of the trained one: it is not frozen, and its state is restored after each use.
+    A Module may be part of the trained one: it is not frozen, and its state is restored after each use.
 
     Args:
         encoder: from images [n, C, H, W] to maps, or None.
@@ -69,12 +76,12 @@ class FrozenEncoder:
     """An encoder that runs in eval mode, without gradients, batch by batch.
 
     Args:
-        name: the argument that it came by, for errors.
-        encoder: any callable from a batch to features [n, d]; `freeze` switches a Module to eval mode for good.
+        name: of the argument, for errors.
+        encoder: any callable from a batch to features [n, d]; `freeze` leaves a Module in eval mode.
         batch_size: samples per call.
 
     Raises:
-        TypeError: if it cannot be called.
+        TypeError: if it is not callable.
     """
 
     def __init__(self, name: str, encoder: Encoder, batch_size: int) -> None:
@@ -106,7 +113,7 @@ class FrozenEncoder:
         """Encode n images [n, C, H, W] or prompts, a list or [n], to finite features [n, d]; n at least 1.
 
         Raises:
-            TypeError, ValueError: if what comes back is not of this shape.
+            TypeError, ValueError: if the encoder returns anything else.
         """
         parts = []
         for start in range(0, len(batch), self.batch_size):
@@ -118,3 +125,64 @@ class FrozenEncoder:
                 )
             parts.append(features)
         return torch.cat(parts)
+
+
+class FeatureCache:
+    """A folder of an encoder's features, keyed by a hash of encoder and batch; nothing is unpickled.
+
+    Args:
+        folder: made if missing; "~" is the user's home. It can be deleted at any time.
+        encoder: identified by its type, repr and weights.
+
+    Raises:
+        TypeError: if the encoder is not a Module: a function has no weights to identify it by.
+
+    Example:
+        >>> import tempfile
+        >>> cache = FeatureCache(tempfile.mkdtemp(), encoder := nn.Flatten())
+        >>> images = torch.rand(2, 1, 2, 2)
+        >>> torch.equal(cache.get(images, encoder), cache.get(images, lambda images: 1 / 0))  # not called again
+        True
+    """
+
+    def __init__(self, folder: str | Path, encoder: nn.Module) -> None:
+        if not isinstance(encoder, nn.Module):
+            raise TypeError(
+                f"Expected `encoder` to be a Module with a `cache`, but got {type(encoder).__name__}, whose features "
+                "could not be told from those of another. Wrap it in a Module, or leave out `cache`."
+            )
+        self.folder = Path(folder).expanduser()
+        self._encoder = _fingerprint(f"{type(encoder).__module__} {encoder!r}", encoder.state_dict())
+
+    def get(self, batch: Tensor | Sequence[str], encode: Callable[[Any], Tensor]) -> Tensor:
+        """Return the features [n, d] of images [n, C, H, W] or of n texts, encoded if the folder lacks them."""
+        content = {"images": batch} if isinstance(batch, Tensor) else {}
+        texts = "" if isinstance(batch, Tensor) else json.dumps(list(batch))
+        path = self.folder / f"{_fingerprint(f'{self._encoder} {texts}', content)}.npy"
+        try:
+            kept = torch.from_numpy(np.load(path, allow_pickle=False))
+            if kept.ndim == 2 and len(kept) == len(batch):
+                return kept.to(batch.device) if isinstance(batch, Tensor) else kept
+        except (OSError, ValueError, EOFError):  # missing or damaged
+            pass
+        features = encode(batch)
+        self._keep(path, features)
+        return features
+
+    def _keep(self, path: Path, features: Tensor) -> None:
+        file = io.BytesIO()
+        np.save(file, features.detach().float().cpu().numpy())
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, file.getvalue())
+        except OSError as error:
+            warnings.warn(f"Features are not kept for the next run: {error}", stacklevel=2)
+
+
+def _fingerprint(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of a text and of tensors by name."""
+    out = hashlib.sha256(text.encode())
+    for name, value in tensors.items():
+        out.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        out.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return out.hexdigest()

@@ -11,21 +11,21 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from genmonitor.encoders.registry import TEXT_MODELS, import_transformers, load_local, local_folder
+from genmonitor.encoders.hub import TEXT_MODELS, import_transformers, load_local, local_folder
 
 MEAN, FIRST = ("mean", "pooling_mode_mean_tokens"), ("cls", "pooling_mode_cls_token")
-"""How sentence-transformers names its poolings, now and before."""
+"""Names of a pooling in sentence-transformers: since version 6, and before."""
 
 
 class TextFeatures(nn.Module):
-    """Strings to embeddings [n, d]; long ones are cut.
+    """Embeddings [n, d] of strings; long ones are truncated.
 
     Args:
         tower: of transformers, from tokens to hidden states.
         head: from its output and the mask of tokens to the embeddings.
         tokenizer: of the model.
-        length: tokens that are read.
-        padded: whether each string becomes so many tokens, and pads are read too, as SigLIP is trained.
+        length: tokens of a string at most.
+        padded: whether every string is padded to `length` and pads are attended to, as in SigLIP's training.
         lower: whether strings are lowercased first.
     """
 
@@ -48,7 +48,7 @@ class TextFeatures(nn.Module):
         return embedded
 
     def extra_repr(self) -> str:
-        """Return how strings are prepared."""
+        """Return the settings of the tokenization."""
         return f"length={self.length}, padded={self.padded}, lower={self.lower}"
 
 
@@ -65,7 +65,7 @@ class _Projection(nn.Module):
 
 
 class _Pooling(nn.Module):
-    """A sentence encoder's embedding: the first token's state or the mean of all, of unit length where it says so."""
+    """A sentence encoder's embedding: the first token's state or the mean of all, of unit length if configured so."""
 
     def __init__(self, first_token: bool, unit_length: bool) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class _Pooling(nn.Module):
         return normalize(pooled) if self.unit_length else pooled
 
     def extra_repr(self) -> str:
-        """Return what tells apart two encoders with the same weights."""
+        """Return the settings, which distinguish encoders with the same weights."""
         return f"first_token={self.first_token}, unit_length={self.unit_length}"
 
 
@@ -142,5 +142,5 @@ def _sentence_head(where: Path) -> _Pooling:
 
 
 def _read(file: Path) -> Any:
-    """Return what a JSON file of the model says, None if there is no such file."""
+    """Read a JSON file of the model; None if there is none."""
     return json.loads(file.read_text()) if file.exists() else None

@@ -6,12 +6,14 @@ from torch import nn
 from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.image.kid import KernelInceptionDistance
 
-from genmonitor import PRDC, VendiScore
+from genmonitor import PRDC, GaussianKernel, VendiScore
 from genmonitor.encoders import FeatureMetrics, image_encoder
+from genmonitor.encoders.feature_metrics import NEIGHBORS, FidelityMetrics, check_neighbors
 from genmonitor.evaluation import RegionEvaluator
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.functional import authenticity
+from genmonitor.functional import authenticity, precision_recall_density_coverage, rke_score, vendi_score
+from genmonitor.kernels import CosineKernel
 
 pytestmark = pytest.mark.filterwarnings("ignore:Metric `Kernel Inception Distance` will save all")
 
@@ -98,7 +100,7 @@ def test_the_real_side_is_forgotten_where_that_is_asked_for():
         metric.compute()
 
 
-def test_beside_cms_the_real_side_is_given_once():
+def test_real_side_is_given_once_along_with_cms():
     encoder = Counting()
     extra = ExtraMetrics({"linear": FeatureMetrics(encoder, ["fid", "prdc"])})
     extra.check(FAKE[:16], REAL[:16])
@@ -113,7 +115,7 @@ def test_beside_cms_the_real_side_is_given_once():
     torch.testing.assert_close(found[0]["linear_fid"], float(fed(FrechetInceptionDistance(encoder)).compute()))
 
 
-def test_a_pretrained_encoder_stands_beside_cms_in_two_lines(tmp_path):
+def test_a_pretrained_encoder_is_logged_along_with_cms_in_two_lines(tmp_path):
     folder = save_dinov2(tmp_path)
     features = FeatureMetrics(image_encoder(folder, value_range=(0, 1)), cache=tmp_path / "cache")
     evaluator = RegionEvaluator(2, n_samples=110, extra_metrics={"dinov2": features})
@@ -150,3 +152,47 @@ def test_encoder_is_frozen_and_follows_to():
 def test_wrong_arguments_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         FeatureMetrics(*arguments)
+
+
+REALS, FAKES, OTHERS = (torch.randn(20, 4, generator=torch.Generator().manual_seed(seed)) for seed in range(3))
+
+
+def test_fidelity_is_that_of_prdc():
+    metrics = FidelityMetrics(REALS, CosineKernel(), None)
+    metrics.update(FAKES)
+    expected = precision_recall_density_coverage(FAKES, REALS, k=NEIGHBORS)
+    found = metrics.compute()
+    assert {name: found[name] for name in expected} == {name: float(value) for name, value in expected.items()}
+
+
+def test_fidelity_of_an_evaluation_replaces_the_last():
+    first, second = FidelityMetrics(REALS, CosineKernel(), None), FidelityMetrics(REALS, CosineKernel(), None)
+    first.update(OTHERS)
+    first.update(FAKES)
+    second.update(FAKES)
+    assert first.compute() == second.compute()
+
+
+def test_fidelity_scores_the_real_images_too():
+    found = FidelityMetrics(REALS, CosineKernel(), None).of_real
+    assert found == {
+        "real_vendi": pytest.approx(float(vendi_score(REALS)), rel=1e-5),
+        "real_rke": pytest.approx(float(rke_score(REALS)), rel=1e-5),
+    }
+
+
+def test_fidelity_takes_random_features_for_a_gaussian_only():
+    # those of a cosine kernel are the prompts' kernel's
+    assert FidelityMetrics(REALS, CosineKernel(), 8).of_real == FidelityMetrics(REALS, CosineKernel(), None).of_real
+    with_few = FidelityMetrics(REALS, GaussianKernel(0.1), 4).of_real
+    assert with_few != FidelityMetrics(REALS, GaussianKernel(0.1), None).of_real
+
+
+@pytest.mark.parametrize(("real", "generated"), [(5, 9), (9, 5)])
+def test_check_neighbors_refuses_too_few_on_either_side(real, generated):
+    with pytest.raises(ValueError, match=f"more than 5 real and generated images, .* but got {real} and {generated}"):
+        check_neighbors(real, generated)
+
+
+def test_check_neighbors_lets_six_pass():
+    check_neighbors(6, 6)

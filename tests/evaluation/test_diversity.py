@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from genmonitor import PRDC, GaussianKernel, PixelCKA, PromptSplit, ScendiScore, VendiScore
-from genmonitor.encoders.fidelity import NEIGHBORS
+from genmonitor.encoders.feature_metrics import NEIGHBORS
 from genmonitor.evaluation import DiversityEvaluator, ReferenceImages, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError
 from genmonitor.functional import (

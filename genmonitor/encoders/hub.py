@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short names of published encoders, and how a model's files are found on this machine."""
+"""Models of the Hugging Face hub on this machine: short names, files, value ranges of their images."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ IMAGE_MODELS = {
     "siglip": "google/siglip-base-patch16-224",
     "siglip2": "google/siglip2-base-patch16-224",
 }
-"""What `image_encoder` takes beside "dreamsim": short names of models on the Hugging Face hub."""
+"""Short names that `image_encoder` takes, besides "dreamsim"."""
 TEXT_MODELS = {name: IMAGE_MODELS[name] for name in ("clip", "siglip", "siglip2")} | {
     "minilm": "sentence-transformers/all-MiniLM-L6-v2"
 }
-"""What `text_encoder` takes."""
+"""Short names that `text_encoder` takes."""
 DREAMSIM_PARTS = {
     "dino": "facebook/dino-vitb16",
     "clip": "openai/clip-vit-base-patch16",
@@ -49,7 +49,7 @@ def load_local(where: str | Path, load: Callable[[Path], T]) -> T:
 
 
 def local_folder(where: str | Path) -> Path:
-    """Return where a model's files lie; raise OSError if the hub's cache has none of them."""
+    """Return the folder of a model's files; raise OSError if the hub's cache has none of them."""
     if Path(where).is_dir():
         return Path(where)
     from huggingface_hub import try_to_load_from_cache
@@ -60,14 +60,14 @@ def local_folder(where: str | Path) -> Path:
 
 
 def check_range(value_range: tuple[float, float]) -> tuple[float, float]:
-    """Return a value range as floats; raise ValueError if it is no (low, high) with low < high."""
+    """Return a value range as floats; raise ValueError unless it is (low, high) with low < high."""
     if not (isinstance(value_range, (tuple, list)) and len(value_range) == 2 and value_range[0] < value_range[1]):
         raise ValueError(f"Expected `value_range` as (low, high) with low < high, but got {value_range!r}.")
     return float(value_range[0]), float(value_range[1])
 
 
 def import_transformers() -> Any:
-    """Return the package; raise ModuleNotFoundError that says how to install it."""
+    """Return the package transformers; raise ModuleNotFoundError that says how to install it."""
     try:
         import transformers
     except ImportError as error:
