@@ -14,7 +14,7 @@ from genmonitor.callbacks.integration.weights import Weights
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.data.images import ImageKey
-from genmonitor.evaluation.data.prompted_images import PromptKey
+from genmonitor.evaluation.data.real_subset import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator, Reference
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, Sampler
 from genmonitor.kernels import Kernel

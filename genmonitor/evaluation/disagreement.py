@@ -16,9 +16,8 @@ from genmonitor._validation import check_one_of
 from genmonitor._validation.arguments import check_kernel, check_prompt_split_arguments
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.data.prompted_images import PromptKey, subset_by_prompt
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset_by_prompt
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.progress import Progress, no_progress

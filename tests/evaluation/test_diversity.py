@@ -217,7 +217,7 @@ def test_diversity_figures_without_real_images_are_drawn():
 
 def test_diversity_notes_few_real_images():
     report = fit(diversity_evaluator(), REAL[:10], FAKE)
-    assert report.notes == ("only 10 real images are there to compare 24 generated ones with",)
+    assert report.notes == ("only 10 real images available for comparison with 24 generated ones",)
 
 
 @pytest.mark.parametrize(

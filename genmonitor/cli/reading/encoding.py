@@ -20,7 +20,7 @@ from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
 from genmonitor.encoders.simple import TfIdf, pixels
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
-from genmonitor.evaluation.data.value_range import range_doubt
+from genmonitor.evaluation.data.compared_sets import range_doubt
 from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.results import Samples
 
