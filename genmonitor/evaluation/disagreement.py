@@ -21,10 +21,9 @@ from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.prompts.changes import PromptChanges
-from genmonitor.evaluation.prompts.disagreement_figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.prompts.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
-from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
+from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
+from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
+from genmonitor.evaluation.prompts.modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples, Table
 from genmonitor.evaluation.text import disagreement as text

@@ -22,10 +22,9 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.prompts.changes import PromptChanges
-from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.prompts.diversity_modes import COVARIANCES, DiversityMetric, ScoredSamples
-from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.changes import PromptChanges, PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, ScoredSamples
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Ranked
+from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
 from genmonitor.evaluation.results import Alert, History, Record, when
 from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.verdicts import format_p

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Mode
+from genmonitor.evaluation.prompts.modes import Disagreement, Mode
 from genmonitor.evaluation.text.disagreement import AGAINST, charts, message, mode_names, table, values
 
 FOUND = Disagreement(0.5, [Mode(0.3, [])], [Mode(-0.2, []), Mode(-0.1, [])], Mode(0.0, []), [])
