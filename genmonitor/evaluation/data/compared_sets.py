@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether real and generated images can be compared: shape, value range, number; how many of each are used."""
+"""Checks that real and generated images can be compared: shapes, value ranges, numbers; the number of each used."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RESOLUTION = 1e-6
 """Effect of rounding on a value: no standard error is taken to be smaller."""
 SMALLEST_P = 1e-300
 SPREAD_FACTOR = 4.0
-"""Where the highest is best: how many times less of it a prompt keeps than a typical one, to deserve an alert.
+"""Factor by which a prompt keeps less of its best than a typical one before an alert, if the highest is best.
 
 As a conditional GAN learned digits, healthy classes fell to a third of the spread of their first epochs, all together.
 """

@@ -32,7 +32,7 @@ from genmonitor.plotting.w1kp import reusability_figure
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
 """Modes of either sign in the figure, prompts of each, samples of each prompt and side."""
 SAMPLES = 3
-"""Of each prompt and side that are kept for pictures."""
+"""Samples of each prompt and side kept for pictures."""
 LEAST = 0.1
 """A prompt is drawn for a mode if its mean score is at least this part of the highest."""
 LISTED = 10
@@ -79,7 +79,7 @@ class DisagreementFigures:
     model: str = "the model"
 
     def curves(self, history: History, num_modes: int) -> Drawing:
-        """Return what draws the total and the eigenvalues of either sign over the evaluations."""
+        """Prepare the curves of the total and of the eigenvalues of either sign."""
         signs = mode_names(num_modes)
         total, top, bottom = (
             [[record[name] for record in history] for name in names] for names in (["total"], *signs.values())
@@ -88,7 +88,7 @@ class DisagreementFigures:
         return partial(disagreement_curves, epochs, total[0], top, bottom, self.against)
 
     def modes(self) -> Drawing:
-        """Return what draws the prompts of the largest modes of either sign, and of one that both sides have."""
+        """Prepare the prompts of the largest modes of either sign, and of one that both sides have."""
         signs = {"top": self.found.top, "bottom": self.found.bottom}
         named = [
             (f"{sign} {rank}", mode)
@@ -102,12 +102,12 @@ class DisagreementFigures:
         return partial(mode_prompts, rows, self.value_range, self.against, self.model)
 
     def changed(self) -> Drawing:
-        """Return what draws the table of the prompts that differ most."""
+        """Prepare the figure of the prompts that differ most."""
         listed = self._sides(self.found.changed[:LISTED])
         return partial(changed_prompts, listed, self.value_range, self.against, self.model)
 
     def table(self, distances: Mapping[str, Estimate] | None = None) -> Table:
-        """Return the same table as columns and rows, each prompt's samples being one picture of each side.
+        """Return the prompts that differ most as a table, with one picture of samples per prompt and side.
 
         Args:
             distances: of prompts from the reference, a column more where all listed ones have theirs.
@@ -163,7 +163,7 @@ class DiversityEvaluation(Evaluation):
 def evaluation_figures(
     evaluation: DiversityEvaluation, history: History, prompts: Prompts | None, n: int, value_range: tuple[float, float]
 ) -> dict[str, Drawing]:
-    """Return what draws curves, spectrum, both ends of the model's own modes, and with a calibration the prompts.
+    """Prepare curves, spectrum, both ends of the model's own modes, and with a calibration the prompts.
 
     Args:
         evaluation: the last one.
