@@ -210,7 +210,7 @@ def dreamsim(
     checked, transformers = check_range(value_range), import_transformers()
     for part in parts:
         check_one_of("parts", part, tuple(DREAMSIM_PARTS))
-    lora = {} if folder is None else load_local(folder, lambda where: _read_lora(where / LORA))
+    lora: dict[str, list[Tensor]] = {} if folder is None else load_local(folder, lambda where: _read_lora(where / LORA))
     found = []
     for name in parts:
         model: Any = _load(transformers, name, folder)
@@ -277,7 +277,7 @@ def _read_clip(transformers: Any, file: Path, quick: bool) -> Any:
     for name, value in old.items():
         for pattern, theirs in CLIP_NAMES.items():
             name = re.sub(pattern, theirs, name)
-        split = zip("qkv", value.chunk(3), strict=True) if ".qkv." in name else [("", value)]
+        split = list(zip("qkv", value.chunk(3), strict=True)) if ".qkv." in name else [("", value)]
         new |= {f"vision_model.{name.replace('qkv', f'{letter}_proj')}": part for letter, part in split}
     model = transformers.CLIPVisionModelWithProjection(config)
     model.load_state_dict({name: value.float().contiguous() for name, value in new.items()})
