@@ -29,12 +29,12 @@ from genmonitor.evaluation.results import Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.training_state.isolation import preserve_training_state
-from genmonitor.evaluation.training_state.proof import prove_unchanged
-from genmonitor.evaluation.training_state.sharding import kept_sharded, tensor_parallel_size
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError
+from genmonitor.training_state.isolation import preserve_training_state
+from genmonitor.training_state.proof import prove_unchanged
+from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from genmonitor.callbacks.integration.sharding import check_sharding
 from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
-from genmonitor.evaluation.encoders.frozen import check_not_shared
+from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.sampling.model import SampledModel
 
 if TYPE_CHECKING:

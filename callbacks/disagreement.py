@@ -12,10 +12,10 @@ from torch import Tensor
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.integration.weights import Weights
 from genmonitor.callbacks.schedule import Schedule
+from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.data.images import ImageKey
-from genmonitor.evaluation.data.prompted_images import PromptKey
+from genmonitor.evaluation.data.real_subset import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator, Reference
-from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, Sampler
 from genmonitor.kernels import Kernel
 from genmonitor.monitoring.failures import OnError
@@ -55,7 +55,7 @@ class DisagreementMonitor(GenerativeMonitor):
         reference: "data", "start" or "previous".
         num_modes: how many modes of either sign are logged.
         output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
-            `genmonitor.evaluation.image_encoder` makes published ones.
+            `genmonitor.encoders.image_encoder` makes published ones.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module.

@@ -13,9 +13,9 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.integration.weights import Weights
 from genmonitor.callbacks.schedule import Schedule
+from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import Kernel
@@ -53,7 +53,7 @@ class DiversityMonitor(GenerativeMonitor):
             None for a generator without prompts: the modes drawn are then those of kernel PCA.
         n_samples: images generated at each evaluation; None for 1000, or for one per prompt where there are more.
         output_encoder: a callable or Module from images [n, C, H, W] to features [n, d]; None for the pixels.
-            `genmonitor.evaluation.image_encoder` makes published ones.
+            `genmonitor.encoders.image_encoder` makes published ones.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module.

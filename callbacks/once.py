@@ -14,9 +14,9 @@ from genmonitor.callbacks.integration.compat import at_progress, training_datalo
 from genmonitor.callbacks.integration.data import find_loader
 from genmonitor.callbacks.integration.loaded import loaded_loops, loaded_weights
 from genmonitor.callbacks.integration.provenance import run_folder
-from genmonitor.evaluation.training_state.isolation import preserve_training_state
-from genmonitor.evaluation.training_state.sharding import kept_sharded
 from genmonitor.loggers.publisher import print_reports
+from genmonitor.training_state.isolation import preserve_training_state
+from genmonitor.training_state.sharding import kept_sharded
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

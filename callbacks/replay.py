@@ -26,9 +26,9 @@ from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.evaluator import PROBE, run_evaluation
 from genmonitor.evaluation.regions.finder import RegionFit
 from genmonitor.evaluation.results import Samples
-from genmonitor.evaluation.training_state.isolation import preserve_training_state
 from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
+from genmonitor.training_state.isolation import preserve_training_state
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

@@ -56,7 +56,7 @@ def _drawn(images: Tensor) -> Samples:
     return Samples(images, torch.arange(len(images)))
 
 
-def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Alert]], Tensor, Tensor]:
+def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Tensor, Tensor]:
     """Run all evaluations.
 
     Returns:

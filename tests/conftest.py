@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from _helpers.processes import in_two_processes
 
 # of the processes that tests start too: with several tests at once their threads would wait for each other
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -29,3 +30,11 @@ def figures_in_this_process(monkeypatch):
     if (background := sys.modules.get("genmonitor.loggers.background")) is not None:
         monkeypatch.setattr(background, "start", lambda: None)
         monkeypatch.setattr(background, "_running", None)  # a fixture of a module may have started it
+
+
+@pytest.fixture(scope="session")
+def ranks_in_step(tmp_path_factory):
+    """What each of two processes that hold a model together found."""
+    from _helpers.two_ranks_in_step import everything
+
+    return in_two_processes(everything, tmp_path_factory.mktemp("ranks"))

@@ -28,7 +28,7 @@ from genmonitor import (
 )
 from genmonitor import functional as F
 from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor
-from genmonitor.evaluation import image_encoder
+from genmonitor.encoders import image_encoder
 
 generator = torch.Generator().manual_seed(0)
 x, y = torch.rand(8, 5, generator=generator), torch.rand(8, 3, generator=generator)

@@ -25,7 +25,7 @@ from genmonitor.callbacks.checkpoints.weights import CheckpointWeights
 from genmonitor.callbacks.integration.weights import chosen_weights
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.sampling import cache
-from genmonitor.evaluation.training_state.isolation import preserve_training_state
+from genmonitor.training_state.isolation import preserve_training_state
 
 AHEAD = 2
 """Checkpoints per process whose samples may wait to be measured."""

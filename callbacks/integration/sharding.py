@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genmonitor.evaluation.training_state.sharding import SWEEP
+from genmonitor.training_state.sharding import SWEEP
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

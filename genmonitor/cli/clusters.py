@@ -17,7 +17,7 @@ from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
 from genmonitor.cli.reading.images import read_images
 from genmonitor.cli.showing.progress import working
 from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
-from genmonitor.evaluation.data.image_budget import evenly_spread, image_budget
+from genmonitor.evaluation.data.reference import evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.pixel_clusters import region_lines

@@ -40,8 +40,8 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import run_evaluation
-from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.prompts.diversity_modes import ModeEnds
+from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.comparison import aligned
 from genmonitor.evaluation.text.diversity import ABOUT, NAMES, message

@@ -18,10 +18,7 @@ from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.encoders.text import text_encoder
-from genmonitor.evaluation.encoders.vision import image_encoder
 from genmonitor.evaluation.evaluator import Evaluator, evaluate_images, require_fitted, run_evaluation
-from genmonitor.evaluation.feature_metrics import FeatureMetrics
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.presenter import Presenter
@@ -40,7 +37,6 @@ __all__ = [
     "Evaluation",
     "Evaluator",
     "FaultKind",
-    "FeatureMetrics",
     "Finding",
     "FitReport",
     "History",
@@ -56,10 +52,8 @@ __all__ = [
     "ValueSpec",
     "compare",
     "evaluate_images",
-    "image_encoder",
     "no_progress",
     "require_fitted",
     "run_evaluation",
     "terminal_progress",
-    "text_encoder",
 ]

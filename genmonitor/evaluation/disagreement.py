@@ -14,19 +14,17 @@ from torch import Tensor, nn
 
 from genmonitor._validation import check_one_of
 from genmonitor._validation.arguments import check_kernel, check_prompt_split_arguments
+from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.data.prompted_images import PromptKey, subset_by_prompt
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset_by_prompt
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.prompts.changes import PromptChanges
-from genmonitor.evaluation.prompts.disagreement_figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.prompts.disagreement_modes import Ranked, SampleSet, disagreement, thumbnail
-from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
+from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
+from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
+from genmonitor.evaluation.prompts.modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.text import disagreement as text

@@ -13,20 +13,19 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
+from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
+from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.encoders.frozen import Encoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.fidelity import FidelityMetrics, check_neighbors
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.prompts.changes import PromptChanges
-from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation
-from genmonitor.evaluation.prompts.diversity_modes import COVARIANCES, DiversityMetric, ScoredSamples
-from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.changes import PromptChanges, PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.figures import DiversityEvaluation
+from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, ScoredSamples
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
 from genmonitor.evaluation.results import FitReport, History, Samples

@@ -20,9 +20,9 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import EvaluationT, FitReport, History, Samples
-from genmonitor.evaluation.training_state.isolation import remember_attributes
-from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.training_state.isolation import remember_attributes
+from genmonitor.training_state.rng import preserve_rng, seed_everything
 
 PROBE = 16
 """Generated images that tell shape and value range, and whether encoders and metrics take them."""

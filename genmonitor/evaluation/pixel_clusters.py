@@ -16,12 +16,12 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._formatting import error_ratio
 from genmonitor._io import write_json
 from genmonitor._validation.arguments import check_patches
+from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
-from genmonitor.evaluation.data.value_range import check_value_range
-from genmonitor.evaluation.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from genmonitor.evaluation.training_state.rng import preserve_rng
 from genmonitor.loggers import _worker
+from genmonitor.training_state.rng import preserve_rng
 
 MOST_WAITING = 32
 """Where more is waiting, what has waited longest is skipped: late figures are worse than none."""

@@ -13,24 +13,24 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._validation import check_at_least
+from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.collective import Collective, current_processes
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import streams_taken
-from genmonitor.evaluation.encoders.frozen import check_not_shared
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.training_state.isolation import preserve_training_state
-from genmonitor.evaluation.training_state.proof import prove_unchanged
-from genmonitor.evaluation.training_state.sharding import kept_sharded
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.loggers.writers import as_logger
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError
+from genmonitor.training_state.isolation import preserve_training_state
+from genmonitor.training_state.proof import prove_unchanged
+from genmonitor.training_state.sharding import kept_sharded
 
 PROOFS = 2
 """How often a run proves that nothing of the training moved: when it is fitted, and at the first evaluation."""

@@ -16,7 +16,7 @@ from _helpers.prompted import Prompted, disagreeing, labelled
 from _helpers.prompted import plain as diversity
 
 from genmonitor.evaluation import disagreement
-from genmonitor.evaluation.prompts import disagreement_modes, diversity_modes, variability
+from genmonitor.evaluation.prompts import modes, variability
 from genmonitor.evaluation.regions import metrics as region_metrics
 from genmonitor.functional import calibrate
 from genmonitor.metrics import prdc, scendi
@@ -24,14 +24,14 @@ from genmonitor.metrics import prdc, scendi
 PARTS = {
     "cms": [(region_metrics, "cms_from_means"), (MeanGap, "compute")],
     "diversity": [
-        (diversity_modes, "scendi_from_covariances"),
+        (modes, "scendi_from_covariances"),
         (prdc, "prdc_from_radii"),
         (variability, "similarities"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
-        (diversity_modes.ScoredSamples, "ends"),
+        (modes.ScoredSamples, "ends"),
     ],
-    "disagreement": [(disagreement_modes, "avg_pool2d"), (disagreement, "prompt_split")],
+    "disagreement": [(modes, "avg_pool2d"), (disagreement, "prompt_split")],
 }
 """What each monitor calls once it has its samples, in this order."""
 EPOCHS = [1, 2, 4, 5, 7, 8]
@@ -55,7 +55,7 @@ def main(folder, processes):
     for parts in PARTS.values():
         for (owner, name), epoch in zip(parts, EPOCHS, strict=False):
             breaks(owner, name, epoch)
-    disagreement_modes.LARGEST_SIDE = 4  # so that pictures are made smaller
+    modes.LARGEST_SIDE = 4  # so that pictures are made smaller
     settings = {"on_error": "warn", "n_samples": 61}
     calibration = calibrate(torch.rand(50, 64, generator=torch.Generator().manual_seed(0)))
     monitors = (

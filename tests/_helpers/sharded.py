@@ -24,8 +24,8 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from genmonitor.evaluation.training_state.isolation import local_part
-from genmonitor.evaluation.training_state.sharding import reshard, sharded_parts
+from genmonitor.training_state.isolation import local_part
+from genmonitor.training_state.sharding import reshard, sharded_parts
 
 HIDDEN = 34  # neither it nor the 64 pixels go evenly into three parts
 

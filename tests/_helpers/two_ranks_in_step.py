@@ -14,10 +14,10 @@ from genmonitor import PixelPartition
 from genmonitor.evaluation import RegionEvaluator
 from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.training_state.isolation import local_part
-from genmonitor.evaluation.training_state.proof import prove_unchanged
-from genmonitor.evaluation.training_state.sharding import gather, kept_sharded, sharded_parts
 from genmonitor.monitoring.loop import LoopMonitor
+from genmonitor.training_state.isolation import local_part
+from genmonitor.training_state.proof import prove_unchanged
+from genmonitor.training_state.sharding import gather, kept_sharded, sharded_parts
 
 BATCH = torch.ones(3, 2)
 

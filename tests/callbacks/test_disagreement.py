@@ -195,7 +195,7 @@ def test_captions_of_a_dictionary_are_the_prompts(tmp_path, key):
 def test_fewer_real_images_are_told_and_kept_balanced(tmp_path):
     monitor = disagreeing(range(5), real_images=labelled(0, 60).dataset)
     kept = evaluations(monitor)
-    with pytest.warns(UserWarning, match="only 20 real images, as many of each prompt, are there to compare 60"):
+    with pytest.warns(UserWarning, match="only 20 real images, equally many of each prompt, available"):
         watch(tmp_path, monitor)
     assert len(kept[0].reference.features) == 20
 

@@ -241,7 +241,7 @@ def test_real_images_that_were_given_must_do(tmp_path):
 
 
 def test_fewer_real_images_than_samples_are_told(tmp_path):
-    with pytest.warns(UserWarning, match="only 20 real images are there to compare 60 generated ones with"):
+    with pytest.warns(UserWarning, match="only 20 real images available for comparison with 60 generated ones"):
         watch(tmp_path, plain(), val=loader(digits(300, 320)))
 
 

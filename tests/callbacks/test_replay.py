@@ -154,7 +154,7 @@ def test_replay_takes_unserializable_args_from_a_function(tmp_path, setup):
         replay(manifest, checkpoint, setup("nothing"))
 
 
-@pytest.mark.filterwarnings("ignore:.*real images are there to compare")
+@pytest.mark.filterwarnings("ignore:.*real images available for comparison")
 def test_replay_takes_other_monitors_from_a_function(tmp_path, setup):
     torch.manual_seed(0)
     manifests, checkpoints = run(tmp_path, plain_diversity(), Prompted(), Digits(), epochs=1)

@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from genmonitor import PRDC, GaussianKernel, PixelCKA, PromptSplit, ScendiScore, VendiScore
+from genmonitor.encoders.feature_metrics import NEIGHBORS
 from genmonitor.evaluation import DiversityEvaluator, ReferenceImages, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError
-from genmonitor.evaluation.fidelity import NEIGHBORS
 from genmonitor.functional import (
     W1KPCalibration,
     calibrate,
@@ -144,8 +144,8 @@ def test_diversity_message_counts_modes(shared):
 
 def test_diversity_summary_lists_the_least_varied_prompts(shared):
     evaluator, history, evaluation = shared
-    summary = summary(evaluator, history)
-    assert all(f"'{row.found.prompt}'" in summary for row in evaluation.least_varied)
+    said = summary(evaluator, history)
+    assert all(f"'{row.found.prompt}'" in said for row in evaluation.least_varied)
 
 
 def test_diversity_figures_are_drawn(shared):
@@ -233,7 +233,7 @@ def test_diversity_figures_without_real_images_are_drawn():
 
 def test_diversity_notes_few_real_images():
     report = fit(diversity_evaluator(), REAL[:10], FAKE)
-    assert report.notes == ("only 10 real images are there to compare 24 generated ones with",)
+    assert report.notes == ("only 10 real images available for comparison with 24 generated ones",)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_state_saved_before_training_is_taken_over(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*real images are there to compare")
+@pytest.mark.filterwarnings("ignore:.*real images available for comparison")
 @pytest.mark.parametrize(("processes", "n"), [(2, 36), (3, 2)], ids=["even", "none for one"])
 def test_several_processes_find_and_show_what_one_does(tmp_path, processes, n):
     command = [sys.executable, str(SCRIPT), str(tmp_path), str(processes), str(n)]

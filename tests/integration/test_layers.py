@@ -16,11 +16,12 @@ import pytest
 from genmonitor.cli.main import COMMANDS
 
 LAYERS = [
-    {"_formatting", "_io", "_places", "_validation"},
+    {"_formatting", "_io", "_places", "_validation", "training_state"},
     {"linalg"},
     {"kernels", "partition"},
     {"functional", "_validation.arguments"},  # checks of arguments know kernels and calibrations
     {"metrics"},
+    {"encoders"},
     {"plotting"},
     {"evaluation"},
     {"report"},

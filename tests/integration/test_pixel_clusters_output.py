@@ -187,7 +187,7 @@ def test_several_loggers_get_scalars_and_the_files_figures(tmp_path, caplog):
 def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
     fit(tmp_path, plain(n_samples=120), val=loader(digits(300, 400)), logger=False, max_epochs=1)
     folder = tmp_path / "genmonitor"
-    assert ">Only 100 real images are there to compare 120" in (folder / "report.html").read_text()
+    assert ">Only 100 real images available for comparison with 120" in (folder / "report.html").read_text()
     names = {path.name for path in folder.iterdir()}
     assert {"report.html", "cms_about.json", "cms_evaluation_00001.json", "cms_partition.npz"} <= names
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out

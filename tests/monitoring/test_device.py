@@ -13,8 +13,8 @@ from torch import nn
 
 from genmonitor.evaluation import RegionEvaluator, Samples, SingleProcess
 from genmonitor.evaluation.sampling.cache import weights_fingerprint
-from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
+from genmonitor.training_state.rng import preserve_rng, seed_everything
 
 pytestmark = [
     *LIGHTNING_SAYS,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor import GaussianKernel, VendiScore
-from genmonitor.evaluation import FeatureMetrics
+from genmonitor.encoders import FeatureMetrics
 from genmonitor.functional import authenticity, prompt_split
 
 FILES = {

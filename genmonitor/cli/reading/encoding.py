@@ -15,14 +15,12 @@ from torch import Tensor, nn
 from genmonitor.cli.arguments import given, given_path, whole_number
 from genmonitor.cli.reading.outputs import Outputs
 from genmonitor.cli.reading.prompts import PromptRows
-from genmonitor.evaluation.data.value_range import range_doubt
-from genmonitor.evaluation.encoders.feature_cache import FeatureCache
-from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
-from genmonitor.evaluation.encoders.registry import IMAGE_MODELS, TEXT_MODELS
-from genmonitor.evaluation.encoders.simple import pixels
-from genmonitor.evaluation.encoders.text import text_encoder
-from genmonitor.evaluation.encoders.tf_idf import TfIdf
-from genmonitor.evaluation.encoders.vision import image_encoder
+from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
+from genmonitor.encoders.simple import TfIdf, pixels
+from genmonitor.encoders.text import text_encoder
+from genmonitor.encoders.vision import image_encoder
+from genmonitor.evaluation.data.compared_sets import range_doubt
 from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.results import Samples
 

@@ -14,13 +14,13 @@ from genmonitor.cli.reading.encoding import value_range
 from genmonitor.cli.reading.outputs import Outputs, cut
 from genmonitor.cli.reading.prompts import PromptRows
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.disagreement_figures import (
+from genmonitor.evaluation.prompts.figures import (
     DRAWN_MODES,
     DisagreementEvaluation,
     DisagreementFigures,
     most_of,
 )
-from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Mode, thumbnail
+from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
 from genmonitor.plotting.style import Drawing
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data of an evaluation: real images, which of them serve for what, and prompts."""
+"""Data of an evaluation: real images, their split into those for regions, baseline and comparison, and prompts."""

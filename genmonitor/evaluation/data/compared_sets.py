@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of images that are compared outside of any training: whether they go together, and how many of each are used."""
+"""Checks that real and generated images can be compared: shapes, value ranges, numbers; the number of each used."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_bool, check_images, check_same_length
 from genmonitor._validation.arguments import check_patches
-from genmonitor.evaluation.data.value_range import range_doubt
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 
 MIN_REAL, MIN_FAKE = 5, 2
+REMEDY = (
+    "Scale one of them: in `sample_fn` (clamp there what the model leaves unbounded), in the dataset's transform, or "
+    "by a callable `image_key`."
+)
 
 
 def checked_set(name: str, images: Tensor, real: Tensor, patch_size: int) -> Tensor:
-    """Return generated images that can be compared with real ones, or refuse them.
+    """Check that generated images can be compared with real ones, and return them.
 
     Args:
-        name: of the argument that they came by.
+        name: of the argument.
         images: [M, C, H, W].
         real: checked, [N, C, H, W].
         patch_size: side of a site.
@@ -33,7 +36,7 @@ def checked_set(name: str, images: Tensor, real: Tensor, patch_size: int) -> Ten
             f"Expected at least {MIN_REAL} real and {MIN_FAKE} generated images, but got {len(real)} and "
             f"{len(images)} in `{name}`. Give more."
         )
-    if doubt := range_doubt(real, images):  # which no training will mend any more
+    if doubt := range_doubt(real, images):  # no training will mend it
         raise ValueError(f"Expected `{name}` in the value range of the real images, but {doubt}. Scale one of them.")
     check_at_least("patch_size", patch_size, 1)
     check_patches(name, images, patch_size)
@@ -41,7 +44,7 @@ def checked_set(name: str, images: Tensor, real: Tensor, patch_size: int) -> Ten
 
 
 def check_paired(paired: bool, sets: dict[str, Tensor]) -> None:
-    """Refuse to pair what cannot be pairs."""
+    """Refuse to pair a single set, or sets of different lengths."""
     check_bool("paired", paired)
     if paired and len(sets) == 1:
         raise ValueError("Expected `other` with `paired`, but got one set of generated images. Leave `paired` out.")
@@ -50,10 +53,10 @@ def check_paired(paired: bool, sets: dict[str, Tensor]) -> None:
 
 
 def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tuple[int, list[str]]:
-    """Return how many images of each side are compared, and what to say of it.
+    """Return the number of images compared on each side, and notes about it.
 
-    A draw of the baseline takes as many of the other real images. It needs a fifth more of them to draw from: all of
-    them each time would give a band without width.
+    A draw of the baseline takes as many of the other real images, out of about a fifth more: if every draw took all
+    of them, the band would have no width.
     """
     wanted = min(check_at_least("n_samples", n_samples, 2), n_fake)
     n = max(MIN_FAKE, min(wanted, n_real * 5 // 11))
@@ -71,10 +74,75 @@ def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tup
 
 
 def check_left(n_real: int, n: int, n_clusters: int | None) -> None:
-    """Refuse too few real images to find regions in, once n of them are compared with generated ones."""
+    """Refuse a set of real images that leaves too few to find regions in once n are compared with generated ones."""
     least = max(10, 2 * (n_clusters or 1))
     if n_real - n < least:
         raise ValueError(
             f"Expected enough images in `real` that {least} are left to find the regions in, but got {n_real}, of "
             f"which {n} are compared with generated ones. Give more, or your own `partition`."
         )
+
+
+def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tuple[str, ...]:
+    """Refuse value ranges that no training can bring together; return notes about others that differ.
+
+    A generator that was just initialized may give values of any sign and size: that is worth a note at most.
+
+    Args:
+        real: images [N, C, H, W].
+        fake: images [M, C, H, W], perhaps of an untrained generator.
+        resumed: whether a run goes on, whose configuration was checked before, so that nothing is refused.
+
+    Returns:
+        A sentence if real images are in [0, 1] and generated ones often negative, as behind a tanh; if real images are
+        in [-1, 1] and generated ones vary without ever being negative; if one side is much larger than the other; or
+        if real images leave [-1, 1] and generated ones do not, as behind a tanh.
+
+    Raises:
+        ValueError: if real images are in 0..255 and generated ones near [0, 1] or [-1, 1], or if real images reach no
+            more than 1/255, as integers 0 and 1 do when they are read as 0..255.
+
+    Example:
+        >>> import torch
+        >>> real = torch.linspace(0, 1, 64).view(1, 1, 8, 8)
+        >>> check_value_range(255 * real, real)
+        Traceback (most recent call last):
+        ValueError: Expected real and generated images in one value range, but real images reach 255 and ...
+        >>> check_value_range(real, 2 * real - 1)[0]
+        "real images are in [0, 1], but 0.47 of the generated values are negative. If training does not mend that, ..."
+    """
+    low, high = float(real.min()), float(real.max())
+    fake_low, fake_high = float(fake.min()), float(fake.max())
+    size, fake_size = max(abs(low), abs(high)), max(abs(fake_low), abs(fake_high))
+    problem = None
+    if size > 20 and fake_size <= 2:
+        problem = f"real images reach {size:.4g} and generated ones {fake_size:.4g}"
+    elif low >= 0 and 0 < high <= 1.001 / 255:
+        problem = "real images reach no more than 1/255: integers are read as 0..255"
+    if problem and resumed:
+        return (f"{problem}: the generator has left the value range",)
+    if problem:
+        raise ValueError(f"Expected real and generated images in one value range, but {problem}. {REMEDY}")
+    doubt = range_doubt(real, fake)
+    return (f"{doubt}. If training does not mend that, the value ranges differ. {REMEDY}",) if doubt else ()
+
+
+def range_doubt(real: Tensor, fake: Tensor) -> str | None:
+    """Explain why generated images seem to be scaled otherwise than real ones; None if they do not."""
+    low, high = float(real.min()), float(real.max())
+    fake_low, fake_high = float(fake.min()), float(fake.max())
+    size, fake_size = max(abs(low), abs(high)), max(abs(fake_low), abs(fake_high))
+    negative = float((fake < -0.05 * size).float().mean())
+    varies = fake_high - fake_low > 0.01 * size
+    if fake_size > 20 and size <= 2:
+        return f"real images reach {size:.4g}, but generated ones {fake_size:.4g}"
+    if low >= 0 and fake_low >= 0 and size > 8 and 0.25 < fake_size <= 1.001:
+        return f"real images reach {size:.4g}, but generated ones {fake_size:.4g}"
+    if low >= 0 and negative > 0.05:
+        return f"real images are in [{low:.3g}, {high:.3g}], but {negative:.2f} of the generated values are negative"
+    if low < -0.25 * size and fake_low >= 0 and fake_high > 0.25 * size and varies:
+        return f"real images are in [{low:.3g}, {high:.3g}], but no generated value is negative"
+    outside = float((real.abs() > 1.05).float().mean())
+    if outside > 0.01 and 0.5 < fake_size <= 1.001 and fake_low < -0.25:
+        return f"real images are in [{low:.3g}, {high:.3g}], but generated ones stay within [-1, 1], as behind a tanh"
+    return None

@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subs
 from genmonitor._validation import check_images
 from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
+from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
 
 ImageKey = str | int | Callable[[Any], Tensor] | None
 NAMES = ("image", "images", "pixel_values")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real image most similar to a generated one: a generator that copies its training data shows there."""
+"""The real images most similar to generated ones, which reveal a generator that copies its training data."""
 
 from __future__ import annotations
 

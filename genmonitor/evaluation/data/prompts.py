@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The prompts of a conditional generator, and which of them belongs to which sample."""
+"""Prompts of a conditional generator, assigned to samples in turn."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Prompts:
 
     @classmethod
     def from_any(cls, prompts: Sequence[str] | Sequence[int] | Tensor | Prompts) -> Prompts:
-        """Return Prompts as they are, and make them of anything else."""
+        """Convert to Prompts; return Prompts unchanged."""
         return prompts if isinstance(prompts, Prompts) else cls(prompts)
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class Prompts:
         return torch.tensor(chosen, device=device) if self.are_labels else chosen
 
     def numbers(self, indices: Tensor) -> Tensor:
-        """Return which of the distinct prompts these samples have, int64 [n]."""
+        """Return the numbers of these samples' prompts among the distinct ones, int64 [n]."""
         places = {prompt: place for place, prompt in enumerate(self.distinct)}
         table = torch.tensor([places[prompt] for prompt in self.values], device=indices.device)
         return table[indices % len(table)]

@@ -1,19 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some real images of a set, fixed for the run."""
+"""Real images to compare with, fixed for a run: chosen at random, or as many of each prompt as are generated."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.data.compared_sets import check_value_range
+from genmonitor.evaluation.data.images import READ_BATCH, ImageSource, describe_batch, look_up
+from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages, random_order
-from genmonitor.evaluation.data.value_range import check_value_range
+from genmonitor.evaluation.progress import Progress, no_progress
 
 PROBE_IMAGES = 100
-"""Images that tell shape and value range."""
+"""Images from which shape and value range are taken."""
+PromptKey = str | int | Callable[[Any], Any] | None
+LABEL_NAMES = ("label", "labels", "class", "target")
+TEXT_NAMES = ("prompt", "prompts", "caption", "captions", "text", "texts")
+MAX_READ = 50_000
+"""Items that are looked through for the prompts: more would keep the training waiting."""
 
 
 class RealSubset:
@@ -61,16 +71,152 @@ class RealSubset:
         return float(self._probe.min()), float(self._probe.max())
 
     def range_notes(self, generated: Tensor, resumed: bool = False) -> tuple[str, ...]:
-        """Return what to say of the value range of generated images, see `check_value_range`."""
+        """Return notes about the value range of generated images, see `check_value_range`."""
         return check_value_range(self._probe, generated, resumed)
 
     def signature(self) -> list[float]:
-        """Return numbers that are others for other images."""
+        """Return numbers that differ for other images."""
         return [float(len(self)), float(self._probe.double().sum())]
 
     def notes(self, n: int) -> tuple[str, ...]:
-        """Return what to say where they are fewer than n, or others each time they are read."""
+        """Return notes: that they are fewer than n, or change each time they are read."""
         notes = self._source.notes + self._source.reading_notes(self._chosen)
         if len(self) < n:
-            notes += (f"only {len(self)} real images are there to compare {n} generated ones with",)
+            notes += (f"only {len(self)} real images available for comparison with {n} generated ones",)
         return notes
+
+
+def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
+    """Find the prompts of a batch.
+
+    Args:
+        batch: what a loader yields.
+        key: None for the first vector of whole numbers of a tuple, or the entry "label", "labels", "class" or "target"
+            of a dictionary, where prompts are labels; for the first list of strings of a tuple, or the entry "prompt",
+            "caption" or "text" or their plural, where they are strings; else a key, an index or a callable.
+        labels: whether prompts are class labels.
+
+    Returns:
+        One prompt per item, all strings or all whole numbers.
+
+    Raises:
+        ValueError: if there are none.
+
+    Example:
+        >>> find_prompts((torch.zeros(2, 1, 8, 8), torch.tensor([7, 3])), None, labels=True)
+        [7, 3]
+    """
+    found: Any = None
+    if key is not None:
+        found = look_up(batch, key, "prompt_key", "prompts")
+    elif isinstance(batch, Mapping):
+        found = next((batch[name] for name in (LABEL_NAMES if labels else TEXT_NAMES) if name in batch), None)
+    elif isinstance(batch, Sequence):
+        found = next((part for part in batch if _are_prompts(part, labels)), None)
+    if not _are_prompts(found, labels):
+        kind = "class labels, whole numbers [N]," if labels else "prompts, a list of strings,"
+        raise ValueError(
+            f"Expected {kind} in a batch of real images, but got {describe_batch(batch if found is None else found)}. "
+            "Give `prompt_key=` a key, an index or a callable from the batch to its prompts."
+        )
+    return found.tolist() if isinstance(found, Tensor) else list(found)
+
+
+def choose_by_prompt(
+    source: ImageSource,
+    prompt_key: PromptKey,
+    prompts: Prompts,
+    n: int,
+    seed: int,
+    progress: Progress = no_progress,
+) -> list[int]:
+    """Choose items at random so that the j-th has prompt j modulo the number of prompts.
+
+    The set is searched in a random order until enough items of each prompt are found.
+
+    Args:
+        source: the set.
+        prompt_key: where the prompts are in a batch.
+        prompts: those wanted, in the order of the generated images.
+        n: number of items, a multiple of the number of prompts; if the set has too few of some prompt, all prompts are
+            chosen fewer times.
+        seed: of the random order.
+        progress: wraps what takes long.
+
+    Returns:
+        Indices of items.
+
+    Raises:
+        ValueError: if there is no image of some prompt.
+    """
+    order = random_order(len(source), MAX_READ, torch.Generator().manual_seed(seed))[:MAX_READ].tolist()
+    times = Counter(prompts.values)
+    missing = {prompt: count * n // len(prompts) for prompt, count in times.items()}
+    found: dict[Any, list[int]] = {prompt: [] for prompt in times}
+    read = 0
+    with source.preserve_rng():
+        for batch in progress(source.loader(order), "prompts of real images"):
+            of_batch = find_prompts(batch, prompt_key, prompts.are_labels)
+            items = order[read : read + READ_BATCH]
+            if len(of_batch) != len(items):
+                raise ValueError(
+                    f"Expected one prompt from each of {len(items)} items of {source.name}, but got {len(of_batch)}. "
+                    "Let `prompt_key=` lead to all prompts of a batch."
+                )
+            for prompt, item in zip(of_batch, items, strict=True):
+                if missing.get(prompt):
+                    found[prompt].append(item)
+                    missing[prompt] -= 1
+            read += len(items)
+            if not any(missing.values()):
+                break
+    rounds = min(len(found[prompt]) // count for prompt, count in times.items())
+    if not rounds:
+        lacking = [prompt for prompt, count in times.items() if len(found[prompt]) < count]
+        raise ValueError(
+            f"Expected a real image of each prompt, but among {read} items of {source.name} there is none, or too few, "
+            f"of {len(lacking)}, such as {lacking[0]!r}. Leave these out of `prompts`, give `real_images=` with some "
+            "of each, or compare with another `reference`."
+        )
+    queues = {prompt: iter(indices) for prompt, indices in found.items()}
+    return [next(queues[prompt]) for prompt in prompts.names(rounds * len(prompts))]
+
+
+def subset_by_prompt(
+    real: ReferenceImages,
+    prompt_key: PromptKey,
+    prompts: Prompts,
+    n: int,
+    seed: int,
+    shape: tuple[int, ...],
+    comm: Collective,
+    progress: Progress = no_progress,
+) -> tuple[RealSubset, tuple[str, ...]]:
+    """Choose real images of the prompts on rank zero; return them, and notes for the user.
+
+    Args:
+        real: the images to choose from.
+        prompt_key: where the prompts are in a batch.
+        prompts: those wanted.
+        n: number of images wanted.
+        seed: of the choice.
+        shape: (C, H, W) of generated images.
+        comm: the processes that evaluate together.
+        progress: wraps what takes long.
+    """
+    source = real.compared()
+    chosen = comm.from_rank_zero(lambda: choose_by_prompt(source, prompt_key, prompts, n, seed, progress))
+    notes = real.notes() + source.notes + source.reading_notes(chosen)
+    if len(chosen) < n:
+        notes += (
+            f"only {len(chosen)} real images, equally many of each prompt, available for comparison with {n} generated "
+            "ones",
+        )
+    return RealSubset(source, chosen, shape), notes
+
+
+def _are_prompts(value: Any, labels: bool) -> bool:
+    if labels:
+        integers = isinstance(value, Tensor) and value.ndim == 1 and not value.is_floating_point()
+        return integers or (isinstance(value, list) and all(type(x) is int for x in value))
+    return isinstance(value, (list, tuple)) and all(isinstance(x, str) for x in value)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,15 @@ import torch
 from torch import Tensor
 
 from genmonitor.evaluation.baseline import DRAWS
-from genmonitor.evaluation.data.image_budget import evenly_spread, image_budget
 from genmonitor.evaluation.data.images import READ_TWICE, ImageKey, ImageSource
 
 MAX_PERMUTED = 1_000_000
+MAX_IMAGES, LEAST_IMAGES = 5000, 1000
+"""Upper and lower bound of the images that regions are found in, as far as there are so many."""
+MAX_BYTES = 2**28
+"""Of these images, in float32: 256 MiB."""
+MAX_WORK = 1.5e11
+"""Products of values of two sites in an image, over all images and pairs of sites: about half a minute on one core."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,43 @@ def split_reference(
     return RealSplit(source, for_clusters, rest, compared, chosen.tolist(), tuple(notes))
 
 
+def image_budget(shape: tuple[int, ...], patch_size: int = 1) -> int:
+    """Return the number of images [c, h, w] to find regions in: 5000, fewer if they are large, at least 1000.
+
+    Example:
+        >>> [image_budget((channels, side, side)) for channels, side in ((1, 8), (3, 32), (3, 64), (3, 256))]
+        [5000, 5000, 2980, 1000]
+        >>> image_budget((3, 128, 128), patch_size=4)
+        1365
+    """
+    affordable = min(MAX_BYTES / (4 * math.prod(shape)), MAX_WORK / cka_work(1, shape, patch_size))
+    return int(min(MAX_IMAGES, max(LEAST_IMAGES, affordable)))
+
+
+def cka_work(n: int, shape: tuple[int, ...], patch_size: int = 1) -> float:
+    """Return the products of values of two sites in an image, over n images [c, h, w] and all pairs of sites."""
+    channels, height, width = shape
+    sites = (height // patch_size) * (width // patch_size)
+    return float(n) * sites**2 * channels * patch_size**2
+
+
+def evenly_spread(length: int, count: int) -> list[int]:
+    """Choose indices below a length: all if they are no more than `count`, else one from each of as many stretches.
+
+    An index lies at random in its stretch, by a generator that is always the same: where classes take turns, a fixed
+    distance would choose images of one class alone.
+
+    Example:
+        >>> evenly_spread(4, 10), evenly_spread(10, 3) == evenly_spread(10, 3)
+        ([0, 1, 2, 3], True)
+    """
+    if length <= count:
+        return list(range(length))
+    bounds = torch.arange(count + 1) * length // count
+    within = torch.rand(count, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (bounds[:-1] + (within * bounds.diff()).long()).tolist()
+
+
 def random_order(n: int, wanted: int, generator: torch.Generator) -> Tensor:
     """Return the whole numbers below n in a random order; of more than a million at least as many as are wanted.
 
@@ -197,7 +240,7 @@ def _check_one_shape(source: ImageSource, rest: Tensor, compared: ImageSource, c
 def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> list[str]:
     notes = []
     if chosen < n_samples:
-        notes.append(f"only {chosen} real images are there to compare {n_samples} generated ones with")
+        notes.append(f"only {chosen} real images available for comparison with {n_samples} generated ones")
     if rest < 2 * n_samples:
         notes.append(
             f"the baseline's draws of {n_samples} overlap much, so its band is a rough estimate: only {rest} images of "

@@ -14,7 +14,7 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, find_images
 from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.training_state.rng import (
+from genmonitor.training_state.rng import (
     find_generators,
     preserve_generators,
     preserve_rng,

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the evaluators of prompted models share: features, changes of a prompt, modes and what figures show."""
+"""Parts shared by the evaluators of prompted models: features, modes, changes of a prompt, figures."""

@@ -1,22 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which prompts became worse than at their best evaluation, by more than chance: what an alert is raised about."""
+"""Estimates per prompt, its spread and distance, and prompts that became worse than at their best beyond chance."""
 
 from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Any
 
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
+import torch
+from torch import Tensor
 
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
+from genmonitor.functional.dispersion import kernel_dispersion
+from genmonitor.functional.mmd_influence import RealSide
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.kernels import Kernel
+
+ALL = "all samples"
+"""Name of all samples, where single prompts have too few or there are no prompts."""
 RESOLUTION = 1e-6
-"""How much rounding may change a value: a standard error is never taken to be smaller."""
+"""Effect of rounding on a value: no standard error is taken to be smaller."""
 SMALLEST_P = 1e-300
 SPREAD_FACTOR = 4.0
-"""Where the highest is best: how many times less of it a prompt keeps than a typical one, to deserve an alert.
+"""Factor by which a prompt keeps less of its best than a typical one before an alert, if the highest is best.
 
 As a conditional GAN learned digits, healthy classes fell to a third of the spread of their first epochs, all together.
 """
@@ -44,11 +55,11 @@ class Change:
     """A prompt that became worse.
 
     Attributes:
-        prompt: which, in words.
+        prompt: its text.
         now: its value.
         best: its best value before.
         epoch: of the best.
-        p: how likely so large a change is by chance, for all prompts and earlier evaluations together.
+        p: probability of so large a change by chance, over all prompts and earlier evaluations together.
     """
 
     prompt: str
@@ -59,7 +70,7 @@ class Change:
 
 
 class PromptChanges:
-    """Compares each prompt with its best evaluation, and names those that are worse at two evaluations in a row.
+    """Comparison of each prompt with its best evaluation: which are worse at two evaluations in a row.
 
     A best is one of many evaluations, chosen for its luck, so three things keep chance from being taken for a change
     where all evaluations have samples of their own. The standard error of the best is the largest of all evaluations
@@ -71,7 +82,7 @@ class PromptChanges:
         highest: whether the best is the highest value, else it is the lowest.
 
     Attributes:
-        evaluations: how many were taken in.
+        evaluations: their number.
         values: the best of each prompt.
         epochs: of the best.
         errors: the largest standard error so far.
@@ -152,3 +163,97 @@ class PromptChanges:
         # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
         allowed = (typical if typical > COLLAPSED else 1.0) / SPREAD_FACTOR
         return [name for name, part in kept.items() if part <= allowed]
+
+
+class PromptGroups:
+    """Groups of samples that are judged together: those of each prompt with enough, or all if none has enough.
+
+    Args:
+        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
+        sizes: numbers of samples, on each side of a comparison.
+
+    Attributes:
+        by_prompt: whether samples are judged prompt by prompt.
+        left_out: number of prompts with too few samples to be judged.
+        names: of the groups that are judged.
+
+    Example:
+        >>> {name: len(rows) for name, rows in PromptGroups(Prompts([5, 7]), 17).split(torch.zeros(17, 2)).items()}
+        {'5': 9, '7': 8}
+    """
+
+    def __init__(self, prompts: Prompts | None, *sizes: int) -> None:
+        counts = [] if prompts is None else [Counter(prompts.names(n)) for n in sizes]
+        distinct = [] if prompts is None else prompts.distinct
+        enough = [min(count[prompt] for count in counts) >= MIN_SAMPLES for prompt in distinct]
+        self._prompts, self._enough = prompts, enough
+        self._any = min(sizes) >= MIN_SAMPLES
+        self.by_prompt, self.left_out = any(enough), enough.count(False)
+        alone = [str(prompt) for prompt, judged in zip(distinct, enough, strict=True) if judged]
+        self.names = alone or ([ALL] if self._any else [])
+
+    def split(self, rows: Tensor) -> dict[str, Tensor]:
+        """Split rows [N, ...], row i of sample i, by the prompts that are judged; {} if there are too few.
+
+        Args:
+            rows: of all samples of a side.
+        """
+        if self._prompts is None or not self.by_prompt:
+            return {ALL: rows} if self._any else {}
+        numbers = self._prompts.numbers(torch.arange(len(rows), device=rows.device))
+        judged = [(i, prompt) for i, prompt in enumerate(self._prompts.distinct) if self._enough[i]]
+        return {str(prompt): rows[numbers == i] for i, prompt in judged}
+
+    def note(self) -> str:
+        """Return a note on the prompts that cannot raise alerts; "" if all can."""
+        if not self.left_out:
+            return ""
+        others = "the others" if self.by_prompt else "all together" if self._any else "none"
+        return (
+            f"{self.left_out} of {len(self._enough)} prompts have fewer than {MIN_SAMPLES} samples, too few for alerts "
+            f"about them; alerts are about {others}"
+        )
+
+
+def spread_by_prompt(features: Tensor, groups: PromptGroups, kernel: Kernel) -> dict[str, Estimate]:
+    """Estimate the spread of each prompt's samples, see `kernel_dispersion`.
+
+    Args:
+        features: of all samples [N, D], row i of sample i.
+        groups: of samples judged together.
+        kernel: of the features.
+    """
+    out = {}
+    for name, rows in groups.split(features).items():
+        found = kernel_dispersion(rows, kernel)
+        out[name] = Estimate(float(found.value), float(found.standard_error), len(rows))
+    return out
+
+
+class PromptDistances:
+    """Distances of each prompt's samples from the reference's: squared MMD without bias, see `mmd_influence`.
+
+    Args:
+        reference: features of all its samples [M, D], row i of the prompt of sample i.
+        groups: of samples judged together.
+    """
+
+    def __init__(self, reference: Tensor, groups: PromptGroups) -> None:
+        self._groups = groups
+        self._sides = {name: RealSide.of(rows, None, None) for name, rows in groups.split(_wide(reference)).items()}
+
+    def measure(self, features: Tensor) -> dict[str, Estimate]:
+        """Estimate the distance of each prompt from features [N, D], row i of sample i."""
+        out = {}
+        for name, rows in self._groups.split(_wide(features)).items():
+            side = self._sides[name]
+            found = side.influence(rows.to(side.samples))
+            n, m = len(rows), len(side.samples)
+            error = (found.fake.var() / n + found.real.var() / m).sqrt()
+            out[name] = Estimate(float(found.mmd), float(error), min(n, m))
+        return out
+
+
+def _wide(features: Tensor) -> Tensor:
+    """Convert features to a dtype that resolves a kernel's small differences."""
+    return features if features.dtype == torch.float64 else features.float()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the evaluators of conditional generators share: features of outputs and prompts, and the kernels on them."""
+"""Features of a conditional generator's outputs and prompts, and the kernels on them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import write_json
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder
+from genmonitor.encoders.simple import OneHot, pixels
+from genmonitor.encoders.text import text_encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.encoders.frozen import Encoder, FrozenEncoder
-from genmonitor.evaluation.encoders.simple import OneHot, pixels
-from genmonitor.evaluation.encoders.text import text_encoder
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 OTHER_IMAGES = (
-    "used with other real images before: everything is fitted anew and the curves start anew, since values before and "
+    "used with other real images before: everything is fitted again and the curves restart, since values before and "
     "after cannot be compared"
 )
 
@@ -103,13 +103,13 @@ class PromptedFeatures:
         self._data, self.resumed = [], False
 
     def take_data(self, real: RealSubset | None, comm: Collective) -> bool:
-        """Take note of the real images; forget what was fixed and return False if they were others before.
+        """Record the real images; forget what was fixed and return False if they were others before.
 
         Args:
-            real: None where none are looked at, as on resuming with widths that are known: then nothing is forgotten.
+            real: None if they are not needed, as on resuming with known widths: nothing is forgotten then.
             comm: the processes that evaluate together.
         """
-        # rank zero's, since a dataset may differ between processes: they must agree on whether to begin anew
+        # rank zero's, since a dataset may differ between processes: they must agree on whether to start over
         signature = comm.broadcast(None if real is None else real.signature())
         if signature is None:
             return True
@@ -156,7 +156,7 @@ class PromptedFeatures:
         write_json(folder / self._file(prefix), {"prompts": self.prompts.values})
 
     def manifest(self, prefix: str) -> dict[str, Any]:
-        """Return what is needed to evaluate the same again."""
+        """Return the entries needed to repeat the evaluation."""
         kernels = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
         return {"prompts_file": self._file(prefix), **self.encoders(), **kernels, "num_features": self.num_features}
 

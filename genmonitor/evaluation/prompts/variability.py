@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How alike the images of one prompt are (W1KP), and of which prompts most."""
+"""W1KP: the similarity of the images of one prompt, and the prompts whose images vary least."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LISTED, SHOWN = 5, 6
 
 @dataclass(frozen=True, eq=False)
 class LeastVaried:
-    """A prompt whose images are much alike.
+    """A prompt whose images are very similar.
 
     Attributes:
-        found: its W1KP and what follows from it.
+        found: its W1KP and values derived from it.
         images: some of its images [k, C, H, W], on the CPU: the two most similar of all, then the first others.
     """
 
@@ -38,7 +38,7 @@ class LeastVaried:
     images: Tensor
 
     def caption(self) -> str:
-        """Return what its row in the figure says."""
+        """Return the caption of its row in the figure."""
         return (
             f"{self.found.level} similarity\n"
             f"good for {self.found.reusability} of {min(self.found.outputs, REUSED)} images\n"
@@ -47,12 +47,12 @@ class LeastVaried:
 
 
 class MeasuredPrompts(NamedTuple):
-    """What W1KP says of the prompts of an evaluation.
+    """W1KP of the prompts of an evaluation.
 
     Attributes:
         w1kp: its mean over the prompts.
         least: the least varied prompts, the least first.
-        reusability: how many images the prompts are good for; None with a single prompt, or with two samples of one.
+        reusability: number of images that the prompts are good for; None with one prompt, or with two samples of one.
     """
 
     w1kp: float
@@ -82,7 +82,7 @@ class PromptDiversity:
             )
 
     def measure(self, features: Tensor, samples: Samples, comm: Collective) -> MeasuredPrompts:
-        """Return what W1KP says of the prompts; every process must call it.
+        """Measure W1KP of the prompts; every process must call it.
 
         Args:
             features: of this process's samples [n, d].
@@ -110,7 +110,7 @@ class PromptDiversity:
         return MeasuredPrompts(sum(means.values()) / len(means), least, curve)
 
     def _row(self, number: int, similarity: Tensor, members: list[int], curve: Tensor) -> PromptVariability:
-        """Return what a prompt is found to be like.
+        """Return the values of one prompt.
 
         Args:
             number: of the prompt.

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.data.image_budget import cka_work
 from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.data.reference import cka_work
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.agreement import Agreement, Half, Stability
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks
 from genmonitor._validation.arguments import check_cka_arguments
+from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
-from genmonitor.evaluation.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.agreement import Stability
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes

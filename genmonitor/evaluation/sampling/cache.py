@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from genmonitor.evaluation.training_state.isolation import local_part
+from genmonitor.training_state.isolation import local_part
 
 
 @dataclass

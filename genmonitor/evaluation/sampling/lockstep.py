@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import nn
 
 from genmonitor.evaluation.collective import FailedElsewhereError
-from genmonitor.evaluation.training_state.sharding import (
+from genmonitor.training_state.sharding import (
     gather,
     reset_after_error,
     reshard,

@@ -22,8 +22,8 @@ from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.memory import free_memory, is_out_of_memory
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
-from genmonitor.evaluation.training_state.rng import seed_everything
-from genmonitor.evaluation.training_state.sharding import gather, sharded_parts
+from genmonitor.training_state.rng import seed_everything
+from genmonitor.training_state.sharding import gather, sharded_parts
 
 SampleFn = Callable[[Any, int], Tensor]
 ALONE = 2

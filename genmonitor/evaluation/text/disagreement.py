@@ -11,8 +11,8 @@ from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.prompts.disagreement_figures import DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Ranked
+from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures
+from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
 from genmonitor.evaluation.results import History, Record, Samples, Table, curve, dated
 from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec

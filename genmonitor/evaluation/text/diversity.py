@@ -12,7 +12,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.prompts.diversity_figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.results import History, Record, Samples, curve, dated
 from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
-from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
+from genmonitor.evaluation.data.reference import ReferenceImages, cka_work, evenly_spread, image_budget, split_reference
 
 AGAINST_TRAINING = (
     "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
@@ -57,7 +57,7 @@ def test_split_of_given_images_looks_at_no_others():
 
 def test_split_notes_few_images():
     assert split(numbered(40)).notes[1:] == (
-        "only 20 real images are there to compare 30 generated ones with",
+        "only 20 real images available for comparison with 30 generated ones",
         "the baseline's draws of 30 overlap much, so its band is a rough estimate: only 20 images of the training data "
         "are there to draw from",
     )
@@ -195,3 +195,33 @@ def test_split_of_millions_of_images_is_quick_and_small(validated):
     assert len(found.for_clusters) == 1000
     assert len(set(found.for_comparison)) == 1200
     assert validated or not set(found.for_comparison) & set(found.for_baseline.tolist())
+
+
+@pytest.mark.parametrize(
+    ("shape", "patch_size"),
+    [((1, 8, 8), 1), ((3, 32, 32), 1), ((3, 64, 64), 1), ((3, 256, 256), 4), ((3, 1024, 1024), 8)],
+)
+def test_image_budget_is_within_its_bounds(shape, patch_size):
+    assert 1000 <= image_budget(shape, patch_size) <= 5000
+
+
+def test_image_budget_falls_with_the_size():
+    budgets = [image_budget((3, side, side)) for side in (8, 32, 64, 96, 128)]
+    assert budgets == sorted(budgets, reverse=True)
+    assert image_budget((3, 128, 128), 4) > image_budget((3, 128, 128))
+
+
+def test_cka_work_grows_with_images_and_with_pairs_of_sites():
+    assert cka_work(10, (3, 8, 8)) == 10 * 64**2 * 3
+    assert cka_work(10, (3, 8, 8), patch_size=2) == 10 * 16**2 * 12
+
+
+@pytest.mark.parametrize(("length", "count"), [(10, 3), (7, 7), (100, 99), (5, 50), (20_000_000, 5000)])
+def test_evenly_spread_takes_different_indices_in_order(length, count):
+    state = torch.get_rng_state()
+    chosen = evenly_spread(length, count)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len(set(chosen)) == min(length, count)
+    assert chosen == sorted(chosen)
+    assert chosen[0] >= 0
+    assert chosen[-1] < length

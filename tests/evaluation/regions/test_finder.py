@@ -4,8 +4,8 @@ import torch
 from _helpers.evaluations import halves
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
-from genmonitor.evaluation.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.regions.clustering import content_order
 from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
 from genmonitor.functional import pixel_cka

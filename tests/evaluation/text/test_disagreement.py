@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from genmonitor.evaluation.prompts.disagreement_modes import Disagreement, Mode
+from genmonitor.evaluation.prompts.modes import Disagreement, Mode
 from genmonitor.evaluation.text.disagreement import (
     AGAINST,
     CURVES,

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics on the features of one encoder: FID, KID, CMMD, PRDC, authenticity and Vendi."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+from torchmetrics import Metric
+
+from genmonitor._validation import check_at_least, check_bool, check_one_of
+from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.means import KernelMeans
+from genmonitor.metrics.authenticity import Authenticity
+from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
+from genmonitor.metrics.prdc import PRDC
+from genmonitor.metrics.vendi import RKEScore, VendiScore
+
+Name = Literal["fid", "kid", "cmmd", "prdc", "authenticity", "vendi"]
+NEIGHBORS = 5
+"""k of `FidelityMetrics`."""
+
+
+class FeatureMetrics(Metric):
+    """FID, KID, CMMD, PRDC, authenticity and Vendi on the features of one encoder, which sees each image once.
+
+    Real images are encoded once per run, as `reset` keeps them, and with `cache` once for all runs. To log them along
+    with CMS: `PixelClusterMonitor(extra_metrics={"dinov2": FeatureMetrics(image_encoder("dinov2", (-1, 1)))})`.
+
+    Args:
+        encoder: a Module, or any callable, from images [n, C, H, W] to features [n, d], such as `image_encoder` gives;
+            a Module is frozen.
+        metrics: which of "fid", "kid", "cmmd", "prdc", "authenticity" and "vendi". FID of DINOv2's features is the
+            FD-DINOv2 of Stein et al. CMMD is meant for CLIP's, of which it takes the directions. Authenticity is about
+            the real images given, which must be those of training.
+        cache: a folder that keeps the features of real images for other runs, such as "~/.cache/genmonitor".
+        num_features: d; None for the encoder's attribute of this name.
+        subset_size: of KID, samples per subset; at most the number of samples.
+        batch_size: images per call of the encoder.
+        reset_real_features: whether `reset` forgets the real side too.
+        kwargs: those of torchmetrics.Metric.
+
+    Raises:
+        TypeError: if the encoder cannot be called, or is no Module though `cache` is given.
+        ValueError: if a metric is not one of these, or the number of features is not known.
+
+    References:
+        Heusel et al., "GANs Trained by a Two Time-Scale Update Rule", arXiv 1706.08500, for FID.
+        Binkowski et al., "Demystifying MMD GANs", arXiv 1801.01401, for KID.
+        Jayasumana et al., "Rethinking FID: Towards a Better Evaluation Metric for Image Generation", arXiv 2401.09603,
+            for CMMD, computed with the pairs of a sample with itself as in the published code.
+        Stein et al., "Exposing flaws of generative model evaluation metrics", arXiv 2306.04675, for DINOv2.
+
+    Example:
+        >>> import torch
+        >>> metric = FeatureMetrics(nn.Flatten(), ["prdc", "vendi"], num_features=4)
+        >>> images = torch.rand(40, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+        >>> metric.update(images[:20], real=True)
+        >>> metric.update(images[20:], real=False)
+        >>> sorted(metric.compute())
+        ['coverage', 'density', 'precision', 'recall', 'vendi']
+    """
+
+    is_differentiable: bool = False
+    higher_is_better: None = None
+    full_state_update: bool = False
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        metrics: Sequence[Name] = ("fid", "kid"),
+        *,
+        cache: str | Path | None = None,
+        num_features: int | None = None,
+        subset_size: int = 100,
+        batch_size: int = 100,
+        reset_real_features: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        for name in metrics:
+            check_one_of("metrics", name, get_args(Name))
+        self.reset_real_features = check_bool("reset_real_features", reset_real_features)
+        self._encode = FrozenEncoder("encoder", encoder, check_at_least("batch_size", batch_size, 1))
+        self.encoder = encoder  # a Module follows `to`
+        if isinstance(encoder, nn.Module):
+            encoder.eval().requires_grad_(False)
+        self._kept_features = None if cache is None else FeatureCache(cache, encoder)  # type: ignore[arg-type]
+        width = num_features or getattr(encoder, "num_features", None)
+        self.metrics = nn.ModuleDict({name: _make(name, width, subset_size) for name in metrics})
+
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return dict(self.metrics.items())
+
+    def update(self, images: Tensor, real: bool) -> None:
+        """Encode images [n, C, H, W] in the encoder's value range and add them to one side."""
+        cache = self._kept_features if real else None
+        features = self._encode(images) if cache is None else cache.get(images, self._encode)
+        for name, metric in self._parts.items():
+            if name != "vendi":
+                metric.update(features, real=real)
+            elif not real:
+                metric.update(features)
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the values by name; PRDC's are "precision", "recall", "density" and "coverage"."""
+        out: dict[str, Tensor] = {}
+        for name, metric in self._parts.items():
+            value = metric.compute()
+            out |= value if isinstance(value, dict) else {name: value[0] if name == "kid" else value}
+        return out
+
+    def reset(self) -> None:
+        """Forget the generated side, and the real one too if `reset_real_features` is set."""
+        super().reset()
+        for name, metric in self._parts.items():
+            if name != "vendi":
+                metric.reset_real_features = self.reset_real_features
+            metric.reset()
+
+
+class _CMMD(MaximumMeanDiscrepancy):
+    """1000 times the MMD of unit vectors by a Gaussian kernel of sigma 10."""
+
+    def __init__(self, reset_real_features: bool) -> None:
+        super().__init__(GaussianKernel.from_sigma(10), unbiased=False, reset_real_features=reset_real_features)
+
+    def update(self, samples: Tensor, real: bool) -> None:
+        super().update(normalize(samples), real)
+
+    def _value(self, means: KernelMeans) -> Tensor:
+        return 1000 * super()._value(means)
+
+
+OURS: dict[str, Callable[..., Metric]] = {"prdc": PRDC, "authenticity": Authenticity, "cmmd": _CMMD}
+
+
+class _Features(nn.Module):
+    """The identity as torchmetrics' feature extractor: the features are given."""
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.num_features = num_features
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features
+
+
+def _make(name: Name, num_features: int | None, subset_size: int) -> Metric:
+    if name == "vendi":
+        return VendiScore()
+    if name in OURS:
+        return OURS[name](reset_real_features=False)
+    if num_features is None:
+        raise ValueError("Expected `num_features` for an encoder that does not say how many it gives, but got None.")
+    features = _Features(num_features)
+    if name == "fid":
+        from torchmetrics.image.fid import FrechetInceptionDistance
+
+        return FrechetInceptionDistance(features, reset_real_features=False)
+    from torchmetrics.image.kid import KernelInceptionDistance
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*will save all extracted features")  # so it does, and they are few
+        return KernelInceptionDistance(features, subset_size=subset_size, reset_real_features=False)
+
+
+def check_neighbors(real: int, generated: int) -> None:
+    """Refuse too few images for the nearest neighbors of `FidelityMetrics`."""
+    if min(real, generated) <= NEIGHBORS:
+        raise ValueError(
+            f"Expected more than {NEIGHBORS} real and generated images, for the {NEIGHBORS} nearest neighbors of "
+            f"precision and recall, but got {real} and {generated}. Give more."
+        )
+
+
+class FidelityMetrics:
+    """PRDC of generated features against the real ones of all processes, and the real ones' Vendi and RKE scores.
+
+    Args:
+        features: of this process's part of the real images [m, d].
+        kernel: of the Vendi score.
+        num_features: random Fourier features of a Gaussian kernel.
+
+    Attributes:
+        of_real: `real_vendi` and `real_rke`, the scores of the real images.
+    """
+
+    def __init__(self, features: Tensor, kernel: Kernel, num_features: int | None) -> None:
+        self._metric = PRDC(k=NEIGHBORS, reset_real_features=False).to(features.device)
+        self._metric.update(features, real=True)
+        self.of_real: dict[str, float] = {}
+        if not kernel.takes_width:  # given for the prompts' kernel
+            num_features = None
+        for name, score in (("real_vendi", VendiScore), ("real_rke", RKEScore)):
+            metric = score(kernel=kernel, num_features=num_features).to(features.device)
+            metric.update(features)
+            self.of_real[name] = float(metric.compute())
+
+    def update(self, features: Tensor) -> None:
+        """Replace the generated features of the last evaluation by this process's new ones."""
+        self._metric.reset()
+        self._metric.update(features, real=False)
+
+    def compute(self) -> dict[str, float]:
+        """Return precision, recall, density and coverage, and `of_real`; every process must call it."""
+        return {name: float(value) for name, value in self._metric.compute().items()} | self.of_real

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encoders as evaluations run them: any callable from a batch to features, frozen, in batches, cached on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from genmonitor._io import atomic_write
+from genmonitor._validation import check_callable, check_features
+from genmonitor.training_state.isolation import preserve_training_state
+
+Encoder = nn.Module | Callable[[Any], Tensor]
+_HINT = ' A published one needs the images\' range: genmonitor.encoders.image_encoder("dinov2", value_range=(-1, 1)).'
+
+
+def check_not_shared(name: str, encoder: nn.Module, generator: nn.Module) -> None:
+    """Refuse an encoder that shares parameters with the generator: freezing one would stop the other's training."""
+    trained = {id(parameter) for parameter in generator.parameters()}
+    if any(id(parameter) in trained for parameter in encoder.parameters()):
+        raise ValueError(
+            f"Expected `{name}` to be apart from the trained module, but they share parameters: freezing one would "
+            "stop the other's training, and curves would move with it. Give copy.deepcopy(encoder)."
+        )
+
+
+def check_not_meta(name: str, encoder: nn.Module) -> None:
+    """Refuse an encoder that has no weights yet."""
+    if any(parameter.is_meta for parameter in encoder.parameters()):
+        raise ValueError(
+            f"Expected `{name}` with weights, but those of {type(encoder).__qualname__} are on the meta device, which "
+            "holds none. Load its weights first."
+        )
+
+
+class SiteEncoder:
+    """The encoder of the maps [n, c, h, w] whose sites are clustered; without one, the images themselves.
+
+    A Module may be part of the trained one: it is not frozen, and its state is restored after each use.
+
+    Args:
+        encoder: from images [n, C, H, W] to maps, or None.
+        batch_size: images per call.
+    """
+
+    def __init__(self, encoder: nn.Module | Callable[[Tensor], Tensor] | None, batch_size: int) -> None:
+        check_callable("site_encoder", encoder, "from images to maps [n, c, h, w]")
+        self.encoder, self.batch_size = encoder, batch_size
+
+    def to(self, device: torch.device) -> None:
+        """Move a Module to a device; raise ValueError if it has no weights yet."""
+        if isinstance(self.encoder, nn.Module):
+            check_not_meta("site_encoder", self.encoder)
+            self.encoder.to(device)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the maps of images."""
+        if self.encoder is None or not len(images):
+            return images
+        isolated = isinstance(self.encoder, nn.Module)
+        with preserve_training_state(self.encoder) if isolated else nullcontext():  # type: ignore[arg-type]
+            return torch.cat([self.encoder(batch).float() for batch in images.split(self.batch_size)])
+
+
+class FrozenEncoder:
+    """An encoder that runs in eval mode, without gradients, batch by batch.
+
+    Args:
+        name: of the argument, for errors.
+        encoder: any callable from a batch to features [n, d]; `freeze` leaves a Module in eval mode.
+        batch_size: samples per call.
+
+    Raises:
+        TypeError: if it is not callable.
+    """
+
+    def __init__(self, name: str, encoder: Encoder, batch_size: int) -> None:
+        if not callable(encoder):
+            raise TypeError(
+                f"Expected `{name}` to be a callable or Module from a batch to features [n, d], "
+                f"but got {type(encoder).__name__}.{_HINT if isinstance(encoder, str) else ''}"
+            )
+        self.name = name
+        self.encoder = encoder
+        self.batch_size = batch_size
+
+    def freeze(self, device: torch.device) -> None:
+        """Freeze a Module and move it to a device.
+
+        Raises:
+            ValueError: if it has no weights yet.
+        """
+        if isinstance(self.encoder, nn.Module):
+            check_not_meta(self.name, self.encoder)
+            self.encoder.eval().requires_grad_(False).to(device)
+
+    def description(self) -> str:
+        """Return the encoder's name, for the manifest."""
+        return getattr(self.encoder, "__qualname__", type(self.encoder).__qualname__)
+
+    @torch.no_grad()
+    def __call__(self, batch: Any) -> Tensor:
+        """Encode n images [n, C, H, W] or prompts, a list or [n], to finite features [n, d]; n at least 1.
+
+        Raises:
+            TypeError, ValueError: if the encoder returns anything else.
+        """
+        parts = []
+        for start in range(0, len(batch), self.batch_size):
+            part = batch[start : start + self.batch_size]
+            features = check_features(f"what {self.name} returns", self.encoder(part))
+            if len(features) != len(part):
+                raise ValueError(
+                    f"Expected `{self.name}` to return one row per sample, but got {len(features)} for {len(part)}."
+                )
+            parts.append(features)
+        return torch.cat(parts)
+
+
+class FeatureCache:
+    """A folder of an encoder's features, keyed by a hash of encoder and batch; nothing is unpickled.
+
+    Args:
+        folder: made if missing; "~" is the user's home. It can be deleted at any time.
+        encoder: identified by its type, repr and weights.
+
+    Raises:
+        TypeError: if the encoder is not a Module: a function has no weights to identify it by.
+
+    Example:
+        >>> import tempfile
+        >>> cache = FeatureCache(tempfile.mkdtemp(), encoder := nn.Flatten())
+        >>> images = torch.rand(2, 1, 2, 2)
+        >>> torch.equal(cache.get(images, encoder), cache.get(images, lambda images: 1 / 0))  # not called again
+        True
+    """
+
+    def __init__(self, folder: str | Path, encoder: nn.Module) -> None:
+        if not isinstance(encoder, nn.Module):
+            raise TypeError(
+                f"Expected `encoder` to be a Module with a `cache`, but got {type(encoder).__name__}, whose features "
+                "could not be told from those of another. Wrap it in a Module, or leave out `cache`."
+            )
+        self.folder = Path(folder).expanduser()
+        self._encoder = _fingerprint(f"{type(encoder).__module__} {encoder!r}", encoder.state_dict())
+
+    def get(self, batch: Tensor | Sequence[str], encode: Callable[[Any], Tensor]) -> Tensor:
+        """Return the features [n, d] of images [n, C, H, W] or of n texts, encoded if the folder lacks them."""
+        content = {"images": batch} if isinstance(batch, Tensor) else {}
+        texts = "" if isinstance(batch, Tensor) else json.dumps(list(batch))
+        path = self.folder / f"{_fingerprint(f'{self._encoder} {texts}', content)}.npy"
+        try:
+            kept = torch.from_numpy(np.load(path, allow_pickle=False))
+            if kept.ndim == 2 and len(kept) == len(batch):
+                return kept.to(batch.device) if isinstance(batch, Tensor) else kept
+        except (OSError, ValueError, EOFError):  # missing or damaged
+            pass
+        features = encode(batch)
+        self._keep(path, features)
+        return features
+
+    def _keep(self, path: Path, features: Tensor) -> None:
+        file = io.BytesIO()
+        np.save(file, features.detach().float().cpu().numpy())
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, file.getvalue())
+        except OSError as error:
+            warnings.warn(f"Features are not kept for the next run: {error}", stacklevel=2)
+
+
+def _fingerprint(text: str, tensors: Mapping[str, Tensor]) -> str:
+    """Return a hash of a text and of tensors by name."""
+    out = hashlib.sha256(text.encode())
+    for name, value in tensors.items():
+        out.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        out.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return out.hexdigest()

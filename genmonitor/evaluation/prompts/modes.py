@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modes of prompted samples: those of a disagreement with their prompts, those of the diversity with their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from genmonitor.evaluation.collective import Collective
+from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
+from genmonitor.functional.scendi import least_squares_map, scendi_from_covariances
+from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram
+from genmonitor.linalg.distances import symmetric_product
+from genmonitor.metrics.scendi import ScendiScore
+
+LOOKED_AT = 2
+"""Modes of either sign computed per logged one: prompts are ranked by all of them."""
+ROUNDING = 1e-6
+"""Eigenvalues closer to zero count as zero."""
+SHOWN = 5
+"""Samples of each side that show a mode."""
+LARGEST_SIDE = 128
+"""Pixels of the pictures kept of samples."""
+
+COVARIANCES = ("outputs", "explained", "prompts")
+"""Keys that DiversityMetric returns in addition to scores."""
+
+Ranked = list[tuple[Any, float]]
+"""Prompts with a number each, in falling order."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSet:
+    """The outputs of one side of the comparison, or those of one process.
+
+    Attributes:
+        features: [n, d].
+        indices: which of the global set each row is, int64 [n]; row i has prompt `indices[i]` modulo their number.
+        shown: pictures of some samples of every prompt [k, C, h, w].
+        shown_indices: which of the global set these are, int64 [k].
+    """
+
+    features: Tensor
+    indices: Tensor
+    shown: Tensor
+    shown_indices: Tensor
+
+    def gathered(self, comm: Collective) -> SampleSet:
+        """Return those of all processes, in the order of the global set; every process must call it."""
+        features, indices = comm.gather_rows(self.features), comm.gather_rows(self.indices)
+        shown, shown_indices = comm.gather_rows(self.shown).cpu(), comm.gather_rows(self.shown_indices)
+        order, shown_order = indices.argsort(), shown_indices.argsort()
+        return SampleSet(
+            features[order.to(features.device)], indices[order], shown[shown_order.cpu()], shown_indices[shown_order]
+        )
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A mode and its prompts.
+
+    Attributes:
+        eigenvalue: positive where the model has it and the reference lacks it.
+        prompts: with their mean score on the side that has the mode.
+        samples: rows of the model with the highest scores on it, the highest first.
+        reference_samples: the same of the reference.
+    """
+
+    eigenvalue: float
+    prompts: Ranked
+    samples: Sequence[int] = ()
+    reference_samples: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Modes in which the model and the reference differ.
+
+    Attributes:
+        total: Σ λ log(S / λ) over the positive eigenvalues, S their sum.
+        top: the largest positive eigenvalues, falling; fewer than asked for where there are fewer.
+        bottom: the lowest negative ones, rising.
+        similar: a mode that both sides have.
+        changed: every prompt with its part of the modes looked at, falling.
+        total_error: the total's standard error, 0 where it is exact.
+    """
+
+    total: float
+    top: list[Mode]
+    bottom: list[Mode]
+    similar: Mode
+    changed: Ranked
+    total_error: float = 0.0
+
+
+def thumbnail(images: Tensor) -> Tensor:
+    """Shrink large images [n, C, H, W] by averaging over squares."""
+    factor = -(-max(images.shape[2:]) // LARGEST_SIDE)
+    return avg_pool2d(images, factor) if factor > 1 else images
+
+
+def disagreement(
+    split: Callable[[int], PromptSplitModes], k: int, names: Sequence[Any], reference_names: Sequence[Any]
+) -> Disagreement:
+    """Read the k largest modes of either sign and their prompts off a split.
+
+    Args:
+        split: gives so many modes of either sign.
+        k: modes of each sign.
+        names: the prompt of each sample of the model.
+        reference_names: the prompt of each sample of the reference.
+    """
+    modes = split(LOOKED_AT * k)
+    values = modes.eigenvalues.tolist()
+    top = [i for i in range(k) if values[i] > ROUNDING]
+    bottom = [i for i in range(-1, -k - 1, -1) if values[i] < -ROUNDING]
+    similar = modes.similar or modes
+    return Disagreement(
+        float(modes.total),
+        [_mode(modes, i, modes.scores, names) for i in top],
+        [_mode(modes, i, modes.reference_scores, reference_names) for i in bottom],
+        _mode(similar, 0, similar.scores, names),
+        _changed(modes, names, reference_names),
+        float(modes.total_error),
+    )
+
+
+def _mode(modes: PromptSplitModes, i: int, owner: Tensor, names: Sequence[Any]) -> Mode:
+    """Read a mode off a split, its prompts by the scores of the side that has it."""
+    highest = [scores[:, i].topk(min(SHOWN, len(scores))).indices for scores in (modes.scores, modes.reference_scores)]
+    ranked = rank_prompts(owner[:, i], names)
+    return Mode(float(modes.eigenvalues[i]), ranked, *(rows.tolist() for rows in highest))
+
+
+def _changed(modes: PromptSplitModes, names: Sequence[Any], reference_names: Sequence[Any]) -> Ranked:
+    values = modes.eigenvalues
+    whole = values.abs().sum()
+    weights = values.sign() / whole if whole > ROUNDING else torch.zeros_like(values)
+    parts = modes.parts(names, reference_names)
+    weighted = [(prompt, float((part * weights).sum())) for prompt, part in parts.items()]
+    return sorted(weighted, key=lambda pair: pair[1], reverse=True)
+
+
+class DiversityMetric(ScendiScore):
+    """Scendi, and Vendi and RKE of the outputs, all from the joint covariance."""
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the dictionary of ScendiScore, `vendi`, `rke`, and three covariances.
+
+        `outputs` is C_II, `explained` the part Λ_T of it that the prompts explain, `prompts` C_TT [Q, Q].
+        """
+        joint = self._joint()
+        return scendi_from_covariances(joint, rcond=self.rcond) | {
+            "vendi": vendi_from_covariance(joint.outputs),
+            "rke": rke_from_covariance(joint.outputs),
+            "outputs": joint.outputs,
+            "explained": least_squares_map(joint, rcond=self.rcond) @ joint.cross.T,
+            "prompts": joint.prompts,
+        }
+
+    def vendi_of_pairs(self, outputs: Tensor, prompts: Tensor) -> Tensor:
+        """Return the Vendi score of outputs [n, D] and prompts [n, E] together, alike if both sides are."""
+        x, t = self._features(outputs.double(), prompts.double())
+        return vendi_from_gram(symmetric_product(x) * symmetric_product(t))
+
+
+@dataclass(frozen=True)
+class ModeEnds:
+    """The samples at both ends of each mode.
+
+    The first k of a row have the highest scores, the highest first; the last k the lowest, the lowest last.
+
+    Attributes:
+        images: [modes, 2k, C, H, W].
+        indices: which of the global set they are [modes, 2k].
+    """
+
+    images: Tensor
+    indices: Tensor
+
+
+@dataclass(frozen=True)
+class ScoredSamples:
+    """Samples, of one process or of all, with their scores.
+
+    Attributes:
+        scores: on each mode [n, modes].
+        images: [n, C, H, W].
+        indices: which of the global set they are [n].
+    """
+
+    scores: Tensor
+    images: Tensor
+    indices: Tensor
+
+    def near_ends(self, k: int) -> ScoredSamples:
+        """Return those among the k highest or the k lowest of a mode."""
+        near = _ends(self.scores, k).unique()
+        return ScoredSamples(self.scores[near], self.images[near], self.indices[near])
+
+    def ends(self, k: int) -> ModeEnds:
+        """Return the k highest and the k lowest of each mode; fewer where there are fewer than 2k samples."""
+        ends = _ends(self.scores, k)
+        return ModeEnds(self.images[ends].cpu(), self.indices[ends].cpu())
+
+    def gathered(self, comm: Collective) -> ScoredSamples:
+        """Return the samples of all processes; every process must call it."""
+        return ScoredSamples(*(comm.gather_rows(rows) for rows in (self.scores, self.images, self.indices)))
+
+
+def _ends(scores: Tensor, k: int) -> Tensor:
+    """Return the rows of the highest and of the lowest scores [modes, 2k]."""
+    order = scores.argsort(dim=0, descending=True, stable=True).T
+    k = min(k, order.shape[1] // 2)
+    return torch.cat([order[:, :k], order[:, order.shape[1] - k :]], dim=1)
