@@ -3,9 +3,11 @@
 
 Example:
     >>> import torch
-    >>> from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, SingleProcess, run_evaluation
+    >>> from genmonitor.evaluation import (
+    ...     ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess, run_evaluation
+    ... )
     >>> images = torch.rand(80, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    >>> evaluator = RegionEvaluator(n_clusters=2, n_samples=20, n_cluster_images=40)
+    >>> evaluator = RegionEvaluator(RegionSettings(n_clusters=2, n_samples=20, n_cluster_images=40))
     >>> generated = Samples(images[:20], torch.arange(20))
     >>> _ = evaluator.fit(ReferenceImages(given=images[20:]), generated.images[:16], SingleProcess())
     >>> _, evaluation = run_evaluation(evaluator, lambda: generated, SingleProcess(), seed=0)
@@ -27,13 +29,16 @@ from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table, ValueInfo
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings, RegionSettings
 
 __all__ = [
     "Alert",
     "Collective",
     "Comparison",
     "DisagreementEvaluator",
+    "DisagreementSettings",
     "DiversityEvaluator",
+    "DiversitySettings",
     "Evaluation",
     "Evaluator",
     "FeatureMetrics",
@@ -43,6 +48,7 @@ __all__ = [
     "RealSubset",
     "ReferenceImages",
     "RegionEvaluator",
+    "RegionSettings",
     "Sampler",
     "Samples",
     "SingleProcess",

@@ -7,7 +7,7 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from torchmetrics.image.kid import KernelInceptionDistance
 
 from genmonitor import PRDC, VendiScore
-from genmonitor.evaluation import FeatureMetrics, RegionEvaluator, image_encoder
+from genmonitor.evaluation import FeatureMetrics, RegionEvaluator, RegionSettings, image_encoder
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.functional import authenticity
@@ -115,7 +115,7 @@ def test_beside_cms_the_real_side_is_given_once():
 def test_a_pretrained_encoder_stands_beside_cms_in_two_lines(tmp_path):
     folder = save_dinov2(tmp_path)
     features = FeatureMetrics(image_encoder(folder, value_range=(0, 1)), cache=tmp_path / "cache")
-    evaluator = RegionEvaluator(2, n_samples=110, extra_metrics={"dinov2": features})
+    evaluator = RegionEvaluator(RegionSettings(2, n_samples=110), extra_metrics={"dinov2": features})
     from genmonitor.evaluation import ReferenceImages, Samples, run_evaluation
 
     samples = Samples(FAKE, torch.arange(110))

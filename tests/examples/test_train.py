@@ -133,7 +133,7 @@ def test_the_papers_hyperparameters(name, clusters, cluster_images, samples, bat
     content["data"]["init_args"] = {"name": "digits", "batch_size": content["data"]["init_args"]["batch_size"]}
     cli = made(written(tmp_path, content))
     (monitor,) = monitors(cli.trainer)
-    found = monitor.evaluator.settings()
+    found = monitor.evaluator.settings.arguments()
     names = ("n_clusters", "n_cluster_images", "n_samples", "block_size", "batch_estimator", "linkage")
     assert [found[name] for name in names] == [clusters, cluster_images, samples, 150, 100, "average"]
     assert (cli.datamodule.batch_size, cli.model.lr) == (batch, lr)
@@ -218,6 +218,7 @@ ARGUMENTS = {
     | {
         "reference": ("start", "start"),
         "num_modes": (3, 3),
+        "eta": (0.5, 0.5),
         "prompt_key": ("caption", "caption"),
         "prompt_kernel": (GAUSSIAN, GaussianKernel(0.25)),
     },
@@ -240,7 +241,8 @@ def received(monkeypatch):
 
         @functools.wraps(original)
         def init(self, *args, **kwargs):
-            made.update(inspect.signature(original).bind(self, *args, **kwargs).arguments)
+            bound = inspect.signature(original).bind(self, *args, **kwargs).arguments
+            made.update(bound.pop("options", {}) | bound)
             original(self, *args, **kwargs)
 
         monkeypatch.setattr(cls, "__init__", init)
@@ -259,7 +261,8 @@ def test_every_argument_fits_a_file_and_survives_print_config(name, tmp_path, mo
     )
     PixelPartition.grid((8, 8), 1, 2).save(tmp_path / "partition.npz")
     calibrate(torch.rand(20, 3)).save(tmp_path / "calibration.pt")
-    known = inspect.signature(getattr(callbacks, name)).parameters.keys()
+    own = inspect.signature(getattr(callbacks, name)).parameters.keys() - {"options"}
+    known = own | callbacks.MonitorOptions.__annotations__.keys()
     assert known == ARGUMENTS[name].keys()
     arguments = received(getattr(callbacks, name))
     for left_out in EITHER_OR.get(name, [set()]):

@@ -10,7 +10,7 @@ from typing import Any
 
 from genmonitor._formatting import format_cms, format_ratio
 from genmonitor._places import map_of_characters, symbol_of
-from genmonitor.evaluation.regions.finder import RegionFit
+from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.results import Alert, Record, Table, when
 from genmonitor.evaluation.verdicts import differs, format_p, p_values_of_change
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
@@ -89,7 +89,7 @@ def named(region: str, partition: PixelPartition) -> str:
     return f"{region} ({partition.location(label) if label else 'pixels that never vary'})"
 
 
-def regions_found(regions: RegionFit) -> str:
+def regions_found(regions: Regions) -> str:
     """Return a map of the regions, and for each how large, where and how stable it is."""
     partition, stability = regions.partition, regions.stability_by_name()
     how = f"{partition.num_clusters} clusters"
