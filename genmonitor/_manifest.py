@@ -94,6 +94,6 @@ def read_manifest(path: Path, kind: type[ManifestT]) -> ManifestT:
 
 
 def _classes(hint: Any) -> tuple[type, ...]:
-    """Return the classes that a type hint allows."""
+    """Return the classes that a type hint allows, whole numbers among those of a float."""
     options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
-    return tuple(get_origin(option) or option for option in options)
+    return (*(get_origin(option) or option for option in options), *((int,) if float in options else ()))

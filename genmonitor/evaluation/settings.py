@@ -224,13 +224,14 @@ class DiversitySettings(Settings):
         count = 1 if self.given_prompts is None else len(self.given_prompts)
         if self.n_samples is None:
             self._complete(n_samples=max(1000, count * (1 if self.calibration is None else 2)))
-        self._complete(kernel=self.kernel or CosineKernel(), prompt_kernel=self.prompt_kernel or CosineKernel())
+        self._complete(kernel=self.kernel or CosineKernel())
+        if self.prompts is not None:
+            self._complete(prompt_kernel=self.prompt_kernel or CosineKernel())
         check_one_per_prompt(self.n_samples, count)
         check_at_least("seed", self.seed, 0)
-        metric = DiversityMetric(self.kernel, self.prompt_kernel, self.num_features, self.rcond)
-        if not metric.streams:
+        if not DiversityMetric(*self.kernels, self.num_features, self.rcond).streams:
             raise ValueError(
-                f"Expected `num_features` for {self.kernel} and {self.prompt_kernel}, but got None. "
+                f"Expected `num_features` for {self.kernels[0]} and {self.kernels[1]}, but got None. "
                 "Give for example num_features=500, or use the cosine kernel."
             )
 
@@ -247,7 +248,8 @@ class DiversitySettings(Settings):
     @property
     def kernels(self) -> tuple[Kernel, Kernel]:
         """The kernels of outputs and prompts."""
-        return self.kernel, self.prompt_kernel  # type: ignore[return-value]  # __post_init__ has made them
+        of_prompts = self.prompt_kernel or CosineKernel()
+        return self.kernel, of_prompts  # type: ignore[return-value]  # __post_init__ has made the first
 
 
 @dataclass(frozen=True, eq=False)
