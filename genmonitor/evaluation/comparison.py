@@ -95,7 +95,7 @@ class Comparison:
     @property
     def split(self) -> str:
         """Which real images served for what, in one sentence."""
-        given = self.evaluator.settings.arguments()["partition"] is not None
+        given = self.evaluator.settings.partition is not None
         found = "the baseline" if given else "the regions and the baseline"
         compared, sets = len(self.evaluator.fitted.real), len(self.evaluations)
         return text.split_sentence(self.n_real, compared, self.n_samples, found, sets)

@@ -54,6 +54,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         PromptSplit: Revealing Prompt-Level Disagreement in Generative Models (arXiv 2602.04009).
     """
 
+    settings: DisagreementSettings
     about = text.ABOUT
     details = text.DETAILS
     figures_to_keep = ("modes", "prompts")

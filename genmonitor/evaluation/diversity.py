@@ -88,6 +88,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645). Conditional Vendi Score (arXiv 2411.02817).
     """
 
+    settings: DiversitySettings
     about = text.ABOUT
     details = text.DETAILS
     figures_to_keep = ("modes", "least_varied")

@@ -91,7 +91,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
     def __init__(self, n_samples: int, prefix: str, settings: Settings | None = None, **objects: Any) -> None:
         self.n_samples = n_samples
         self.prefix = check_prefix("prefix", prefix)
-        self.settings = settings or SampleSettings(n_samples)
+        self.settings: Settings = settings or SampleSettings(n_samples)
         self.objects = objects
 
     # the evaluation

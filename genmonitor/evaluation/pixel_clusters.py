@@ -71,6 +71,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
     """
 
+    settings: RegionSettings
     about = text.ABOUT
     details = text.DETAILS
     figures_to_keep = ("samples",)
@@ -109,12 +110,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     @property
     def partition(self) -> PixelPartition | None:
         """The regions: found ones, or those given; None before they are known."""
-        return self._finder.settings.given_partition if self._regions is None else self._regions.partition
+        return self.settings.given_partition if self._regions is None else self._regions.partition
 
     @property
     def kernel(self) -> Kernel:
         """The kernel, with its gamma once it is known."""
-        return self._finder.settings.given_kernel if self._regions is None else self._regions.kernel
+        return self.settings.given_kernel if self._regions is None else self._regions.kernel
 
     @property
     def baseline(self) -> dict[str, Band]:
@@ -232,7 +233,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""
         names = self._files()
-        save_regions(self.fitted.regions, self._finder.settings.of_clusters(), folder / names["partition"])
+        save_regions(self.fitted.regions, self.settings.of_clusters(), folder / names["partition"])
         write_json(folder / names["real"], self.fitted.real_origin)
 
     def manifest(self) -> dict[str, Any]:
@@ -253,7 +254,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
         if state:
-            self.use_regions(Regions.from_state(state["regions"], self._finder.settings.given_kernel))
+            self.use_regions(Regions.from_state(state["regions"], self.settings.given_kernel))
             self._data = list(state["data"])
             self._best.load_state_dict(state["best"])
             self._regressions.load_state_dict(state["regressions"])
@@ -278,7 +279,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
-        earlier = None if self._earlier is None else saved_regions(self._earlier, self._finder.settings.of_clusters())
+        earlier = None if self._earlier is None else saved_regions(self._earlier, self.settings.of_clusters())
         found = self._finder.find(split, device, progress, earlier)
         self._cka = found.cka
         return replace(found, cka=None)
@@ -292,7 +293,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             )
         notes = check_value_range(real, probe, resumed=self._regions is not None)
         sites = self.to_sites(probe)
-        check_patches("images", sites, self._finder.settings.patch_size)
+        check_patches("images", sites, self.settings.patch_size)
         if self.partition is not None:
             self.partition.check_images("images", tuple(sites.shape))
         return notes

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from _helpers.changed_settings import CHANGED
 from PIL import Image
 from train import command_line
 
@@ -179,24 +180,19 @@ PROMPTED = {
 }
 ARGUMENTS = {
     "PixelClusterMonitor": BASE
+    | {name: (value, value) for name, value in CHANGED.items() if isinstance(value, (int, str))}
     | {
-        "n_clusters": (4, 4),
         "partition": (
             of("genmonitor.PixelPartition.load", path="partition.npz"),
             lambda found: isinstance(found, PixelPartition) and found.num_clusters == 2,
         ),
-        "n_cluster_images": (200, 200),
-        "patch_size": (2, 2),
         "kernel": (of("genmonitor.LaplacianKernel", gamma=0.5), LaplacianKernel(0.5)),
-        "block_size": (60, 60),
         "extra_metrics": (
             {"fid": of("torchmetrics.image.fid.FrechetInceptionDistance", feature=of("tests_features.Means"))},
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
-        "linkage": ("ward", "ward"),
-        "own_widths": (False, False),
-        "batch_estimator": (50, 50),
+        "own_widths": (False, False),  # which take no Laplacian kernel
         "reuse": (None, None),
         "reuse_key": ("left", "left"),
     },
