@@ -36,8 +36,9 @@ from genmonitor.partition import PixelPartition
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
-FROM_THE_RUN = {field.name for field in fields(RegionSettings)} - RegionSettings.not_of_clusters | {"partition"}
-"""Settings that a replay takes from the run, in whatever way they were given: those of the regions."""
+FROM_THE_RUN = {field.name for field in fields(RegionSettings)} - RegionSettings.not_of_clusters - {"kernel"}
+FROM_THE_RUN |= {"partition"}
+"""Settings that make no difference once the regions are known, which a replay takes from the run."""
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
 
 

@@ -13,7 +13,8 @@ from _helpers.evaluations import halves
 from _helpers.runs import make_run
 
 from genmonitor import PixelPartition
-from genmonitor.cli import compare, main
+from genmonitor.cli import main
+from genmonitor.cli.compare import add_arguments
 from genmonitor.evaluation import RegionSettings
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.kernels import GaussianKernel
@@ -24,7 +25,7 @@ NOT_OFFERED = {"n_cluster_images", "kernel", "block_size", "linkage", "own_width
 
 def test_compare_offers_every_setting_but_those_named():
     parser = argparse.ArgumentParser()
-    compare.add_arguments(parser)
+    add_arguments(parser)
     offered = {action.dest: action for action in parser._actions}
     defaults = {field.name: field.default for field in fields(RegionSettings)}
     assert defaults.keys() - offered == NOT_OFFERED
