@@ -9,6 +9,7 @@ from genmonitor.callbacks.checkpoints.evaluating import SweepResult
 from genmonitor.callbacks.checkpoints.sweep import sweep
 from genmonitor.callbacks.disagreement import DisagreementMonitor
 from genmonitor.callbacks.diversity import DiversityMonitor
+from genmonitor.callbacks.options import MonitorOptions
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.callbacks.validation_samples import ValidationSamples
@@ -18,6 +19,7 @@ __all__ = [
     "DisagreementMonitor",
     "DiversityMonitor",
     "GenerativeMonitor",
+    "MonitorOptions",
     "PixelClusterMonitor",
     "Sampler",
     "Schedule",

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from typing_extensions import Unpack
 
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.configuration import check_configuration, rare_evaluation_notes
@@ -23,7 +23,6 @@ from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
-from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Record, Samples
 from genmonitor.evaluation.sampling import cache
@@ -31,7 +30,7 @@ from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
-from genmonitor.monitoring.failures import OnError
+from genmonitor.monitoring.options import EvaluationOptions
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
@@ -68,17 +67,8 @@ class GenerativeMonitor(Monitor, Callback):
         schedule: when to evaluate; None for every epoch, at the end of validation if there is any.
         real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
             start, validation data to compare with.
-        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
-        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto" for the averaged ones where
-            there are any, "raw" or "averaged".
-        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
-            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
-            float64.
-        on_alert: called on rank zero with the text of each alert.
-        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
-            stop the run. A wrong configuration always raises, before the first training step.
-        verbose: print what was found at the start, a line per evaluation, and at the end a table and where the report
-            is. Warnings and alerts are given in any case.
+        weights: see `MonitorOptions`.
+        **options: those that every monitor takes, by keyword: see `EvaluationOptions`.
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
@@ -93,25 +83,11 @@ class GenerativeMonitor(Monitor, Callback):
         schedule: Schedule | None = None,
         *,
         real_images: Any = None,
-        image_key: ImageKey = None,
         weights: Weights = "auto",
-        evaluate_on: str | torch.device | None = None,
-        on_alert: Callable[[str], Any] | None = None,
-        on_error: OnError = "warn",
-        verbose: bool = True,
+        **options: Unpack[EvaluationOptions],
     ) -> None:
-        super().__init__(
-            evaluator,
-            sampler,
-            real_images=real_images,
-            image_key=image_key,
-            evaluate_on=evaluate_on,
-            on_alert=on_alert,
-            on_error=on_error,
-            warn=rank_zero_warn,
-            inform=rank_zero_info,
-            verbose=verbose,
-        )
+        says: dict[str, Any] = {"warn": rank_zero_warn, "inform": rank_zero_info}
+        super().__init__(evaluator, sampler, real_images=real_images, **says, **options)
         check_one_of("weights", weights, ("auto", "raw", "averaged"))
         self.weights = weights
         self.schedule = schedule or Schedule()
@@ -263,7 +239,7 @@ class GenerativeMonitor(Monitor, Callback):
             return None
         if trainer.is_global_zero:
             with preserve_training_state(pl_module):
-                self._publish(found, lambda: {"weights": used, **circumstances(trainer, pl_module)})
+                self._publish(found, lambda: {**circumstances(trainer, pl_module, used)})
         return self.history[-1]
 
     def evaluate_and_log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

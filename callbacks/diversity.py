@@ -3,23 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
+from typing_extensions import Unpack
 
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.integration.weights import Weights
-from genmonitor.callbacks.schedule import Schedule
+from genmonitor.callbacks.options import MonitorOptions, split_options
 from genmonitor.encoders.frozen import Encoder
-from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
+from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.settings import DiversitySettings
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import Kernel
-from genmonitor.monitoring.failures import OnError
 
 
 class DiversityMonitor(GenerativeMonitor):
@@ -68,28 +65,10 @@ class DiversityMonitor(GenerativeMonitor):
             `update(features, real=...)` or, of outputs and prompts, `update(outputs, prompts)`: such as
             `{"vendi_2": VendiScore(order=2), "novel": PromptSplit(num_modes=5)}`, the latter being KEN against real
             images. They are given the features that the encoders make, each image's once.
-        every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
-            epoch.
-        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
-        sample_fn: `sample_fn(pl_module, prompts)` returns an image for each prompt [n, C, H, W]; prompts are a list of
-            strings, or labels as int64 [n] on the module's device. None calls `pl_module.sample_prompts(prompts)`.
-            Without prompts `sample_fn(pl_module, n)`, or the method `sample(n)`.
-        sample_batch_size: images per call of it, and samples per call of an encoder.
-        real_images: a Dataset, DataLoader or tensor; None for those of the Trainer where they are
-            images of the generated ones' shape: validation data if there are any, else training data.
-        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
         seed: of the samples and of the choice of real images.
-        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto" for the averaged ones where
-            there are any, "raw" or "averaged".
-        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
-            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
-            float64.
-        on_alert: called on rank zero with the text of each alert.
-        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
-            stop the run. A wrong configuration always raises, before the first training step.
-        verbose: print a line per evaluation, and at the end a table and where the report is. Warnings and alerts are
-            given in any case.
         prefix: what log keys and files begin with; two monitors of a Trainer need different ones.
+        **options: those that all monitors share, by keyword: see `MonitorOptions`. It takes the Trainer's `real_images`
+            where they are images of the generated ones' shape: validation data if there are any, else training data.
 
     References:
         The Vendi Score: A Diversity Evaluation Metric for Machine Learning (arXiv 2210.02410).
@@ -108,56 +87,31 @@ class DiversityMonitor(GenerativeMonitor):
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
         n_samples: int | None = None,
         *,
-        output_encoder: Encoder | None = None,
-        prompt_encoder: Encoder | str | None = None,
         kernel: Kernel | None = None,
         prompt_kernel: Kernel | None = None,
         num_features: int | None = None,
         rcond: float | None = None,
         calibration: W1KPCalibration | None = None,
+        seed: int = DiversitySettings.seed,
+        output_encoder: Encoder | None = None,
+        prompt_encoder: Encoder | str | None = None,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
-        every_n_epochs: int = 1,
-        every_n_train_steps: int | None = None,
-        sample_fn: SampleFn | PromptedSampleFn | None = None,
-        sample_batch_size: int = 100,
-        real_images: Any = None,
-        image_key: ImageKey = None,
-        seed: int = 0,
-        weights: Weights = "auto",
-        evaluate_on: str | torch.device | None = None,
-        on_alert: Callable[[str], Any] | None = None,
-        on_error: OnError = "warn",
-        verbose: bool = True,
         prefix: str = "diversity",
+        **options: Unpack[MonitorOptions],
     ) -> None:
+        given = locals()
+        settings = DiversitySettings.of(given)
+        sampling, schedule, rest = split_options(type(self).__name__, given)
+        sampler = Sampler(settings.count, settings.given_prompts, seed=seed, **sampling)
         evaluator = DiversityEvaluator(
-            prompts,
-            n_samples,
+            settings,
             output_encoder=output_encoder,
             prompt_encoder=prompt_encoder,
-            kernel=kernel,
-            prompt_kernel=prompt_kernel,
-            num_features=num_features,
-            rcond=rcond,
-            calibration=calibration,
             extra_metrics=extra_metrics,
-            seed=seed,
-            batch_size=sample_batch_size,
+            batch_size=sampler.batch_size,
             prefix=prefix,
         )
-        sampler = Sampler(evaluator.n_samples, evaluator.prompts, sample_fn, sample_batch_size, seed)
-        super().__init__(
-            evaluator,
-            sampler,
-            Schedule(every_n_epochs, every_n_train_steps),
-            real_images=real_images,
-            image_key=image_key,
-            weights=weights,
-            evaluate_on=evaluate_on,
-            on_alert=on_alert,
-            on_error=on_error,
-            verbose=verbose,
-        )
+        super().__init__(evaluator, sampler, schedule, **rest)
 
     @property
     def kernel(self) -> Kernel:

@@ -5,24 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
+from typing_extensions import Unpack
 
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.integration.weights import Weights
-from genmonitor.callbacks.schedule import Schedule
+from genmonitor.callbacks.options import MonitorOptions, split_options
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.baseline import Band
-from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
+from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
-from genmonitor.monitoring.failures import OnError
 from genmonitor.partition import PixelPartition
 
 
@@ -76,35 +74,17 @@ class PixelClusterMonitor(GenerativeMonitor):
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
             there). It sees more dependence than there is, by up to about 3/m, and may find other clusters: with m = 100
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
-        every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
-            epoch.
-        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
         prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
             number. None for samples without prompts.
-        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None calls `pl_module.sample(n)`. With
-            `prompts` the arguments are `(pl_module, prompts)` and the method is `sample_prompts(prompts)`: a list of
-            strings, or labels as int64 [n] on the module's device.
-        sample_batch_size: images per call of it.
         reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
             the evaluation. That saves the sampling and costs comparability: these have no seeds of their own, so curves
             move with their noise too, changes are found less surely, and no checkpoint can give the values again.
         reuse_key: of those images [n, C, H, W] in the dictionary that `validation_step` returns, or the name of the
             module's attribute in which it leaves them.
-        real_images: a Dataset, DataLoader or tensor; None for the Trainer's: training data for what is fixed at the
-            start, validation data to compare with.
-        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
         seed: of the samples and of the choice of real images.
-        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto" for the averaged ones where
-            there are any, "raw" or "averaged".
-        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
-            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
-            float64.
-        on_alert: called on rank zero with the text of each alert.
-        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
-            stop the run. A wrong configuration always raises, before the first training step.
-        verbose: print the regions found, a line per evaluation, and at the end a table and where the report is.
-            Warnings and alerts are given in any case.
         prefix: what log keys and files begin with; two monitors of a Trainer need different ones.
+        **options: those that all monitors share, by keyword: see `MonitorOptions`. Of the Trainer's `real_images` it
+            takes training data for what is fixed at the start, validation data to compare with.
 
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
@@ -121,69 +101,41 @@ class PixelClusterMonitor(GenerativeMonitor):
         n_clusters: int | None = None,
         partition: PixelPartition | str | Path | None = None,
         n_cluster_images: int | None = None,
-        n_samples: int = 1200,
-        patch_size: int = 1,
+        n_samples: int = RegionSettings.n_samples,
+        patch_size: int = RegionSettings.patch_size,
         kernel: Kernel | None = None,
         block_size: int | None = None,
         *,
-        extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
-        site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         linkage: Linkage | None = None,
         own_widths: bool = False,
         batch_estimator: int | None = None,
-        every_n_epochs: int = 1,
-        every_n_train_steps: int | None = None,
+        seed: int = RegionSettings.seed,
+        extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
+        site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
-        sample_fn: SampleFn | PromptedSampleFn | None = None,
-        sample_batch_size: int = 100,
         reuse: Literal["validation"] | None = None,
         reuse_key: str = "samples",
-        real_images: Any = None,
-        image_key: ImageKey = None,
-        seed: int = 0,
-        weights: Weights = "auto",
-        evaluate_on: str | torch.device | None = None,
-        on_alert: Callable[[str], Any] | None = None,
-        on_error: OnError = "warn",
-        verbose: bool = True,
         prefix: str = "cms",
+        **options: Unpack[MonitorOptions],
     ) -> None:
-        sampler = Sampler(n_samples, prompts, sample_fn, sample_batch_size, seed)
+        given = locals()
+        settings = RegionSettings.of(given)
+        sampling, schedule, rest = split_options(type(self).__name__, given)
+        sampler = Sampler(n_samples, prompts, seed=seed, **sampling)
         if reuse is not None:
             check_one_of("reuse", reuse, ("validation",))
-            if sample_fn is not None or prompts is not None:
+            if sampler.sample_fn is not None or prompts is not None:
                 raise ValueError("Expected `reuse`, or `sample_fn` and `prompts` to draw samples by, but got both.")
             sampler = ValidationSamples(n_samples, reuse_key)
         evaluator = RegionEvaluator(
-            n_clusters,
-            partition,
-            n_cluster_images,
-            n_samples,
-            patch_size,
-            kernel,
-            block_size,
+            settings,
             extra_metrics=extra_metrics,
             site_encoder=site_encoder,
-            linkage=linkage,
-            own_widths=own_widths,
-            batch_estimator=batch_estimator,
-            seed=seed,
-            batch_size=sample_batch_size,
+            batch_size=sampler.batch_size,
             prefix=prefix,
             prompts=sampler.prompts,
         )
-        super().__init__(
-            evaluator,
-            sampler,
-            Schedule(every_n_epochs, every_n_train_steps),
-            real_images=real_images,
-            image_key=image_key,
-            weights=weights,
-            evaluate_on=evaluate_on,
-            on_alert=on_alert,
-            on_error=on_error,
-            verbose=verbose,
-        )
+        super().__init__(evaluator, sampler, schedule, **rest)
 
     @property
     def partition(self) -> PixelPartition | None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
 from genmonitor.callbacks.checkpoints.files import fit_loop, read_checkpoint, weights_in
 from genmonitor.callbacks.checkpoints.from_manifest import module_and_data, monitor_of
@@ -24,8 +25,9 @@ from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.evaluator import PROBE, run_evaluation
-from genmonitor.evaluation.regions.finder import RegionFit
+from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.results import Samples
+from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
 from genmonitor.training_state.isolation import preserve_training_state
@@ -33,14 +35,9 @@ from genmonitor.training_state.isolation import preserve_training_state
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
-FROM_THE_RUN = ("n_clusters", "partition", "site_size", "patch_size", "gamma", "kernel", "n_cluster_images", "linkage")
-"""Settings that a replay takes from the run, in whatever way they were given."""
-NEEDED = (
-    *("monitor", "prefix", "evaluation", "settings", "weights", "seed", "n_samples", "sample_batch_size", "drawn"),
-    *("prompts", "image_key", "evaluate_on", "unserializable_args", "folder", "module", "data", "current_epoch"),
-    *("global_step", "validation", "device", "precision", "processes", "threads", "versions"),
-)
-NEEDED_OF_REGIONS = ("kernel", "gamma", "widths", "block_size", "range", "baseline", "partition", "real")
+FROM_THE_RUN = {field.name for field in fields(RegionSettings)} - RegionSettings.not_of_clusters - {"kernel"}
+FROM_THE_RUN |= {"partition"}
+"""Settings that make no difference once the regions are known, which a replay takes from the run."""
 NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
 
 
@@ -63,8 +60,10 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
         FileNotFoundError: if there is no such file.
         ValueError: if they do not belong together, or something is missing that only the user's code can give.
     """
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    _check_keys(path, manifest)
+    manifest = read_manifest(path, RunManifest)
+    regions = None
+    if manifest["monitor"] == PixelClusterMonitor.__name__:
+        regions = read_manifest(path, RegionRunManifest)
     saved = read_checkpoint(checkpoint)
     _check_same_moment(path, manifest, checkpoint, saved)
     if setup is not None:
@@ -77,20 +76,14 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
         monitor = monitor_of(manifest)
     _check_monitor(monitor, manifest)
     module.load_state_dict(weights_in(saved, averaged=manifest["weights"] == "averaged"))
-    _use_fit(monitor, manifest, path.parent)
+    monitor.sampler.batch_size = manifest["sample_batch_size"]
+    if regions is not None and isinstance(monitor, PixelClusterMonitor):
+        partition = PixelPartition.load(path.parent / regions["partition"])
+        monitor.evaluator.use_regions(Regions.from_manifest(regions, partition, monitor.kernel))
     return _evaluate(monitor, module, data, manifest, path.parent, fit_loop(saved))
 
 
-def _check_keys(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuse what is no manifest of a training run, or not a whole one."""
-    needed = NEEDED + (NEEDED_OF_REGIONS if manifest.get("monitor") == PixelClusterMonitor.__name__ else ())
-    if lacking := [name for name in needed if name not in manifest]:
-        raise ValueError(
-            f"Expected the manifest of an evaluation in a training run, but {path} lacks {', '.join(lacking)}."
-        )
-
-
-def _check_same_moment(path: Path, manifest: dict[str, Any], checkpoint: Path, saved: dict[str, Any]) -> None:
+def _check_same_moment(path: Path, manifest: RunManifest, checkpoint: Path, saved: dict[str, Any]) -> None:
     """Refuse a checkpoint of another moment, naming the manifest that belongs to it where there is one."""
     if saved["global_step"] == manifest["global_step"]:
         return
@@ -119,46 +112,29 @@ def measured(values: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-def _of_manifest(monitors: list[GenerativeMonitor], manifest: dict[str, Any]) -> GenerativeMonitor:
+def _of_manifest(monitors: list[GenerativeMonitor], manifest: RunManifest) -> GenerativeMonitor:
     """Return the monitor that wrote a manifest; any other where there is none, which is then refused."""
     if not monitors:
         raise ValueError(f"Expected the setup to return a monitor too, as for training, but got none. {SETUP}")
     return next((monitor for monitor in monitors if monitor.prefix == manifest["prefix"]), monitors[0])
 
 
-def _check_monitor(monitor: GenerativeMonitor, manifest: dict[str, Any]) -> None:
+def _check_monitor(monitor: GenerativeMonitor, manifest: RunManifest) -> None:
     """Refuse another monitor than that of the run."""
     sampler = monitor.sampler
     found = {"monitor": type(monitor).__name__, "n_samples": sampler.n_samples, "seed": sampler.seed}
     if found["monitor"] == manifest["monitor"]:  # another kind has other settings
-        # as JSON keeps them; regions are taken from the run, however they were found
-        found |= json.loads(json.dumps(monitor.evaluator.settings()))
-    logged = manifest["settings"] | manifest
-    other = {name: value for name, value in found.items() if value != logged[name] and name not in FROM_THE_RUN}
+        found |= monitor.evaluator.comparable_settings()
+    logged: dict[str, Any] = {**manifest, **manifest["settings"]}
+    other = {name: value for name, value in found.items() if value != logged.get(name) and name not in FROM_THE_RUN}
     if other:
-        wanted = ", ".join(f"{name}={logged[name]!r}" for name in other)
+        wanted = ", ".join(f"{name}={logged.get(name)!r}" for name in other)
         given = ", ".join(f"{name}={value!r}" for name, value in other.items())
         raise ValueError(f"Expected the monitor of the run, with {wanted}, but got {given}. {SETUP}")
 
 
-def _use_fit(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
-    """Give a monitor what was fixed for the run."""
-    monitor.sampler.batch_size = manifest["sample_batch_size"]
-    if isinstance(monitor, PixelClusterMonitor):
-        low, high = manifest["range"]
-        monitor.evaluator.use_regions(
-            RegionFit(
-                PixelPartition.load(folder / manifest["partition"]),
-                replace(monitor.kernel, gamma=manifest["gamma"]),
-                {name: (band[0], band[1], band[2]) for name, band in manifest["baseline"].items()},
-                (low, high),
-                widths=manifest["widths"],
-            )
-        )
-
-
 def _evaluate(
-    monitor: GenerativeMonitor, module: Any, data: Any, manifest: dict[str, Any], folder: Path, loops: dict[str, Any]
+    monitor: GenerativeMonitor, module: Any, data: Any, manifest: RunManifest, folder: Path, loops: dict[str, Any]
 ) -> dict[str, float]:
     values: dict[str, float] = {}
 
@@ -186,7 +162,7 @@ def _evaluate_once(
     monitor: GenerativeMonitor,
     trainer: pl.Trainer,
     pl_module: pl.LightningModule,
-    manifest: dict[str, Any],
+    manifest: RunManifest,
     folder: Path,
 ) -> dict[str, float]:
     sampler, n = monitor.sampler, manifest["n_samples"]
@@ -211,7 +187,7 @@ def _evaluate_once(
     return evaluation.values
 
 
-def _check_real_images(monitor: GenerativeMonitor, manifest: dict[str, Any], folder: Path) -> None:
+def _check_real_images(monitor: GenerativeMonitor, manifest: Mapping[str, Any], folder: Path) -> None:
     """Refuse other real images than those of the run."""
     if not isinstance(monitor, PixelClusterMonitor):
         return

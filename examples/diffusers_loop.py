@@ -22,7 +22,7 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader
 
 from genmonitor import LoopMonitor
-from genmonitor.evaluation import RegionEvaluator
+from genmonitor.evaluation import RegionEvaluator, RegionSettings
 
 
 def train(unet: UNet2DModel, images: Images, monitor: LoopMonitor, accelerator: Accelerator, epochs: int) -> None:
@@ -88,7 +88,7 @@ def main() -> None:
     accelerator.init_trackers("tensorboard")
     training, held_out = digits()
     monitor = LoopMonitor(
-        RegionEvaluator(n_clusters=5, n_samples=args.n_samples),
+        RegionEvaluator(RegionSettings(n_clusters=5, n_samples=args.n_samples)),
         folder=args.out,
         real_images=training,
         validation_images=held_out,

@@ -26,6 +26,7 @@ from genmonitor.evaluation import (
     History,
     ReferenceImages,
     RegionEvaluator,
+    RegionSettings,
     Samples,
     SingleProcess,
     run_evaluation,
@@ -64,7 +65,7 @@ def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Ten
     """
     training, validation = digits()
     known, held_out = training.images[:900], training.images[900:]
-    evaluator, comm = RegionEvaluator(n_clusters=5, n_samples=len(held_out)), SingleProcess()
+    evaluator, comm = RegionEvaluator(RegionSettings(n_clusters=5, n_samples=len(held_out))), SingleProcess()
     evaluator.fit(ReferenceImages(training=known, validation=validation.images), held_out[:16], comm)
     history: History = []
     alerts: list[tuple[int, Finding]] = []

@@ -7,14 +7,13 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from genmonitor._manifest import RunManifest
 from genmonitor.callbacks.integration.scripts import SETUP, find_script, imported
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
-from genmonitor.kernels import GaussianKernel, LaplacianKernel
-
-KERNELS = {kernel.__name__: kernel for kernel in (GaussianKernel, LaplacianKernel)}
+from genmonitor.evaluation.settings import RegionSettings
 
 
-def module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
+def module_and_data(manifest: RunManifest, folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
     """Make the module and the data of a run from their classes and the hyperparameters in the checkpoint.
 
     Args:
@@ -27,16 +26,16 @@ def module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, sc
         ValueError: if they cannot be made from that.
     """
     made: list[Any] = []
-    for name in ("module", "data"):
-        if manifest[name] is None:  # then the module has loaders of its own
+    for name, where in (("module", manifest["module"]), ("data", manifest["data"])):
+        if where is None:  # then the module has loaders of its own
             made.append(None)
             continue
-        kind = imported(find_script(manifest[name], folder, manifest["folder"], script))
+        kind = imported(find_script(where, folder, manifest["folder"], script))
         try:
             made.append(_load(kind, checkpoint))
         except TypeError as error:
             raise ValueError(
-                f"Could not make the {name}, {manifest[name]}, from the checkpoint: {error}. Call "
+                f"Could not make the {name}, {where}, from the checkpoint: {error}. Call "
                 f"self.save_hyperparameters() in its __init__, so that checkpoints hold its arguments. {SETUP}"
             ) from error
     module, data = made
@@ -57,7 +56,7 @@ def _has_train_dataloader(module: Any) -> bool:
     return any(base.__dict__.get("train_dataloader") for base in bases)
 
 
-def monitor_of(manifest: dict[str, Any]) -> PixelClusterMonitor:
+def monitor_of(manifest: RunManifest) -> PixelClusterMonitor:
     """Make the monitor that wrote a manifest.
 
     Raises:
@@ -68,17 +67,10 @@ def monitor_of(manifest: dict[str, Any]) -> PixelClusterMonitor:
     missing = [name for name in manifest["unserializable_args"] if name != "extra_metrics"]
     if missing:
         raise ValueError(f"The run's monitor was given {', '.join(missing)}, which no manifest can hold. {SETUP}")
-    if manifest["kernel"] not in KERNELS:
-        raise ValueError(f"The run's monitor had a kernel of its own, {manifest['kernel']}. {SETUP}")
     return PixelClusterMonitor(
-        n_cluster_images=manifest["settings"]["n_cluster_images"],
-        n_samples=manifest["n_samples"],
-        seed=manifest["seed"],
-        prefix=manifest["prefix"],
-        kernel=KERNELS[manifest["kernel"]](),
-        block_size=manifest["block_size"],
-        image_key=manifest["image_key"],
+        **RegionSettings.from_manifest(manifest["settings"]).arguments(),
         prompts=manifest["prompts"],
-        own_widths=manifest["settings"]["own_widths"],
+        image_key=manifest["image_key"],
         evaluate_on=manifest["evaluate_on"],
+        prefix=manifest["prefix"],
     )

@@ -71,7 +71,7 @@ class SweepState:
         for name, monitor in mine.items():
             try:
                 check_same_settings(monitor.sampler.settings(), states[name]["sampler"])
-                check_same_settings(monitor.evaluator.settings(), states[name]["evaluator"]["settings"])
+                check_same_settings(monitor.evaluator.comparable_settings(), states[name]["evaluator"]["settings"])
             except SettingsChangedError as error:
                 raise ValueError(f"The sweep so far had another {', '.join(error.names)}. {remedy}") from error
             monitor.load_state_dict(states[name])

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
+from genmonitor._manifest import TrainingManifest
 from genmonitor.report.manifest import where_defined
 
 if TYPE_CHECKING:
@@ -24,10 +25,11 @@ def run_folder(trainer: pl.Trainer) -> Path:
     return Path(trainer.strategy.broadcast(str(folder), src=0))
 
 
-def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule) -> dict[str, Any]:
-    """Return whose module and data were evaluated, and what they ran on."""
+def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: str) -> TrainingManifest:
+    """Return whose module and data were evaluated, with which weights, and what they ran on."""
     data = getattr(trainer, "datamodule", None)
     return {
+        "weights": weights,
         "module": where_defined(type(pl_module)),
         "data": None if data is None else where_defined(type(data)),
         "current_epoch": trainer.current_epoch,

@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 IMAGES = "a folder of image files, or a file .npy, .npz, .pt or .safetensors"
 MAX_SEED = 2**63 - 1
@@ -43,6 +45,12 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
         return value
 
     return read
+
+
+def given_settings(args: argparse.Namespace, kind: type) -> dict[str, Any]:
+    """Return the arguments given that are settings of a kind, a dataclass: the others keep its defaults."""
+    values = {field.name: getattr(args, field.name, None) for field in fields(kind)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def number_above(minimum: float) -> Callable[[str], float]:

@@ -13,15 +13,15 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._validation.arguments import check_patches
-from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
+from genmonitor.cli.arguments import IMAGES, given, given_path, given_settings, whole_number
 from genmonitor.cli.reading.images import read_images
 from genmonitor.cli.showing.progress import working
 from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
 from genmonitor.evaluation.data.reference import evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text.pixel_clusters import region_lines
-from genmonitor.kernels import GaussianKernel
 from genmonitor.linalg.clustering import LINKAGES
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import pixel_clusters as plots
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--linkage", choices=LINKAGES, help="how to cluster (default: chosen with --n-clusters)")
     parser.add_argument(
-        "--patch-size", type=whole_number(1), default=1, metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
+        "--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
     )
     parser.add_argument(
         "--n-images",
@@ -59,14 +59,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Find the clusters, and write the partition and figures of it."""
     with working("reading images") as progress:
         images = read_images(args.images, args.size, progress=progress)
-    check_patches("images", images, args.patch_size)
-    images = images[evenly_spread(len(images), args.n_images or image_budget(tuple(images.shape[1:]), args.patch_size))]
+    of = RegionSettings(**given_settings(args, RegionSettings))
+    check_patches("images", images, of.patch_size)
+    images = images[evenly_spread(len(images), args.n_images or image_budget(tuple(images.shape[1:]), of.patch_size))]
     if len(images) < MIN_IMAGES:
         raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
-    kernel = GaussianKernel().resolved(images.flatten(1))
+    kernel = of.given_kernel.resolved(images.flatten(1))
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with working("finding the regions") as progress:
-        found = find_clusters(images.to(device), kernel, args.n_clusters, args.patch_size, progress, args.linkage)
+        found = find_clusters(images.to(device), kernel, of.n_clusters, of.patch_size, progress, of.linkage)
     partition, stability = found.partition, found.stability.by_name()
     folder, labels = RunFolder(args.out), partition.pixel_labels()
     figures = {
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             name: {
                 "label": label,
                 "sites": sizes[label],
-                "pixels": sizes[label] * args.patch_size**2,
+                "pixels": sizes[label] * of.patch_size**2,
                 "where": partition.location(label),
                 "stability": stability.get(name),
             }

@@ -13,12 +13,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
-from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
+from genmonitor.cli.arguments import IMAGES, given, given_path, given_settings, whole_number
 from genmonitor.cli.reading.images import read_images
 from genmonitor.cli.showing.progress import working
 from genmonitor.cli.showing.results import add_out_argument, check_out, where_to_look, write_result
 from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
-from genmonitor.evaluation import Comparison, compare
+from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.evaluation.text.comparison import closer_note, closer_table
 from genmonitor.evaluation.text.pixel_clusters import TABLE_NOTE, region_table
@@ -49,13 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
     )
     parser.add_argument(
-        "--patch-size", type=whole_number(1), default=1, metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
+        "--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
     )
-    parser.add_argument(
-        "--n-samples", type=whole_number(2), default=1200, metavar="N", help="at most so many of each side (1200)"
-    )
+    parser.add_argument("--n-samples", type=whole_number(2), metavar="N", help="at most so many of each side (1200)")
     parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut the folders' images to squares of SxS")
-    parser.add_argument("--seed", type=whole_number(0), default=0, help="of the choice of images (0)")
+    parser.add_argument("--seed", type=whole_number(0), help="of the choice of images (0)")
     add_out_argument(parser, "compare")
 
 
@@ -66,19 +64,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     with working("reading images") as progress:
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
     real, fake, *other = sets
+    if args.partition is not None:
+        args.partition = _read_partition(args.partition)
     with working("comparing") as progress:
-        comparison = compare(
-            real,
-            fake.to(device),
-            *other,
-            partition=None if args.partition is None else _read_partition(args.partition),
-            n_clusters=args.n_clusters,
-            patch_size=args.patch_size,
-            n_samples=args.n_samples,
-            seed=args.seed,
-            paired=args.paired,
-            progress=progress,
-        )
+        settings = given_settings(args, RegionSettings)
+        comparison = compare(real, fake.to(device), *other, paired=args.paired, progress=progress, **settings)
     comparison = replace(comparison, names=_names(args.fake, args.other))
     with working("writing the report"):
         written = write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
@@ -147,7 +137,7 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         "generated_images": args.fake,
         "other_images": args.other,
         "paired": args.paired,
-        "seed": args.seed,
+        "settings": evaluator.settings.to_manifest(),
         "n_samples": comparison.n_samples,
     }
     if comparison.differences is not None:

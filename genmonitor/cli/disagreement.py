@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
-from genmonitor.cli.arguments import given, number_above, whole_number
+from genmonitor.cli.arguments import given, given_settings, number_above, whole_number
 from genmonitor.cli.reading.encoding import (
     add_encoder_arguments,
     as_samples,
@@ -36,9 +36,10 @@ from genmonitor.cli.showing.side_by_side import figures_of, mode_rows, prompt_ro
 from genmonitor.cli.showing.terminal import rich_table
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.disagreement import ONE_HOT_KERNEL, DisagreementEvaluator
+from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.evaluator import run_evaluation
 from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
 from genmonitor.evaluation.text.comparison import aligned
 from genmonitor.evaluation.text.disagreement import message
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
@@ -66,12 +67,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompt-sigma", metavar="S", type=number_above(0), help="of the prompts' (default: by the median distance)"
     )
     parser.add_argument("--cosine", action="store_true", help="cosine kernels of features in place of Gaussian ones")
-    parser.add_argument("--eta", metavar="E", type=number_above(0), default=1.0, help="weight of OTHERS (1)")
-    parser.add_argument("--num-modes", metavar="M", type=whole_number(1), default=5, help="of either side (5)")
+    parser.add_argument("--eta", metavar="E", type=number_above(0), help="weight of OTHERS (1)")
+    parser.add_argument("--num-modes", metavar="M", type=whole_number(1), help="of either side (5)")
     parser.add_argument(
         "--num-features", metavar="R", type=whole_number(1), help="random features of the kernels, for many outputs"
     )
-    parser.add_argument("--seed", type=whole_number(0), default=0, help="of random features (0)")
+    parser.add_argument("--seed", type=whole_number(0), help="of random features (0)")
     add_out_argument(parser, "disagreement")
 
 
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         others = as_samples(sets[1], device, first=len(sets[0]))
         evaluator.fit(ReferenceImages(given=others.images.cpu()), samples.images[:PROBE], SingleProcess(), progress)
         evaluator.take_first_samples(others, SingleProcess())
-        _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), args.seed)
+        _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), evaluator.seed)
     values = {name: value for name, value in found.values.items() if not name.endswith("_seconds")}
     changed = [] if prompts is None else found.found.changed
     first, second = titles(sets)
@@ -122,8 +123,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "encoder": args.encoder,
         "text_encoder": args.text_encoder,
         "value_range": encoder_range(args, sets),
-        "eta": args.eta,
-        "seed": args.seed,
+        "eta": evaluator.eta,
+        "seed": evaluator.seed,
         "n_samples": len(sets[0]),
     }
 
@@ -201,20 +202,15 @@ def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Promp
     of_prompts = (
         ONE_HOT_KERNEL if classes and not args.cosine and args.prompt_sigma is None else kernel(args.prompt_sigma)
     )
-    return DisagreementEvaluator(
-        [0] if prompts is None else prompts.values,
-        sum(map(len, sets)),
-        reference="start",  # what OTHERS are taken as: the samples that later ones are compared with
-        num_modes=args.num_modes,
-        prompt_encoder=encoder,
-        kernel=kernel(args.sigma),
-        prompt_kernel=of_prompts,
-        num_features=args.num_features,
-        eta=args.eta,
-        seed=args.seed,
-        batch_size=args.batch_size,
-        prefix=PREFIX,
-    )
+    of = given_settings(args, DisagreementSettings) | {
+        "prompts": [0] if prompts is None else prompts.values,
+        "n_samples": sum(map(len, sets)),
+        "reference": "start",  # what OTHERS are taken as: the samples that later ones are compared with
+        "kernel": kernel(args.sigma),
+        "prompt_kernel": of_prompts,
+    }
+    settings = DisagreementSettings(**of)
+    return DisagreementEvaluator(settings, prompt_encoder=encoder, batch_size=args.batch_size, prefix=PREFIX)
 
 
 def _sigma(kernel: Kernel) -> float | None:

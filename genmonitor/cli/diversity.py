@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
-from genmonitor.cli.arguments import given, number_above, whole_number
+from genmonitor.cli.arguments import given, given_settings, number_above, whole_number
 from genmonitor.cli.reading.encoding import (
     add_encoder_arguments,
     as_samples,
@@ -43,6 +43,7 @@ from genmonitor.evaluation.evaluator import run_evaluation
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.settings import DiversitySettings
 from genmonitor.evaluation.text.comparison import aligned
 from genmonitor.evaluation.text.diversity import ABOUT, NAMES, message
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
@@ -83,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=number_above(0),
         help="of the prompts' covariance, eigenvalues below R times the largest count as zero (default: rounding)",
     )
-    parser.add_argument("--seed", type=whole_number(0), default=0, help="of the choice of real ones (0)")
+    parser.add_argument("--seed", type=whole_number(0), help="of the choice of real ones (0)")
     add_out_argument(parser, "diversity")
 
 
@@ -99,15 +100,16 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         outputs, *real = encode(args, sets, device, progress)
     with working("measuring") as progress:
         _check_features(args, outputs)
+        of = given_settings(args, DiversitySettings) | {
+            "prompts": None if prompts is None else prompts.values,
+            "n_samples": len(outputs),
+            "kernel": _kernel(args.sigma),
+            "prompt_kernel": None if prompts is None else _kernel(args.prompt_sigma),
+            "num_features": None if args.sigma is None and args.prompt_sigma is None else args.num_features,
+        }
         evaluator = DiversityEvaluator(
-            None if prompts is None else prompts.values,
-            len(outputs),
+            DiversitySettings(**of),
             prompt_encoder=None if prompts is None else prompt_encoder(args, prompts),
-            kernel=_kernel(args.sigma),
-            prompt_kernel=None if prompts is None else _kernel(args.prompt_sigma),
-            num_features=None if args.sigma is None and args.prompt_sigma is None else args.num_features,
-            rcond=args.rcond,
-            seed=args.seed,
             batch_size=args.batch_size,
             prefix=PREFIX,
         )
@@ -116,7 +118,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         evaluator.fit(reference, samples.images[:PROBE], SingleProcess(), progress)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), args.seed)
+            _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), evaluator.seed)
     finding = message(found.values, len(outputs), kind=outputs.kind)
     result: dict[str, Any] = {
         "finding": finding,
@@ -137,7 +139,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         "encoder": args.encoder,
         "text_encoder": args.text_encoder,
         "value_range": encoder_range(args, sets),
-        "seed": args.seed,
+        "seed": evaluator.seed,
         "n_samples": len(outputs),
     }
 

@@ -4,36 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import warnings
-from pathlib import Path
 from typing import Any
 
+from genmonitor._manifest import RunManifest, read_manifest
 from genmonitor.cli.arguments import given, given_path
 from genmonitor.cli.showing.progress import working
 from genmonitor.report.manifest import versions
-
-NEEDED: dict[str, type] = {
-    "monitor": str,
-    "prefix": str,
-    "evaluation": dict,
-    "weights": str,
-    "seed": int,
-    "n_samples": int,
-    "sample_batch_size": int,
-    "drawn": list,
-    "unserializable_args": list,
-    "current_epoch": int,
-    "global_step": int,
-    "processes": int,
-    "threads": int,
-    "device": str,
-    "precision": str,
-    "validation": bool,
-    "versions": dict,
-}
-"""What every manifest of a training run holds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure again and compare with what was logged."""
-    manifest = _read_manifest(args.manifest)
+    manifest = read_manifest(args.manifest, RunManifest)
     from genmonitor.callbacks.replay import measured, replay
 
     with working("measuring again"), warnings.catch_warnings():
@@ -86,20 +64,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 def _is_same(logged: float | None, replayed: float) -> bool:
     """Say whether two values are the same to the last bit, NaN and NaN too."""
     return logged == replayed or (logged is not None and math.isnan(logged) and math.isnan(replayed))
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """Return a manifest that holds at least what tells which evaluation it is of."""
-    try:
-        manifest: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"Expected a manifest, but {path} is no whole JSON file: {error}") from error
-    found = manifest if isinstance(manifest, dict) else {}
-    if wrong := [name for name, kind in NEEDED.items() if not isinstance(found.get(name), kind)]:
-        raise ValueError(
-            f"Expected the manifest of an evaluation in a training run, but {path} lacks {', '.join(wrong)}."
-        )
-    return found
 
 
 def said(result: dict[str, Any]) -> str:

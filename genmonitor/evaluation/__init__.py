@@ -3,9 +3,9 @@
 
 Example:
     >>> import torch
-    >>> from genmonitor.evaluation import ReferenceImages, RegionEvaluator, Samples, evaluate_images
+    >>> from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, evaluate_images
     >>> images = torch.rand(80, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    >>> evaluator = RegionEvaluator(n_clusters=2, n_samples=20, n_cluster_images=40)
+    >>> evaluator = RegionEvaluator(RegionSettings(n_clusters=2, n_samples=20, n_cluster_images=40))
     >>> generated = Samples(images[:20], torch.arange(20))
     >>> evaluation = evaluate_images(evaluator, ReferenceImages(given=images[20:]), generated)
     >>> 0 < evaluation.values["image"] <= 1
@@ -25,6 +25,7 @@ from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings, RegionSettings
 from genmonitor.evaluation.values import ValueSpec
 
 __all__ = [
@@ -33,7 +34,9 @@ __all__ = [
     "Collective",
     "Comparison",
     "DisagreementEvaluator",
+    "DisagreementSettings",
     "DiversityEvaluator",
+    "DiversitySettings",
     "Evaluation",
     "Evaluator",
     "FaultKind",
@@ -45,6 +48,7 @@ __all__ = [
     "RealSubset",
     "ReferenceImages",
     "RegionEvaluator",
+    "RegionSettings",
     "Sampler",
     "Samples",
     "SingleProcess",

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,8 +26,11 @@ from genmonitor.evaluation.regions.figures import SHOWN, image_labels
 from genmonitor.evaluation.regions.presenter import on_map, plain_table, region_data, regions_html
 from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
+from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
+from genmonitor.kernels import Kernel
+from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.comparison import side_by_side
 from genmonitor.plotting.notebook import figure_html, heading_html, text_html
@@ -92,7 +96,7 @@ class Comparison:
     @property
     def split(self) -> str:
         """Which real images served for what, in one sentence."""
-        given = self.evaluator.settings()["partition"] is not None
+        given = self.evaluator.settings.partition is not None
         found = "the baseline" if given else "the regions and the baseline"
         compared, sets = len(self.evaluator.fitted.real), len(self.evaluations)
         return text.split_sentence(self.n_real, compared, self.n_samples, found, sets)
@@ -185,11 +189,17 @@ def compare(
     fake: Tensor,
     other: Tensor | None = None,
     *,
-    partition: PixelPartition | None = None,
+    partition: PixelPartition | str | Path | None = None,
     n_clusters: int | None = None,
-    patch_size: int = 1,
-    n_samples: int = 1200,
-    seed: int = 0,
+    n_cluster_images: int | None = None,
+    patch_size: int = RegionSettings.patch_size,
+    kernel: Kernel | None = None,
+    block_size: int | None = None,
+    linkage: Linkage | None = None,
+    own_widths: bool = False,
+    batch_estimator: int | None = None,
+    n_samples: int = RegionSettings.n_samples,
+    seed: int = RegionSettings.seed,
     paired: bool = False,
     progress: Progress = no_progress,
 ) -> Comparison:
@@ -203,9 +213,16 @@ def compare(
             5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
         fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
         other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
-        partition: your own regions instead of found ones.
-        n_clusters: None to choose 2..8: the number on which halves of the real images agree best.
-        patch_size: side of a site in pixels; 2 or more for images beyond 64×64.
+        partition: your own regions instead of found ones; this and the arguments down to `seed` are explained in
+            `genmonitor.evaluation.RegionSettings`.
+        n_clusters: see there.
+        n_cluster_images: see there.
+        patch_size: see there; 2 or more for images beyond 64×64.
+        kernel: see there.
+        block_size: see there.
+        linkage: see there.
+        own_widths: see there.
+        batch_estimator: see there.
         n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
         seed: of the choice of images.
         paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.
@@ -227,6 +244,7 @@ def compare(
         >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
         cluster_2 (right half) differs from real images: error ratio ... × (p = 0.005).
     """
+    settings = RegionSettings.of(locals())
     sets = {"fake": fake} if other is None else {"fake": fake, "other": other}
     real = check_images("real", real).cpu()
     checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}
@@ -234,8 +252,8 @@ def compare(
     n, notes = sample_size(len(real), min(map(len, checked.values())), n_samples, other is not None)
     if partition is None:
         check_left(len(real), n, n_clusters)
-    evaluator = RegionEvaluator(n_clusters, partition, n_samples=n, patch_size=patch_size, seed=seed)
-    samples = [_choose(images.to(fake.device), n, seed) for images in checked.values()]
+    evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
+    samples = [_choose(images.to(fake.device), evaluator.n_samples, seed) for images in checked.values()]
     reference = ReferenceImages(given=real, name="the set of real images")
     report = evaluator.fit(reference, samples[0].images[:PROBE], SingleProcess(), progress)
     evaluations = [evaluate_fitted(evaluator, drawn, seed) for drawn in samples]
@@ -248,7 +266,7 @@ def compare(
         tuple(drawn.images[:SHOWN].cpu() for drawn in samples),
         _differences(evaluations, paired),
         len(real),
-        n,
+        evaluator.n_samples,
         (*report.notes, *notes),
     )
 

@@ -4,16 +4,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from genmonitor._validation import check_one_of
-from genmonitor._validation.arguments import check_kernel, check_prompt_split_arguments
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
@@ -27,15 +25,12 @@ from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluatio
 from genmonitor.evaluation.prompts.modes import Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.results import FitReport, History, Samples
+from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.kernels import Kernel
 
-Reference = Literal["data", "start", "previous"]
-
-ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)
-"""Of one-hot labels: two classes have a similarity of exp(-16)."""
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
 
@@ -43,23 +38,14 @@ NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES
 class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
     """Evaluates how far a model's outputs differ from a reference's, and for which prompts.
 
-    Its arguments are those of `genmonitor.callbacks.DisagreementMonitor`, which says what the values are.
+    `genmonitor.callbacks.DisagreementMonitor` says what the values are.
 
     Args:
-        prompts: strings, or class labels as integers.
-        n_samples: generated images per evaluation, a multiple of the number of prompts; None for the first one from
-            1000 on.
-        reference: "data", "start" or "previous".
-        num_modes: how many modes of either sign are reported.
+        settings: what the values depend on, such as the prompts.
         output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
             None for one-hot labels.
-        kernel: of outputs, None for a Gaussian.
-        prompt_kernel: of prompts.
-        num_features: random features in place of exact kernels, see `PromptSplit`.
-        eta: weight of the reference.
         prompt_key: for "data", where the prompts of real images are in a batch.
-        seed: of the choice of real images and of random features.
         batch_size: samples per call of an encoder.
         prefix: what its log keys and files begin with.
 
@@ -67,47 +53,34 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         PromptSplit: Revealing Prompt-Level Disagreement in Generative Models (arXiv 2602.04009).
     """
 
+    settings: DisagreementSettings
+
     def __init__(
         self,
-        prompts: Sequence[str] | Sequence[int] | Tensor | Prompts,
-        n_samples: int | None = None,
+        settings: DisagreementSettings,
         *,
-        reference: Reference = "data",
-        num_modes: int = 5,
         output_encoder: Encoder | None = None,
         prompt_encoder: Encoder | str | None = None,
-        kernel: Kernel | None = None,
-        prompt_kernel: Kernel | None = None,
-        num_features: int | None = None,
-        eta: float = 1.0,
         prompt_key: PromptKey = None,
-        seed: int = 0,
         batch_size: int = 100,
         prefix: str = "disagreement",
     ) -> None:
-        self.prompts: Prompts = Prompts.from_any(prompts)
-        n_prompts = len(self.prompts)
-        if n_samples is None:
-            n_samples = -(-1000 // n_prompts) * n_prompts
-        super().__init__(n_samples, prefix)
-        check_one_of("reference", reference, get_args(Reference))
-        kernels = _kernels(kernel, prompt_kernel, prompt_encoder)
-        check_prompt_split_arguments(*kernels, eta, num_modes, num_features)
-        self._features = PromptedFeatures(
-            self.prompts, n_samples, output_encoder, prompt_encoder, *kernels, num_features, batch_size, seed
+        of = settings
+        key = prompt_key if callable(prompt_key) else None
+        super().__init__(
+            of.count, prefix, of, output_encoder=output_encoder, prompt_encoder=prompt_encoder, prompt_key=key
         )
-        if n_samples % n_prompts:
-            less, more = n_samples // n_prompts * n_prompts, -(-n_samples // n_prompts) * n_prompts
-            raise ValueError(
-                f"Expected `n_samples` to be a multiple of the number of prompts, {n_prompts}, but got {n_samples}: "
-                f"a prompt with more samples than another would count for more. Give {less} or {more}."
-            )
-        self.reference, self.num_modes, self.prompt_key, self.seed = reference, num_modes, prompt_key, seed
-        self.eta = eta
+        self.prompts: Prompts = of.given_prompts
+        self.reference, self.num_modes, self.eta, self.seed = of.reference, of.num_modes, of.eta, of.seed
+        self.prompt_key = prompt_key
+        kernel, prompt_kernel = of.kernels(one_hot=prompt_encoder is None)
+        self._features = PromptedFeatures(
+            self.prompts, output_encoder, prompt_encoder, kernel, prompt_kernel, of.num_features, batch_size
+        )
         self._reference = self._current = NO_SAMPLES
         self._value_range: tuple[float, float] | None = None  # None without real images
         self._changed: Ranked = []
-        self._groups = PromptGroups(self.prompts, n_samples)
+        self._groups = PromptGroups(self.prompts, of.count)
         self._distances: PromptDistances | None = None  # against real images only: moving from the start is learning
         self._changes = PromptChanges(highest=False)
 
@@ -237,10 +210,9 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         compared = {"reference": self.reference, "reference_samples": len(self._reference.features)}
         return self._features.manifest(self.prefix) | compared
 
-    def settings(self) -> dict[str, Any]:
-        """Return what values depend on, as plain Python."""
-        own = {"reference": self.reference, "num_modes": self.num_modes, "eta": self.eta}
-        return super().settings() | self._features.settings() | self._features.encoders() | own
+    def comparable_settings(self) -> dict[str, Any]:
+        """Return what must be the same for values to be compared, as plain Python."""
+        return super().comparable_settings() | self._features.encoders()
 
     def fit_state(self) -> dict[str, Any]:
         """Return the kernels' widths, the prompts that differed most, and the model's own samples as the reference."""
@@ -321,16 +293,3 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         lows, highs = ([float(f(side.shown)) for side in sides] for f in (torch.min, torch.max))
         value_range = self._value_range or (min(lows), max(highs))
         return DisagreementFigures(evaluation.found, *sides, self.prompts, value_range, text.AGAINST[self.reference])
-
-
-def _kernels(
-    kernel: Kernel | None, prompt_kernel: Kernel | None, prompt_encoder: Encoder | str | None
-) -> tuple[Kernel, Kernel]:
-    """Return the kernels of outputs and prompts, those not given by what is sensible with the other."""
-    for name, given in (("kernel", kernel), ("prompt_kernel", prompt_kernel)):
-        check_kernel(name, given)
-    kernel = kernel or GaussianKernel()
-    if prompt_kernel is None:
-        by_prompts = ONE_HOT_KERNEL if prompt_encoder is None else GaussianKernel()
-        prompt_kernel = CosineKernel() if isinstance(kernel, CosineKernel) else by_prompts
-    return kernel, prompt_kernel

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,14 @@ from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, Sc
 from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
 from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
 from genmonitor.evaluation.results import FitReport, History, Samples
+from genmonitor.evaluation.settings import DiversitySettings, check_has_no
 from genmonitor.evaluation.text import diversity as text
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
-from genmonitor.kernels import CosineKernel, Kernel
+from genmonitor.kernels import Kernel
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
@@ -71,21 +71,14 @@ class FittedDiversity:
 class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     """Evaluates how varied generated images are and, of a conditional generator, how much of that its prompts explain.
 
-    Its arguments are those of `genmonitor.callbacks.DiversityMonitor`, which says what the values are.
+    `genmonitor.callbacks.DiversityMonitor` says what the values are.
 
     Args:
-        prompts: strings, or class labels as integers; None for a generator without them.
-        n_samples: generated images per evaluation; None for 1000, or for one per prompt where there are more.
+        settings: what the values depend on; None for the defaults of `DiversitySettings`.
         output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or a name for `text_encoder`;
             None for one-hot labels.
-        kernel: of outputs, None for the cosine.
-        prompt_kernel: of prompts, None for the cosine.
-        num_features: random Fourier features of each Gaussian kernel.
-        rcond: see `ScendiScore`.
-        calibration: of the output encoder's features, for W1KP.
         extra_metrics: further torchmetrics, fed with the features.
-        seed: of the choice of real images.
         batch_size: samples per call of an encoder.
         prefix: what its log keys and files begin with.
 
@@ -93,48 +86,37 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         The Vendi Score (arXiv 2210.02410). Scendi Score (arXiv 2412.18645). Conditional Vendi Score (arXiv 2411.02817).
     """
 
+    settings: DiversitySettings
+
     def __init__(
         self,
-        prompts: Sequence[str] | Sequence[int] | Tensor | Prompts | None = None,
-        n_samples: int | None = None,
+        settings: DiversitySettings | None = None,
         *,
         output_encoder: Encoder | None = None,
         prompt_encoder: Encoder | str | None = None,
-        kernel: Kernel | None = None,
-        prompt_kernel: Kernel | None = None,
-        num_features: int | None = None,
-        rcond: float | None = None,
-        calibration: W1KPCalibration | None = None,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
-        seed: int = 0,
         batch_size: int = 100,
         prefix: str = "diversity",
     ) -> None:
-        self.prompts = None if prompts is None else Prompts.from_any(prompts)
+        of = settings or DiversitySettings()
+        objects = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder, "extra_metrics": extra_metrics}
+        super().__init__(of.count, prefix, of, **objects)
+        self.prompts, self.calibration, self.rcond, self.seed = of.given_prompts, of.calibration, of.rcond, of.seed
         if self.prompts is None:
-            _check_no_prompts(prompt_encoder=prompt_encoder, prompt_kernel=prompt_kernel, calibration=calibration)
+            check_has_no(prompt_encoder=prompt_encoder)
         by_prompt = self.prompts or ONE_PROMPT
-        if n_samples is None:
-            n_samples = max(1000, len(by_prompt) * (1 if calibration is None else 2))
-        super().__init__(n_samples, prefix)
-        kernels = kernel or CosineKernel(), prompt_kernel or CosineKernel()
         self._features = PromptedFeatures(
-            by_prompt, n_samples, output_encoder, prompt_encoder, *kernels, num_features, batch_size, seed
+            by_prompt, output_encoder, prompt_encoder, *of.kernels, of.num_features, batch_size
         )
-        self.rcond, self.seed = rcond, seed
-        if not self._new_metric().streams:
-            raise ValueError(
-                f"Expected `num_features` for {kernels[0]} and {kernels[1]}, but got None. "
-                "Give for example num_features=500, or use the cosine kernel."
-            )
-        self.calibration = calibration
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, of="features")
-        self._prompt_diversity = None if calibration is None else PromptDiversity(calibration, by_prompt, n_samples)
+        self._prompt_diversity = None
+        if of.calibration is not None:
+            self._prompt_diversity = PromptDiversity(of.calibration, by_prompt, of.count)
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
-        self._groups, self._changes = PromptGroups(self.prompts, n_samples), PromptChanges(highest=True)
+        self._groups, self._changes = PromptGroups(self.prompts, of.count), PromptChanges(highest=True)
 
     @property
     def fitted(self) -> FittedDiversity:
@@ -270,17 +252,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     def manifest(self) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""
         calibration = None if self.calibration is None else self._calibration_file()
-        return self._features.manifest(self.prefix) | {"rcond": self.rcond, "calibration": calibration}
-
-    def unserializable_args(self) -> list[str]:
-        """Name the arguments given that no manifest can hold."""
-        return [] if self.extra_metrics is None else ["extra_metrics"]
-
-    def settings(self) -> dict[str, Any]:
-        """Return what values depend on, as plain Python."""
-        f = self.calibration
-        calibration = None if f is None else [f.dim, f.distances.tolist(), f.heights.tolist()]
-        return super().settings() | self._features.settings() | {"rcond": self.rcond, "calibration": calibration}
+        return self._features.manifest(self.prefix) | {"calibration": calibration}
 
     def fit_state(self) -> dict[str, Any]:
         """Return the kernels' widths, and what each prompt was at its best."""
@@ -337,12 +309,3 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         modes = metric.modes(min(MODES, size))
         scores = metric.mode_scores(self._outputs, self._features.of_prompts(self._samples.indices), modes)
         return ScoredSamples(scores, self._samples.images, self._samples.indices)
-
-
-def _check_no_prompts(**of_prompts: Any) -> None:
-    """Refuse what only prompts give a meaning."""
-    if given := [name for name, value in of_prompts.items() if value is not None]:
-        raise ValueError(
-            f"Expected `prompts` with `{given[0]}`, but got None. Give the prompts that the generator is conditioned "
-            f"on, or leave `{given[0]}` out."
-        )

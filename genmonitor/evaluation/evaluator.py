@@ -19,7 +19,13 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.results import EvaluationT, FitReport, History, Samples
+from genmonitor.evaluation.results import (
+    EvaluationT,
+    FitReport,
+    History,
+    Samples,
+)
+from genmonitor.evaluation.settings import SampleSettings, Settings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.training_state.isolation import remember_attributes
 from genmonitor.training_state.rng import preserve_rng, seed_everything
@@ -67,14 +73,18 @@ class Evaluator(ABC, Generic[EvaluationT]):
     Args:
         n_samples: generated images per evaluation.
         prefix: what its log keys and files begin with.
+        settings: what values depend on; None for `n_samples` alone.
+        objects: the arguments given that no manifest can hold, such as networks, by name; None for one left out.
     """
 
     prompts: Prompts | None = None
     """Which prompt it takes each sample for; None where that does not matter."""
 
-    def __init__(self, n_samples: int, prefix: str) -> None:
+    def __init__(self, n_samples: int, prefix: str, settings: Settings | None = None, **objects: Any) -> None:
         self.n_samples = n_samples
         self.prefix = check_prefix("prefix", prefix)
+        self.settings: Settings = settings or SampleSettings(n_samples)
+        self.objects = objects
 
     # the evaluation
 
@@ -165,13 +175,13 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     def unserializable_args(self) -> list[str]:
         """Name the arguments given that no manifest can hold."""
-        return []
+        return [name for name, value in self.objects.items() if value is not None]
 
     # state
 
-    def settings(self) -> dict[str, Any]:
-        """Return what values depend on, as plain Python."""
-        return {"n_samples": self.n_samples}
+    def comparable_settings(self) -> dict[str, Any]:
+        """Return what must be the same for values to be compared, as plain Python."""
+        return self.settings.to_manifest()
 
     def fit_state(self) -> dict[str, Any]:
         """Return what is fixed for the run and what the next evaluation depends on: tensors and plain Python."""
@@ -182,7 +192,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain Python only."""
-        return {"settings": self.settings(), "fit": self.fit_state()}
+        return {"settings": self.comparable_settings(), "fit": self.fit_state()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state; what is fixed for a run then stays fixed.
@@ -190,7 +200,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
         Raises:
             SettingsChangedError: if it was saved with other settings; nothing is taken over then.
         """
-        check_same_settings(self.settings(), state["settings"])
+        check_same_settings(self.comparable_settings(), state["settings"])
         self.load_fit_state(state["fit"])
 
 

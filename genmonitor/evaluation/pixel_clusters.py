@@ -21,25 +21,25 @@ from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
+from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.best import BestSoFar
-from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
+from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
-from genmonitor.evaluation.regions.fitted import FittedRegions
+from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
-from genmonitor.evaluation.regions.saved import load_partition, save_regions, saved_regions
+from genmonitor.evaluation.regions.saved import save_regions, saved_regions
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.evaluation.results import Evaluation, FitReport, History, Samples
+from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
-from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.linalg.clustering import Linkage
+from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
 
@@ -57,23 +57,12 @@ class RegionEvaluation(Evaluation):
 class RegionEvaluator(Evaluator[RegionEvaluation]):
     """Finds groups of pixels that belong together and evaluates how well each group's distribution is met.
 
-    Its arguments are those of `genmonitor.callbacks.PixelClusterMonitor`, which says what the values are.
+    `genmonitor.callbacks.PixelClusterMonitor` says what the values are.
 
     Args:
-        n_clusters: None to choose 2..8: the number on which halves of the images agree best.
-        partition: your own clusters instead of found ones, or the path of a saved partition.
-        n_cluster_images: at most so many real images for the kernel's width and the clusters, at least 10 and 2 per
-            cluster; None for as many as half a minute on one core allows, 1000 to 5000.
-        n_samples: generated images per evaluation, and real images compared with.
-        patch_size: side of a site in pixels.
-        kernel: Gaussian or Laplacian; None for a Gaussian.
-        block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
+        settings: what the values depend on; None for the defaults of `RegionSettings`.
         extra_metrics: further torchmetrics fed from the same samples.
         site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
-        linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
-        own_widths: give each region's CMS a kernel width of its own.
-        batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
-        seed: of the choice of real images and of the draws of the baseline.
         batch_size: images per call of `site_encoder`.
         prefix: what its log keys and files begin with.
         prompts: sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
@@ -82,59 +71,37 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
     """
 
+    settings: RegionSettings
+
     def __init__(
         self,
-        n_clusters: int | None = None,
-        partition: PixelPartition | str | Path | None = None,
-        n_cluster_images: int | None = None,
-        n_samples: int = 1200,
-        patch_size: int = 1,
-        kernel: Kernel | None = None,
-        block_size: int | None = None,
+        settings: RegionSettings | None = None,
         *,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
-        linkage: Linkage | None = None,
-        own_widths: bool = False,
-        batch_estimator: int | None = None,
-        seed: int = 0,
         batch_size: int = 100,
         prefix: str = "cms",
         prompts: Prompts | None = None,
     ) -> None:
-        super().__init__(n_samples, prefix)
+        settings = settings or RegionSettings()
+        super().__init__(settings.n_samples, prefix, settings, extra_metrics=extra_metrics, site_encoder=site_encoder)
         self.prompts = prompts
         self.to_sites = SiteEncoder(site_encoder, batch_size)
-        if isinstance(partition, (str, Path)):
-            partition = load_partition(partition)
-        self._finder = RegionFinder(
-            n_clusters,
-            partition,
-            n_cluster_images,
-            n_samples,
-            patch_size,
-            kernel or GaussianKernel(),
-            block_size,
-            self.to_sites,
-            seed,
-            linkage,
-            own_widths,
-            batch_estimator,
-        )
+        self._finder = RegionFinder(settings, self.to_sites)
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self._best = BestSoFar()
         self._degradations = DegradationDetector()
         self._constant = False
-        self._fitted: FittedRegions | None = None
-        self._known: RegionFit | None = None
+        self._regions: Regions | None = None  # fixed for the run
+        self._fitted: Fitted | None = None  # with this process's real images
         self._cka: Tensor | None = None  # until it is drawn, on rank zero
         self._data: list[float] = []
         self._earlier: Path | None = None
 
     @property
-    def fitted(self) -> FittedRegions:
-        """What `fit` found."""
+    def fitted(self) -> Fitted:
+        """What `fit` made: the regions, the real images of this process and their metrics."""
         return require_fitted(self._fitted, type(self).__name__)
 
     @property
@@ -149,27 +116,24 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     @property
     def partition(self) -> PixelPartition | None:
         """The regions: found ones, or those given; None before they are known."""
-        return self._finder.partition if self._known is None else self._known.partition
+        return self.settings.given_partition if self._regions is None else self._regions.partition
 
     @property
     def kernel(self) -> Kernel:
         """The kernel, with its gamma once it is known."""
-        return self._finder.kernel if self._known is None else self._known.kernel
+        return self.settings.given_kernel if self._regions is None else self._regions.kernel
 
     @property
     def baseline(self) -> dict[str, Band]:
         """What real images get in place of generated ones, by value; empty before it is known."""
-        return {} if self._known is None else self._known.baseline
+        return {} if self._regions is None else self._regions.baseline
 
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
     ) -> FitReport:
         """Find kernel width, regions and baseline, or keep what a saved state fixed for the same images."""
-        finder = self._finder
         messages: tuple[str, ...] = ()
-        split = split_reference(
-            real, finder.n_cluster_images, finder.n_samples, finder.block_size, finder.seed, finder.patch_size
-        )
+        split = self._finder.split(real)
         self.to_sites.to(probe.device)
         # rank zero's, since a dataset may differ between processes: they must agree on whether to begin anew
         notes, signature = list(split.notes), comm.broadcast(split.signature())
@@ -182,13 +146,13 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             )
         first = split.compared.read(split.for_comparison[: len(probe)])
         notes += self._check_images(probe, first)
-        if self._known is None:
-            self._known = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
-            notes += self._known.notes()
-            messages = (regions_found(self._known),)
+        if self._regions is None:
+            self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
+            notes += self._regions.notes()
+            messages = (regions_found(self._regions),)
         self._extra.check(probe, first.to(probe.device), own=self._values.specs)
         self._data = signature
-        self._fitted = FittedRegions.of(self._known, finder, split, probe, comm)
+        self._fitted = Fitted.of(self._regions, self._finder, split, probe, comm)
         if not self._fitted.metrics.testable:
             notes.append(f"p-values need {MIN_SAMPLES} images on each side; there are fewer")
         return FitReport(tuple(notes), comparable, messages)
@@ -248,38 +212,19 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""
         names = self._files()
-        save_regions(self.fitted.regions, self._finder.region_settings(), folder / names["partition"])
+        save_regions(self.fitted.regions, self.settings.of_clusters(), folder / names["partition"])
         write_json(folder / names["real"], self.fitted.real_origin)
 
     def manifest(self) -> dict[str, Any]:
-        """Return what is needed to evaluate the same again."""
-        return {
-            "kernel": type(self.kernel).__name__,
-            "gamma": self.kernel.gamma,
-            "widths": self.fitted.regions.widths,
-            "block_size": self._finder.block_size,
-            "range": list(self.fitted.regions.value_range),
-            "baseline": self.baseline,
-            "linkage": self.fitted.regions.linkage,
-            "stability": self.fitted.regions.stability_by_name(),
-            **self._files(),
-        }
-
-    def unserializable_args(self) -> list[str]:
-        """Name the arguments given that no manifest can hold."""
-        given = {"extra_metrics": self.extra_metrics, "site_encoder": self.to_sites.encoder}
-        return [name for name, value in given.items() if value is not None]
-
-    def settings(self) -> dict[str, Any]:
-        """Return what values depend on, as plain Python."""
-        return self._finder.settings()
+        """Return what is fixed for the run and the names of the files that `write_artifacts` writes."""
+        return {**self.fitted.regions.to_manifest(), **self._files()}
 
     def fit_state(self) -> dict[str, Any]:
         """Return what is fixed for the run: tensors and plain Python."""
-        if self._known is None:
+        if self._regions is None:
             return {}
         return {
-            "regions": self._known.state_dict(),
+            "regions": self._regions.state_dict(),
             "data": list(self._data),
             "best": self._best.state_dict(),
             "degradations": self._degradations.state_dict(),
@@ -288,7 +233,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
         if state:
-            self.use_regions(RegionFit.from_state(state["regions"], self._finder.kernel))
+            self.use_regions(Regions.from_state(state["regions"], self.settings.given_kernel))
             self._data = list(state["data"])
             self._best.load_state_dict(state["best"])
             self._degradations.load_state_dict(state["degradations"])
@@ -302,18 +247,18 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Let `fit` take the partition that a run with the same settings left in a folder."""
         self._earlier = folder / self._files()["partition"]
 
-    def use_regions(self, regions: RegionFit) -> None:
+    def use_regions(self, regions: Regions) -> None:
         """Take regions found before instead of finding them in `fit`."""
-        self._known = regions
+        self._regions = regions
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
-        self._known, self._fitted, self._cka, self._data = None, None, None, []
+        self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = BestSoFar(), DegradationDetector()
 
-    def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> RegionFit:
+    def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
-        earlier = None if self._earlier is None else saved_regions(self._earlier, self._finder.region_settings())
+        earlier = None if self._earlier is None else saved_regions(self._earlier, self.settings.of_clusters())
         found = self._finder.find(split, device, progress, earlier)
         self._cka = found.cka
         return replace(found, cka=None)
@@ -330,9 +275,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
                 f"Expected generated images of shape {list(real.shape[1:])} like the real ones, but got "
                 f"{list(probe.shape[1:])}. Resize or convert one of them, in `sample_fn` or in the dataset's transform."
             )
-        notes = check_value_range(real, probe, resumed=self._known is not None)
+        notes = check_value_range(real, probe, resumed=self._regions is not None)
         sites = self.to_sites(probe)
-        check_patches("images", sites, self._finder.patch_size)
+        check_patches("images", sites, self.settings.patch_size)
         if self.partition is not None:
             self.partition.check_images("images", tuple(sites.shape))
         return notes

@@ -3,5 +3,6 @@
 
 from genmonitor.monitoring.base import Monitor
 from genmonitor.monitoring.loop import LoopMonitor
+from genmonitor.monitoring.options import EvaluationOptions
 
-__all__ = ["LoopMonitor", "Monitor"]
+__all__ = ["EvaluationOptions", "LoopMonitor", "Monitor"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from genmonitor._manifest import EvaluationManifest
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.collective import Collective, FailedElsewhereError
 from genmonitor.evaluation.data.images import ImageKey
@@ -57,14 +58,13 @@ class Monitor:
         evaluator: what is evaluated; log keys and files begin with its prefix.
         sampler: how samples are drawn, as many as the evaluator wants.
         real_images: where real images come from.
-        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
-        evaluate_on: the device of metrics and encoders; None for that which trains.
-        on_alert: called on rank zero with the text of each alert.
-        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
-            stop the run.
         warn: says what the user should know, on rank zero only.
         inform: says what is nothing to be warned of, on rank zero only.
-        verbose: whether to say that.
+        image_key: this and the other options are those of `EvaluationOptions`.
+        evaluate_on: see there.
+        on_alert: see there.
+        on_error: see there.
+        verbose: see there.
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
@@ -78,12 +78,12 @@ class Monitor:
         sampler: Sampler,
         *,
         real_images: Any,
-        image_key: ImageKey,
-        evaluate_on: str | torch.device | None,
-        on_alert: Callable[[str], Any] | None,
-        on_error: OnError,
         warn: Callable[[str], Any],
         inform: Callable[[str], Any],
+        image_key: ImageKey = None,
+        evaluate_on: str | torch.device | None = None,
+        on_alert: Callable[[str], Any] | None = None,
+        on_error: OnError = "warn",
         verbose: bool = True,
     ) -> None:
         check_callable("on_alert", on_alert, "that takes a line of text")
@@ -234,13 +234,13 @@ class Monitor:
     def manifest(self) -> dict[str, Any]:
         """Return by what the last evaluation can be made again, but for the model and its data."""
         sampler, image_key = self.sampler, self.image_key
-        return {
+        own: EvaluationManifest = {
             "monitor": type(self).__name__,
             "prefix": self.prefix,
             "title": self.evaluator.presenter().title or type(self).__name__,
             "evaluation": self.history[-1],
             "findings": [finding.to_dict() for finding in self.findings],
-            "settings": self.evaluator.settings(),
+            "settings": self.evaluator.settings.to_manifest(),
             "seed": sampler.seed,
             "n_samples": sampler.n_samples,
             "sample_batch_size": sampler.batch_size,
@@ -250,8 +250,8 @@ class Monitor:
             "evaluate_on": None if self.evaluate_on is None else str(self.evaluate_on),
             "unserializable_args": self._unserializable_args(),
             "folder": str(self.publisher.folder.path.resolve()),
-            **self.evaluator.manifest(),
         }
+        return {**own, **self.evaluator.manifest()}
 
     def _unserializable_args(self) -> list[str]:
         """Name the arguments given that no manifest can hold: `genmonitor replay` needs them from the user's code."""

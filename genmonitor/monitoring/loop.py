@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import Unpack
 
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.collective import Collective, current_processes
-from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import streams_taken
 from genmonitor.evaluation.evaluator import Evaluator
@@ -27,7 +27,7 @@ from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.loggers.writers import as_logger
 from genmonitor.monitoring.base import Moment, Monitor
-from genmonitor.monitoring.failures import OnError
+from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded
@@ -54,16 +54,9 @@ class LoopMonitor(Monitor):
         real_images: a Dataset, DataLoader or tensor: the training images, if `validation_images` are given too. Else
             some of these are compared with and others are not: best are images that the generator is not trained on.
         validation_images: to compare with.
-        image_key: where the images are in a batch: None to look for them, else a key, an index or a callable.
         loggers: one of them or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric or the trackers of an
             Accelerator. Those of the first process count.
-        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
-            samples are moved there. None for the device that trains, or the CPU where that is MPS, which has no
-            float64.
-        on_alert: called on rank zero with the text of each alert.
-        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
-            stop the run. A wrong configuration always raises, at the first evaluation or in `fit`.
-        verbose: print the regions found and a line per evaluation. Warnings and alerts are given in any case.
+        **options: those that every monitor takes, by keyword: see `EvaluationOptions`.
 
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
@@ -75,8 +68,9 @@ class LoopMonitor(Monitor):
     Example:
         >>> import tempfile
         >>> from genmonitor import PixelPartition
-        >>> from genmonitor.evaluation import RegionEvaluator
-        >>> evaluator = RegionEvaluator(partition=PixelPartition.grid((4, 4), rows=1, columns=2), n_samples=50)
+        >>> from genmonitor.evaluation import RegionEvaluator, RegionSettings
+        >>> halves = PixelPartition.grid((4, 4), rows=1, columns=2)
+        >>> evaluator = RegionEvaluator(RegionSettings(partition=halves, n_samples=50))
         >>> module = nn.Linear(3, 16)
         >>> def sample(n):
         ...     return module(torch.randn(n, 3)).sigmoid().view(n, 1, 4, 4)
@@ -96,26 +90,15 @@ class LoopMonitor(Monitor):
         folder: str | Path,
         real_images: Any,
         validation_images: Any = None,
-        image_key: ImageKey = None,
         loggers: Any = (),
-        evaluate_on: str | torch.device | None = None,
-        on_alert: Callable[[str], Any] | None = None,
-        on_error: OnError = "warn",
-        verbose: bool = True,
+        **options: Unpack[EvaluationOptions],
     ) -> None:
+        own = ("evaluator", "sampler", "folder", "real_images", "validation_images", "loggers")
+        check_names(type(self).__name__, options, [*EvaluationOptions.__annotations__, *own])
         evaluator = evaluator or RegionEvaluator()
-        super().__init__(
-            evaluator,
-            sampler or Sampler(evaluator.n_samples, evaluator.prompts),
-            real_images=real_images,
-            image_key=image_key,
-            evaluate_on=evaluate_on,
-            on_alert=on_alert,
-            on_error=on_error,
-            warn=_on_rank_zero(warnings.warn),
-            inform=_on_rank_zero(print),
-            verbose=verbose,
-        )
+        sampler = sampler or Sampler(evaluator.n_samples, evaluator.prompts)
+        says: dict[str, Any] = {"warn": _on_rank_zero(warnings.warn), "inform": _on_rank_zero(print)}
+        super().__init__(evaluator, sampler, real_images=real_images, **says, **options)
         if real_images is None:
             raise ValueError("Expected `real_images`, a Dataset, DataLoader or tensor, but got None.")
         self.folder, self.validation_images = Path(folder), validation_images

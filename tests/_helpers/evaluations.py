@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny images and evaluators, for tests of evaluations that need no Trainer."""
 
+from dataclasses import fields
+
 import torch
 from torch.utils.data import TensorDataset
 
 from genmonitor import GaussianKernel
 from genmonitor.evaluation import (
     DisagreementEvaluator,
+    DisagreementSettings,
     DiversityEvaluator,
+    DiversitySettings,
     ReferenceImages,
     RegionEvaluator,
+    RegionSettings,
     Samples,
     SingleProcess,
     run_evaluation,
@@ -69,24 +74,29 @@ def samples_of(images):
     return Samples(images, torch.arange(len(images)))
 
 
+def made(evaluator, settings, given):
+    """Return an evaluator of the arguments given, those of its settings among them."""
+    of_settings = {field.name: given.pop(field.name) for field in fields(settings) if field.name in given}
+    return evaluator(settings(**of_settings), **given)
+
+
 def region_evaluator(**settings):
     """Return an evaluator of 24 samples that looks for two regions in 40 images."""
     defaults = {"n_clusters": 2, "n_cluster_images": 40, "n_samples": 24}
     if "partition" in settings:
         del defaults["n_clusters"]
-    return RegionEvaluator(**(defaults | settings))
+    return made(RegionEvaluator, RegionSettings, defaults | settings)
 
 
 def diversity_evaluator(prompts=range(3), **settings):
     """Return an evaluator of 24 samples."""
-    return DiversityEvaluator(prompts, **({"n_samples": 24} | settings))
+    return made(DiversityEvaluator, DiversitySettings, {"prompts": prompts, "n_samples": 24} | settings)
 
 
 def disagreement_evaluator(prompts=range(3), **settings):
     """Return an evaluator of 24 samples, 2 modes and a kernel of fixed width."""
-    return DisagreementEvaluator(
-        prompts, **({"n_samples": 24, "num_modes": 2, "kernel": GaussianKernel(1.0)} | settings)
-    )
+    defaults = {"prompts": prompts, "n_samples": 24, "num_modes": 2, "kernel": GaussianKernel(1.0)}
+    return made(DisagreementEvaluator, DisagreementSettings, defaults | settings)
 
 
 def fit(evaluator, real, probe, comm=None):

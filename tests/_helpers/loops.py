@@ -9,7 +9,15 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from genmonitor import LoopMonitor
-from genmonitor.evaluation import DisagreementEvaluator, DiversityEvaluator, RegionEvaluator, Sampler
+from genmonitor.evaluation import (
+    DisagreementEvaluator,
+    DisagreementSettings,
+    DiversityEvaluator,
+    DiversitySettings,
+    RegionEvaluator,
+    RegionSettings,
+    Sampler,
+)
 
 N = 60
 
@@ -40,10 +48,12 @@ def labelled(start, stop):
 
 
 EVALUATORS = {
-    "regions": lambda n=N: RegionEvaluator(3, n_samples=n, n_cluster_images=200),
-    "diversity": lambda n=N: DiversityEvaluator(range(5), n),
-    "disagreement": lambda n=N: DisagreementEvaluator(range(5), n),
-    "disagreement with the start": lambda n=N: DisagreementEvaluator(range(5), n, reference="start"),
+    "regions": lambda n=N: RegionEvaluator(RegionSettings(3, n_samples=n, n_cluster_images=200)),
+    "diversity": lambda n=N: DiversityEvaluator(DiversitySettings(range(5), n)),
+    "disagreement": lambda n=N: DisagreementEvaluator(DisagreementSettings(range(5), n)),
+    "disagreement with the start": lambda n=N: DisagreementEvaluator(
+        DisagreementSettings(range(5), n, reference="start")
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation import RegionEvaluator
+from genmonitor.evaluation import RegionEvaluator, RegionSettings
 from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.monitoring.loop import LoopMonitor
@@ -116,7 +116,7 @@ def in_a_loop(net: nn.Module) -> list[dict[str, float]]:
     def sample(n: int) -> torch.Tensor:
         return net(torch.randn(n, 2)).sigmoid().view(n, 1, 4, 4)
 
-    evaluator = RegionEvaluator(partition=PixelPartition.grid((4, 4), rows=1, columns=2), n_samples=51)
+    evaluator = RegionEvaluator(RegionSettings(partition=PixelPartition.grid((4, 4), rows=1, columns=2), n_samples=51))
     real = torch.rand(300, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     with tempfile.TemporaryDirectory() as folder:
         monitor = LoopMonitor(evaluator, Sampler(51, batch_size=8), folder=folder, real_images=real, on_error="raise")

@@ -4,9 +4,12 @@
 import json
 import shutil
 import sys
+from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 import torch
+from _helpers.changed_settings import CHANGED
 from _helpers.modules import LIGHTNING_SAYS, Linear, fit, loader, trainer
 from _helpers.prompted import Prompted
 from _helpers.prompted import plain as plain_diversity
@@ -16,9 +19,11 @@ from dcgan import DCGAN
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
 from genmonitor import PixelPartition
+from genmonitor._manifest import RegionRunManifest
 from genmonitor.callbacks.integration.scripts import imported
 from genmonitor.callbacks.replay import measured, replay
 from genmonitor.cli import main
+from genmonitor.evaluation import RegionSettings
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
 
@@ -92,6 +97,29 @@ def test_replay_of_other_runs_gives_the_same_bits(tmp_path, name):
     module = Prompted() if name == "prompts" else Linear()
     manifests, checkpoints = run(tmp_path, quiet(**settings), module, Digits(shift=0.25), epochs=1, **others)
     assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(RegionSettings)])
+def test_replay_of_every_setting_gives_the_same_bits(tmp_path, name):
+    torch.manual_seed(0)
+    settings = {name: CHANGED[name]} | ({"n_clusters": None} if name == "partition" else {})
+    manifests, checkpoints = run(tmp_path, quiet(**settings), Linear(), Digits(), epochs=1)
+    said = json.loads(manifests[0].read_text())["settings"]
+    assert said[name] == RegionSettings(**{name: CHANGED[name]}).to_manifest()[name]
+    assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
+
+
+def test_replay_of_the_papers_settings_gives_the_same_bits(tmp_path):
+    torch.manual_seed(0)
+    settings = {"n_clusters": 5, "linkage": "average", "batch_estimator": 100, "block_size": 20}
+    manifests, checkpoints = run(tmp_path, quiet(**settings), Linear(), Digits(), epochs=1)
+    assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
+
+
+def test_manifest_of_a_training_run_is_what_is_declared(ran):
+    manifest = json.loads(ran[0][0].read_text())
+    assert manifest.keys() == get_type_hints(RegionRunManifest).keys() | {"message"}
+    assert RegionSettings.from_manifest(manifest["settings"]) == quiet().evaluator.settings
 
 
 class Annealed(Linear):

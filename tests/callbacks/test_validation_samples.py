@@ -11,7 +11,7 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 
 from genmonitor.callbacks import GenerativeMonitor, PixelClusterMonitor, ValidationSamples
-from genmonitor.evaluation import DisagreementEvaluator, SingleProcess
+from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, SingleProcess
 from genmonitor.evaluation.sampling.model import SampledModel
 
 pytestmark = LIGHTNING_SAYS
@@ -168,7 +168,7 @@ def test_raw_weights_are_not_those_of_an_averaged_validation(tmp_path):
 
 
 def test_samples_by_prompt_are_refused(tmp_path):
-    evaluator = without_figures(DisagreementEvaluator(range(5), 60))
+    evaluator = without_figures(DisagreementEvaluator(DisagreementSettings(range(5), 60)))
     with pytest.raises(ValueError, match="prompts of the evaluator, but its own are others"):
         GenerativeMonitor(evaluator, ValidationSamples(60))
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import argparse
 import contextlib
 import io
 import json
 import re
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -12,8 +14,25 @@ from _helpers.runs import make_run
 
 from genmonitor import PixelPartition
 from genmonitor.cli import main
+from genmonitor.cli.compare import add_arguments
+from genmonitor.evaluation import RegionSettings
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.kernels import GaussianKernel
+
+NOT_OFFERED = {"n_cluster_images", "kernel", "block_size", "linkage", "own_widths", "batch_estimator"}
+"""Settings of `genmonitor.compare` that its command leaves at their defaults."""
+
+
+def test_compare_offers_every_setting_but_those_named():
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    offered = {action.dest: action for action in parser._actions}
+    defaults = {field.name: field.default for field in fields(RegionSettings)}
+    assert defaults.keys() - offered == NOT_OFFERED
+    for name in defaults.keys() & offered:
+        assert offered[name].default is None  # that of the settings holds
+    for name in ("n_samples", "seed"):
+        assert f"({defaults[name]})" in offered[name].help
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from torchmetrics.image.kid import KernelInceptionDistance
 from genmonitor import PRDC, GaussianKernel, VendiScore
 from genmonitor.encoders import FeatureMetrics, image_encoder
 from genmonitor.encoders.feature_metrics import NEIGHBORS, FidelityMetrics, check_neighbors
-from genmonitor.evaluation import RegionEvaluator
+from genmonitor.evaluation import RegionEvaluator, RegionSettings
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.functional import authenticity, precision_recall_density_coverage, rke_score, vendi_score
@@ -118,7 +118,7 @@ def test_real_side_is_given_once_along_with_cms():
 def test_a_pretrained_encoder_is_logged_along_with_cms_in_two_lines(tmp_path):
     folder = save_dinov2(tmp_path)
     features = FeatureMetrics(image_encoder(folder, value_range=(0, 1)), cache=tmp_path / "cache")
-    evaluator = RegionEvaluator(2, n_samples=110, extra_metrics={"dinov2": features})
+    evaluator = RegionEvaluator(RegionSettings(2, n_samples=110), extra_metrics={"dinov2": features})
     from genmonitor.evaluation import ReferenceImages, Samples, run_evaluation
 
     samples = Samples(FAKE, torch.arange(110))

@@ -20,11 +20,11 @@ from _helpers.evaluations import (
 from matplotlib.figure import Figure
 
 from genmonitor import CosineKernel, GaussianKernel
-from genmonitor.evaluation import DisagreementEvaluator, ReferenceImages, SingleProcess
+from genmonitor.evaluation import DisagreementSettings, ReferenceImages, SingleProcess
 from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.real_subset import RealSubset
-from genmonitor.evaluation.disagreement import ONE_HOT_KERNEL
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
+from genmonitor.evaluation.settings import ONE_HOT_KERNEL
 from genmonitor.functional import prompt_split
 
 LABELS = torch.arange(24) % 3
@@ -225,7 +225,7 @@ def test_disagreement_with_data_needs_no_first_samples():
 
 @pytest.mark.parametrize(("n_prompts", "expected"), [(3, 1002), (10, 1000), (1200, 1200)])
 def test_disagreement_n_samples_are_as_many_of_each_prompt(n_prompts, expected):
-    assert DisagreementEvaluator(range(n_prompts)).n_samples == expected
+    assert DisagreementSettings(range(n_prompts)).n_samples == expected
 
 
 def test_disagreement_kernel_takes_its_width_from_real_images():

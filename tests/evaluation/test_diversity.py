@@ -21,7 +21,7 @@ from torch import nn
 
 from genmonitor import PRDC, GaussianKernel, PixelCKA, PromptSplit, ScendiScore, VendiScore
 from genmonitor.encoders.feature_metrics import NEIGHBORS
-from genmonitor.evaluation import DiversityEvaluator, ReferenceImages, SingleProcess
+from genmonitor.evaluation import DiversitySettings, ReferenceImages, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError
 from genmonitor.functional import (
     W1KPCalibration,
@@ -240,7 +240,7 @@ def test_diversity_notes_few_real_images():
     ("n_prompts", "calibration", "expected"), [(3, None, 1000), (1200, None, 1200), (800, CALIBRATION, 1600)]
 )
 def test_diversity_n_samples_suit_the_prompts(n_prompts, calibration, expected):
-    assert DiversityEvaluator(range(n_prompts), calibration=calibration).n_samples == expected
+    assert DiversitySettings(range(n_prompts), calibration=calibration).n_samples == expected
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_collapse_without_prompts_is_told_of():
 )
 def test_diversity_refuses_what_needs_prompts(of_prompts):
     with pytest.raises(ValueError, match=f"Expected `prompts` with `{next(iter(of_prompts))}`, but got None"):
-        DiversityEvaluator(**of_prompts)
+        diversity_evaluator(None, **of_prompts)
 
 
 class CountingEncoder(nn.Flatten):

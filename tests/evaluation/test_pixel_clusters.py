@@ -125,7 +125,7 @@ def test_region_manifest_is_json_and_names_its_artifacts(shared, tmp_path):
     named = {manifest["partition"], manifest["real"]}
     assert {path.name for path in tmp_path.iterdir()} == named | {"cms_partition.json"}
     assert manifest["stability"] == {"overall": 1, "cluster_1": 1, "cluster_2": 1}
-    assert (manifest["kernel"], manifest["gamma"]) == ("GaussianKernel", evaluator.kernel.gamma)
+    assert manifest["gamma"] == evaluator.kernel.gamma
 
 
 def test_region_artifacts_tell_partition_and_real_images(shared, tmp_path):
@@ -225,7 +225,7 @@ def test_region_state_before_fit_holds_nothing_found():
         ({"seed": 1}, "seed"),
         ({"patch_size": 2}, "patch_size"),
         ({"block_size": 12}, "block_size"),
-        ({"partition": COLUMNS}, "n_clusters, partition, site_size"),
+        ({"partition": COLUMNS}, "n_clusters, partition"),
     ],
 )
 def test_region_state_of_other_settings_is_refused(shared, settings, name):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from _helpers.changed_settings import CHANGED
 from PIL import Image
 from train import command_line
 
@@ -133,7 +134,7 @@ def test_the_papers_hyperparameters(name, clusters, cluster_images, samples, bat
     content["data"]["init_args"] = {"name": "digits", "batch_size": content["data"]["init_args"]["batch_size"]}
     cli = made(written(tmp_path, content))
     (monitor,) = monitors(cli.trainer)
-    found = monitor.evaluator.settings()
+    found = monitor.evaluator.settings.arguments()
     names = ("n_clusters", "n_cluster_images", "n_samples", "block_size", "batch_estimator", "linkage")
     assert [found[name] for name in names] == [clusters, cluster_images, samples, 150, 100, "average"]
     assert (cli.datamodule.batch_size, cli.model.lr) == (batch, lr)
@@ -179,24 +180,19 @@ PROMPTED = {
 }
 ARGUMENTS = {
     "PixelClusterMonitor": BASE
+    | {name: (value, value) for name, value in CHANGED.items() if isinstance(value, (int, str))}
     | {
-        "n_clusters": (4, 4),
         "partition": (
             of("genmonitor.PixelPartition.load", path="partition.npz"),
             lambda found: isinstance(found, PixelPartition) and found.num_clusters == 2,
         ),
-        "n_cluster_images": (200, 200),
-        "patch_size": (2, 2),
         "kernel": (of("genmonitor.LaplacianKernel", gamma=0.5), LaplacianKernel(0.5)),
-        "block_size": (60, 60),
         "extra_metrics": (
             {"fid": of("torchmetrics.image.fid.FrechetInceptionDistance", feature=of("tests_features.Means"))},
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
-        "linkage": ("ward", "ward"),
-        "own_widths": (False, False),
-        "batch_estimator": (50, 50),
+        "own_widths": (False, False),  # which take no Laplacian kernel
         "reuse": (None, None),
         "reuse_key": ("left", "left"),
     },
@@ -218,6 +214,7 @@ ARGUMENTS = {
     | {
         "reference": ("start", "start"),
         "num_modes": (3, 3),
+        "eta": (0.5, 0.5),
         "prompt_key": ("caption", "caption"),
         "prompt_kernel": (GAUSSIAN, GaussianKernel(0.25)),
     },
@@ -240,7 +237,8 @@ def received(monkeypatch):
 
         @functools.wraps(original)
         def init(self, *args, **kwargs):
-            made.update(inspect.signature(original).bind(self, *args, **kwargs).arguments)
+            bound = inspect.signature(original).bind(self, *args, **kwargs).arguments
+            made.update(bound.pop("options", {}) | bound)
             original(self, *args, **kwargs)
 
         monkeypatch.setattr(cls, "__init__", init)
@@ -259,7 +257,8 @@ def test_every_argument_fits_a_file_and_survives_print_config(name, tmp_path, mo
     )
     PixelPartition.grid((8, 8), 1, 2).save(tmp_path / "partition.npz")
     calibrate(torch.rand(20, 3)).save(tmp_path / "calibration.pt")
-    known = inspect.signature(getattr(callbacks, name)).parameters.keys()
+    own = inspect.signature(getattr(callbacks, name)).parameters.keys() - {"options"}
+    known = own | callbacks.MonitorOptions.__annotations__.keys()
     assert known == ARGUMENTS[name].keys()
     arguments = received(getattr(callbacks, name))
     for left_out in EITHER_OR.get(name, [set()]):

@@ -11,7 +11,7 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measur
 from _helpers.no_float64 import DEVICE, Device, OnDevice
 from torch import nn
 
-from genmonitor.evaluation import RegionEvaluator, Samples, SingleProcess
+from genmonitor.evaluation import RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.sampling.cache import weights_fingerprint
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.training_state.rng import preserve_rng, seed_everything
@@ -171,7 +171,7 @@ def test_several_processes_need_a_way_to_each_other_from_the_cpu(monkeypatch):
 
 def test_a_part_of_the_trained_module_is_not_moved_away():
     module, elsewhere = Linear(), torch.device("meta")
-    shares = RegionEvaluator(2, n_samples=20, site_encoder=nn.Sequential(module.net))
+    shares = RegionEvaluator(RegionSettings(2, n_samples=20), site_encoder=nn.Sequential(module.net))
     with pytest.raises(ValueError, match="`site_encoder` to be apart from the trained module, to be moved to meta"):
         check_apart(shares, module, elsewhere, CPU)
     check_apart(shares, module, CPU, CPU)

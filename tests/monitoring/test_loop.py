@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor import LoopMonitor
 from genmonitor.callbacks import GenerativeMonitor
-from genmonitor.evaluation import RegionEvaluator, Sampler
+from genmonitor.evaluation import RegionEvaluator, RegionSettings, Sampler
 
 pytestmark = [
     *LIGHTNING_SAYS,
@@ -200,7 +200,7 @@ def test_a_quiet_one_prints_nothing(tmp_path, capsys):
 
 def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     monitor = LoopMonitor(
-        RegionEvaluator(3, n_samples=N, n_cluster_images=200),
+        RegionEvaluator(RegionSettings(3, n_samples=N, n_cluster_images=200)),
         folder=tmp_path,
         real_images=labelled(0, 300),
         validation_images=labelled(300, 400),
@@ -256,7 +256,7 @@ def test_state_of_other_settings_starts_anew(tmp_path):
     first = small(tmp_path)
     first.evaluate(Generator(), step=0, epoch=0)
     other = LoopMonitor(
-        without_figures(RegionEvaluator(3, n_samples=40, n_cluster_images=200)),
+        without_figures(RegionEvaluator(RegionSettings(3, n_samples=40, n_cluster_images=200))),
         folder=tmp_path,
         real_images=labelled(0, 300),
     )

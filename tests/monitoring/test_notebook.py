@@ -10,7 +10,7 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation import DiversityEvaluator
+from genmonitor.evaluation import DiversityEvaluator, DiversitySettings
 
 pytestmark = LIGHTNING_SAYS
 
@@ -73,7 +73,7 @@ def test_show_displays_in_a_notebook_but_not_in_a_terminal(monitor, monkeypatch,
 
 
 def test_other_evaluators_show_their_summary_as_it_is():
-    evaluator = DiversityEvaluator([0, 1], 20)
+    evaluator = DiversityEvaluator(DiversitySettings([0, 1], 20))
     values = {"vendi": 2.0, "rke": 1.5, "scendi": 1.2, "scendi_prompt": 1.1, "prompt_share": 0.4}
     history = [{"epoch": 0.0, "step": 1, **values}]
     assert evaluator.summary(history)

@@ -31,7 +31,6 @@ class PromptedFeatures:
 
     Args:
         prompts: sample i has prompt i modulo their number.
-        n_samples: generated images per evaluation.
         output_encoder: from images [n, C, H, W] to features [n, d]; None for the pixels.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; a name for `text_encoder`; or
             None for one-hot labels.
@@ -39,29 +38,21 @@ class PromptedFeatures:
         prompt_kernel: of prompts.
         num_features: random features of the kernels, or None.
         batch_size: samples per call of an encoder.
-        seed: of what is random about the evaluation.
 
     Raises:
-        ValueError: if there are fewer samples than prompts, or no encoder for prompts that are strings.
+        ValueError: if there is no encoder for prompts that are strings.
     """
 
     def __init__(
         self,
         prompts: Prompts,
-        n_samples: int,
         output_encoder: Encoder | None,
         prompt_encoder: Encoder | str | None,
         kernel: Kernel,
         prompt_kernel: Kernel,
         num_features: int | None,
         batch_size: int,
-        seed: int,
     ) -> None:
-        if n_samples < len(prompts):
-            raise ValueError(
-                f"Expected `n_samples` to be at least the number of prompts, {len(prompts)}, but got {n_samples}. "
-                "Give fewer prompts or more samples."
-            )
         if prompt_encoder is None and not prompts.are_labels:
             raise ValueError(
                 "Expected a `prompt_encoder` for prompts that are strings, but got None. Give the name of a published "
@@ -74,13 +65,12 @@ class PromptedFeatures:
                     "Give the classes' names, or leave `prompt_encoder` out."
                 )
             prompt_encoder = text_encoder(prompt_encoder)
-        self.prompts, self.num_features, self.seed = prompts, num_features, seed
+        self.prompts, self.num_features = prompts, num_features
         self.output_encoder = FrozenEncoder("output_encoder", output_encoder or pixels, batch_size)
         self.prompt_encoder = FrozenEncoder("prompt_encoder", prompt_encoder or OneHot(prompts.values), batch_size)
         self.kernel, self.prompt_kernel = self._given = kernel, prompt_kernel
         self._data: list[float] = []
         self.resumed = False
-        self._given_kernels = {"kernel": repr(kernel), "prompt_kernel": repr(prompt_kernel)}
         self._prompt_rows = self._no_features = torch.empty(0, 0)
 
     @property
@@ -158,15 +148,11 @@ class PromptedFeatures:
     def manifest(self, prefix: str) -> dict[str, Any]:
         """Return the entries needed to repeat the evaluation."""
         kernels = {"kernel": repr(self.kernel), "prompt_kernel": repr(self.prompt_kernel)}
-        return {"prompts_file": self._file(prefix), **self.encoders(), **kernels, "num_features": self.num_features}
+        return {"prompts_file": self._file(prefix), **self.encoders(), **kernels}
 
     def encoders(self) -> dict[str, str]:
         """Return the names of the encoders, by argument."""
         return {encoder.name: encoder.description() for encoder in (self.output_encoder, self.prompt_encoder)}
-
-    def settings(self) -> dict[str, Any]:
-        """Return what values depend on, as plain Python."""
-        return {"num_features": self.num_features, "seed": self.seed, **self._given_kernels}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the widths, and what tells the real images from others."""

@@ -16,8 +16,8 @@ from torch.nn.functional import interpolate
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.regions.finder import RegionFit
-from genmonitor.evaluation.regions.fitted import FittedRegions
+from genmonitor.evaluation.regions.finder import Regions
+from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.results import History, Samples, ShownImages, curve
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition
@@ -30,7 +30,7 @@ SHOWN = 40
 """Images shown one by one: rows of 4, 5, 8 and 10 are full."""
 
 
-def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
+def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
     """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster.
 
     Args:
@@ -47,7 +47,7 @@ def fit_figures(regions: RegionFit, size: tuple[int, int]) -> dict[str, Figure]:
 
 
 def evaluation_figures(
-    regions: RegionFit,
+    regions: Regions,
     findings: Sequence[Finding],
     history: History,
     images: Tensor,
@@ -95,12 +95,12 @@ def _shown(images: Tensor, value_range: tuple[float, float]) -> tuple[NDArray[An
     return small, (0.0, 255.0)
 
 
-def shown_real(fitted: FittedRegions) -> ShownImages:
+def shown_real(fitted: Fitted) -> ShownImages:
     """Return real images that generated ones are compared with, for people to look at."""
     return ShownImages(thumbnails(to_array(fitted.real[:SHOWN]), fitted.regions.value_range))
 
 
-def shown_samples(fitted: FittedRegions, samples: Samples, prompts: Prompts | None) -> ShownImages:
+def shown_samples(fitted: Fitted, samples: Samples, prompts: Prompts | None) -> ShownImages:
     """Return generated images with their prompts, and for each the most similar real one. Rank zero alone calls it.
 
     Args:

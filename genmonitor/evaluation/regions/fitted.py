@@ -12,14 +12,14 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.nearest import NearestImages
 from genmonitor.evaluation.data.reference import RealSplit
-from genmonitor.evaluation.regions.finder import RegionFinder, RegionFit
+from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetrics
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 
 
 @dataclass(frozen=True, eq=False)
-class FittedRegions:
-    """What a fitted RegionEvaluator evaluates with.
+class Fitted:
+    """What a fitted RegionEvaluator evaluates with: the regions, and the real side of the comparison.
 
     Attributes:
         regions: what is fixed for the run.
@@ -29,16 +29,14 @@ class FittedRegions:
         nearest: where to look for copies of real images; None but on rank zero, which shows them.
     """
 
-    regions: RegionFit
+    regions: Regions
     real: Tensor
     real_origin: dict[str, Any]
     metrics: RegionMetrics
     nearest: NearestImages | None
 
     @classmethod
-    def of(
-        cls, regions: RegionFit, finder: RegionFinder, split: RealSplit, probe: Tensor, comm: Collective
-    ) -> FittedRegions:
+    def of(cls, regions: Regions, finder: RegionFinder, split: RealSplit, probe: Tensor, comm: Collective) -> Fitted:
         """Read this process's part of the real images to compare with.
 
         Args:
@@ -62,10 +60,10 @@ class FittedRegions:
         metrics = RegionMetrics(
             regions.partition,
             regions.kernel,
-            finder.block_size,
+            finder.settings.block_size,
             regions.widths,
             finder.to_sites(real),
-            finder.seed,
-            testable=min(len(split.for_comparison), finder.n_samples) >= MIN_SAMPLES,
+            finder.settings.seed,
+            testable=min(len(split.for_comparison), finder.settings.n_samples) >= MIN_SAMPLES,
         )
         return cls(regions, real, origin, metrics, nearest)

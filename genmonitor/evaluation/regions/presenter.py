@@ -17,8 +17,8 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Finding, verdict_of
 from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.regions import figures as region_figures
-from genmonitor.evaluation.regions.finder import RegionFit
-from genmonitor.evaluation.regions.fitted import FittedRegions
+from genmonitor.evaluation.regions.finder import Regions
+from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import Evaluation, History, Record, Samples, ShownImages, Table, when
 from genmonitor.evaluation.values import ValueSpec
@@ -45,7 +45,7 @@ class RegionPresenter(Presenter[Evaluation]):
         extra: values of extra metrics, drawn beside CMS.
     """
 
-    fitted: FittedRegions
+    fitted: Fitted
     values: RegionValues
     prompts: Prompts | None = None
     take_cka: Callable[[], Tensor | None] = lambda: None
@@ -94,7 +94,7 @@ class RegionPresenter(Presenter[Evaluation]):
         return region_figures.shown_samples(self.fitted, samples, self.prompts) if len(samples.images) else None
 
 
-def regions_found(regions: RegionFit) -> str:
+def regions_found(regions: Regions) -> str:
     """Return a map of the regions, and for each how large, where and how stable it is."""
     partition, stability = regions.partition, regions.stability_by_name()
     how = f"{partition.num_clusters} clusters"

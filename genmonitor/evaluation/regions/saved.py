@@ -15,7 +15,7 @@ from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
 if TYPE_CHECKING:
-    from genmonitor.evaluation.regions.finder import RegionFit
+    from genmonitor.evaluation.regions.finder import Regions
 
 
 SKETCH = 64
@@ -53,7 +53,7 @@ class SavedRegions:
         return overlap >= SAME_DATA and self.partition.image_size == size
 
 
-def save_regions(regions: RegionFit, settings: Mapping[str, Any], path: Path) -> None:
+def save_regions(regions: Regions, settings: Mapping[str, Any], path: Path) -> None:
     """Write a partition, and beside it how it was found if it was.
 
     Args:

@@ -16,7 +16,7 @@ from genmonitor.evaluation.prompts.prompted import PromptedFeatures
 IMAGES = torch.rand(12, 1, 2, 2, generator=torch.Generator().manual_seed(0))
 
 
-def features(prompts=(5, 3), n_samples=12, **settings):
+def features(prompts=(5, 3), **settings):
     defaults = {
         "output_encoder": None,
         "prompt_encoder": None,
@@ -24,9 +24,8 @@ def features(prompts=(5, 3), n_samples=12, **settings):
         "prompt_kernel": CosineKernel(),
         "num_features": None,
         "batch_size": 4,
-        "seed": 0,
     }
-    return PromptedFeatures(Prompts(list(prompts)), n_samples, **(defaults | settings))
+    return PromptedFeatures(Prompts(list(prompts)), **(defaults | settings))
 
 
 def fitted(**settings):
@@ -98,13 +97,6 @@ def test_features_state_holds_the_widths():
     assert (second.kernel, second.prompt_kernel) == (first.kernel, first.prompt_kernel)
 
 
-def test_features_settings_name_the_kernels_as_given():
-    found = fitted(kernel=GaussianKernel())
-    before = found.settings()
-    found.fit_widths(real_subset(), SingleProcess())
-    assert found.settings() == before != fitted(kernel=GaussianKernel(1.0)).settings()
-
-
 def test_features_manifest_names_what_they_are_made_of():
     found = fitted(prompts=["a", "bb"], prompt_encoder=lengths).manifest("diversity")
     assert found["prompts_file"] == "diversity_prompts.json"
@@ -120,7 +112,6 @@ def test_features_artifact_is_the_file_of_the_manifest(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_samples": 1}, "`n_samples` to be at least the number of prompts, 2, but got 1"),
         ({"prompts": ["a", "b"]}, "Expected a `prompt_encoder` for prompts that are strings"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.evaluation.regions.figures import curve, evaluation_figures, fit_figures
-from genmonitor.evaluation.regions.finder import RegionFit
+from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.values import ValueSpec
 
@@ -18,7 +18,7 @@ IMAGES = torch.rand(70, 1, 4, 6)
 
 
 def regions(**found):
-    return RegionFit(PARTITION, GaussianKernel(1.0), dict.fromkeys(NAMES, BAND), (0.0, 1.0), **found)
+    return Regions(PARTITION, GaussianKernel(1.0), dict.fromkeys(NAMES, BAND), (0.0, 1.0), **found)
 
 
 def record(epoch, **values):

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A monitor takes its settings, the objects that no manifest holds, and the options that all monitors share."""
+
+import inspect
+from dataclasses import MISSING, fields
+
+import pytest
+
+from genmonitor import LoopMonitor, compare
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, MonitorOptions, PixelClusterMonitor
+from genmonitor.evaluation import DisagreementSettings, DiversitySettings, RegionSettings
+from genmonitor.monitoring import EvaluationOptions
+
+ENCODERS = {"output_encoder", "prompt_encoder"}
+TAKES = [
+    (PixelClusterMonitor, RegionSettings, {"extra_metrics", "site_encoder", "prompts", "reuse", "reuse_key"}),
+    (DiversityMonitor, DiversitySettings, {"extra_metrics", *ENCODERS}),
+    (DisagreementMonitor, DisagreementSettings, {"prompt_key", *ENCODERS}),
+]
+
+
+@pytest.mark.parametrize(("monitor", "settings", "objects"), TAKES)
+def test_monitor_takes_every_setting_with_its_default_and_nothing_else(monitor, settings, objects):
+    signature = inspect.signature(monitor).parameters
+    assert signature.keys() == {field.name for field in fields(settings)} | objects | {"prefix", "options"}
+    defaults = {field.name: field.default for field in fields(settings) if field.default is not MISSING}
+    assert {name: signature[name].default for name in defaults} == defaults
+
+
+def test_compare_takes_every_setting_with_its_default():
+    signature = inspect.signature(compare).parameters
+    defaults = {field.name: field.default for field in fields(RegionSettings)}
+    assert signature.keys() - defaults == {"real", "fake", "other", "paired", "progress"}
+    assert {name: signature[name].default for name in defaults} == defaults
+
+
+@pytest.mark.parametrize(("monitor", "settings", "objects"), TAKES)
+def test_docstring_tells_of_every_argument(monitor, settings, objects):
+    for name in inspect.signature(monitor).parameters.keys() - {"options"}:
+        assert f"        {name}: " in monitor.__doc__
+    assert "**options: those that all monitors share, by keyword: see `MonitorOptions`" in monitor.__doc__
+
+
+def test_options_are_documented_once():
+    documents = "".join(kind.__doc__ for kind in (MonitorOptions, EvaluationOptions))
+    for name in MonitorOptions.__annotations__:
+        assert documents.count(f"        {name}: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "near"), [("nn_samples", "n_samples"), ("on_errors", "on_error"), ("weight", "weights")]
+)
+def test_a_misspelt_argument_is_named_with_the_nearest_one(given, near):
+    for monitor, prompts in ((PixelClusterMonitor, ()), (DiversityMonitor, ()), (DisagreementMonitor, (range(3),))):
+        with pytest.raises(TypeError, match=rf"{monitor.__name__} got .*argument '{given}'. Did you mean {near}="):
+            monitor(*prompts, **{given: 3})
+
+
+def test_a_misspelt_argument_of_a_loop_is_named(tmp_path):
+    with pytest.raises(TypeError, match=r"LoopMonitor got .*argument 'logger'. Did you mean loggers="):
+        LoopMonitor(folder=tmp_path, real_images=None, logger=None)
+
+
+def test_a_monitor_without_options_has_the_defaults():
+    monitor = PixelClusterMonitor()
+    assert (monitor.sampler.batch_size, monitor.weights, monitor.schedule.every_n_epochs) == (100, "auto", 1)
+    monitor = PixelClusterMonitor(sample_batch_size=7, weights="raw", every_n_epochs=2, evaluate_on="cpu")
+    assert (monitor.sampler.batch_size, monitor.weights, monitor.schedule.every_n_epochs) == (7, "raw", 2)
+    assert str(monitor.evaluate_on) == "cpu"

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings are checked, compared, written to a manifest and read from it by their fields."""
+
+import json
+from dataclasses import dataclass, fields
+
+import pytest
+import torch
+from _helpers.changed_settings import CHANGED
+
+from genmonitor import CosineKernel, GaussianKernel, PixelPartition
+from genmonitor.evaluation import DisagreementSettings, DiversitySettings, RegionSettings
+from genmonitor.functional import calibrate
+
+COLUMNS = PixelPartition.grid((4, 6), 1, 2)
+OTHERS = [
+    DiversitySettings(["a", "b"], kernel=GaussianKernel(2), num_features=50, prompt_kernel=GaussianKernel(0.5)),
+    DiversitySettings(range(3), rcond=1e-3, calibration=calibrate(torch.rand(20, 3)), seed=2),
+    DiversitySettings(),
+    DisagreementSettings(torch.arange(3), 9, reference="start", num_modes=2, eta=0.5),
+    DisagreementSettings([1, 2], kernel=CosineKernel(), num_features=8),
+]
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(RegionSettings)])
+def test_every_region_setting_survives_a_manifest(name):
+    assert name in CHANGED, "a setting needs another value than its default in _helpers/changed_settings.py"
+    settings = RegionSettings(**{name: CHANGED[name]})
+    again = RegionSettings.from_manifest(json.loads(json.dumps(settings.to_manifest())))
+    assert getattr(again, name) == CHANGED[name]
+    assert again == settings != RegionSettings()
+
+
+@pytest.mark.parametrize("settings", OTHERS, ids=repr)
+def test_other_settings_survive_a_manifest(settings):
+    saved = json.loads(json.dumps(settings.to_manifest()))
+    assert saved == settings.to_manifest()
+    assert type(settings).from_manifest(saved) == settings
+
+
+def test_settings_are_the_same_however_a_default_is_given(tmp_path):
+    COLUMNS.save(tmp_path / "partition.npz")
+    assert RegionSettings(kernel=GaussianKernel()) == RegionSettings()
+    assert RegionSettings(partition=tmp_path) == RegionSettings(partition=COLUMNS)
+    assert DiversitySettings(range(3), kernel=CosineKernel()) == DiversitySettings([0, 1, 2], 1000)
+    assert DisagreementSettings([5]) == DisagreementSettings([5], 1000, kernel=GaussianKernel())
+    assert RegionSettings(3) != RegionSettings(4)
+
+
+@dataclass(frozen=True)
+class Sharper(GaussianKernel):
+    power: float = 2.0
+
+
+def test_a_kernel_of_ones_own_is_compared_and_refused_by_name():
+    saved = RegionSettings(kernel=Sharper(0.5)).to_manifest()
+    assert saved["kernel"] == {"kernel": f"{__name__}.Sharper", "gamma": 0.5, "power": 2.0}
+    assert RegionSettings(kernel=Sharper(0.5)) != RegionSettings(kernel=Sharper(0.5, power=3.0))
+    with pytest.raises(ValueError, match=r"but .*Sharper is a class of your own.*--setup"):
+        RegionSettings.from_manifest(saved)
+
+
+def test_settings_of_another_version_are_refused():
+    saved = RegionSettings().to_manifest()
+    with pytest.raises(ValueError, match=r"Expected RegionSettings with .*, but cluster is missing or unknown"):
+        RegionSettings.from_manifest(saved | {"cluster": 1})
+    del saved["seed"]
+    with pytest.raises(ValueError, match="but seed is missing or unknown"):
+        RegionSettings.from_manifest(saved)
+
+
+def test_clusters_depend_on_all_settings_but_those_named():
+    names = {field.name for field in fields(RegionSettings)}
+    assert RegionSettings.not_of_clusters <= names
+    assert RegionSettings().of_clusters().keys() == names - RegionSettings.not_of_clusters
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_samples": 1}, "`n_samples` to be a whole number >= 2"),
+        ({"n_clusters": 0}, "`n_clusters` to be a whole number >= 1"),
+        ({"n_cluster_images": 1}, "`n_cluster_images` to be a whole number >= 2"),
+        ({"n_cluster_images": 9}, "`n_cluster_images` of at least 10 images, 10 and 2 per cluster, but got 9"),
+        ({"n_clusters": 30, "n_cluster_images": 40}, "`n_cluster_images` of at least 60 images"),
+        ({"patch_size": 0}, "`patch_size` to be a whole number >= 1"),
+        ({"kernel": CosineKernel()}, "`kernel` to be a GaussianKernel or LaplacianKernel"),
+        ({"block_size": 7}, "multiple of `block_size`=7, but got 24"),
+        ({"batch_estimator": 1}, "`batch_estimator` to be a whole number >= 2"),
+        (
+            {"batch_estimator": 21, "n_cluster_images": 40},
+            "at least 42 images, two mini-batches of `batch_estimator`=21, but got 40: halves of the images",
+        ),
+        ({"linkage": "single"}, "`linkage` to be one of 'average', 'ward', 'smoothed', but got 'single'"),
+        ({"seed": -1}, "`seed` to be a whole number >= 0"),
+        ({"own_widths": True, "kernel": GaussianKernel(0.5)}, "`kernel` to be left out, or GaussianKernel"),
+        ({"partition": COLUMNS, "n_clusters": 2}, "Expected `n_clusters` or `partition`, but got both"),
+    ],
+)
+def test_region_settings_refuse(settings, message):
+    with pytest.raises(ValueError, match=message):
+        RegionSettings(**({"n_samples": 24} | settings))
+
+
+@pytest.mark.parametrize("kind", [DiversitySettings, DisagreementSettings])
+def test_settings_refuse_fewer_samples_than_prompts(kind):
+    with pytest.raises(ValueError, match="`n_samples` to be at least the number of prompts, 2, but got 1"):
+        kind([5, 3], 1)
