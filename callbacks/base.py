@@ -12,7 +12,7 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from typing_extensions import Unpack
 
 from genmonitor._validation import check_one_of
-from genmonitor.callbacks.configuration import check_configuration, rare_evaluation_notes
+from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
 from genmonitor.callbacks.failures import fill_callback_keys, fill_scheduler_keys
 from genmonitor.callbacks.integration.collective import TrainerCollective
 from genmonitor.callbacks.integration.compat import batches_seen, logged_step
@@ -123,6 +123,8 @@ class GenerativeMonitor(Monitor, Callback):
         self._proved = 0
         with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self.fit_evaluator(trainer, pl_module)
+            for note in mode_notes(self, trainer):
+                self.publisher.notes.add(note)
             if trainer.is_global_zero:
                 self.publisher.publish_fit(self.evaluator, self.values, self.history)
         self._resumed = False

@@ -65,3 +65,20 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
         for callback in trainer.early_stopping_callbacks
         if str(callback.monitor).startswith(f"{monitor.prefix}/")
     ]
+
+
+def mode_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
+    """Return notes on callbacks that take the worst value of a fitted monitor for the best.
+
+    ModelCheckpoint and EarlyStopping look for the lowest value unless they are told otherwise.
+    """
+    better = {f"{monitor.prefix}/{spec.key}": spec.better for spec in monitor.values()}
+    wrong = {"high": "min", "low": "max"}
+    return [
+        f"{type(callback).__name__} monitors {callback.monitor!r} with mode={callback.mode!r}, but {better[key]}er "
+        f"values are better. Give mode={'max' if better[key] == 'high' else 'min'!r}"
+        for callback in trainer.callbacks  # type: ignore[attr-defined]
+        if (key := getattr(callback, "monitor", None)) in better
+        and better[key] is not None
+        and wrong[better[key]] == getattr(callback, "mode", None)
+    ]

@@ -2,10 +2,12 @@
 """A wrong configuration raises before the first training step, whatever `on_error` says, and says what to change."""
 
 import re
+import warnings
 
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import IterableDataset
 
 from genmonitor import CosineKernel, PixelPartition
@@ -282,3 +284,24 @@ def test_two_monitors_of_one_prefix_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"several have `prefix`='cms'.* prefix='cms_2'"):
         fit(tmp_path, plain(), Other(3, n_samples=60, n_cluster_images=200), module=module)
     assert module.steps == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "mode", "said"),
+    [
+        ("cms/image", "min", r"ModelCheckpoint monitors 'cms/image' with mode='min', but higher values are better"),
+        ("cms/mmd", "max", r"ModelCheckpoint monitors 'cms/mmd' with mode='max', but lower values are better"),
+        ("cms/image", "max", None),
+        ("cms/mmd", "min", None),
+        ("cms/share_1", "max", None),
+    ],
+)
+def test_checkpoint_that_would_keep_the_worst_is_told_of(tmp_path, key, mode, said):
+    keep = ModelCheckpoint(tmp_path, monitor=key, mode=mode)
+    monitor = plain()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(tmp_path, monitor, keep, val=loader(digits(300, 400)), max_epochs=1)
+    found = [str(x.message) for x in caught if "values are better" in str(x.message)]
+    assert len(found) == (said is not None)
+    assert all(re.search(said, text) for text in found)
