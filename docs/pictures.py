@@ -94,7 +94,8 @@ def watch(case: str, folder: Path) -> str:
         with Image.open(last) as grid:  # without its last five rows
             grid.crop((0, 0, grid.width, grid.height - 532)).save(folder / f"{case}-samples.png")
     found = monitor.history[-1]
-    smallest = min(value for name, value in found.items() if name.startswith(("p_cluster_", "p_constant")))
+    of_regions = [spec.key for spec in monitor.values() if spec.scale == "p" and spec.region != "image"]
+    smallest = min(found[key] for key in of_regions)
     torch.manual_seed(1)
     generated = model.sample(480)
     measures = PRDC()
