@@ -86,7 +86,7 @@ def test_testing_after_a_training_leaves_its_curves_and_files(tmp_path):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     best, history = monitor.evaluator.state_dict()["fit"]["best"], measured(monitor)
     first = tmp_path / "checkpoints" / "epoch=0-step=3.ckpt"
-    runner.test(runner.lightning_module, datamodule=WithTestImages(), ckpt_path=first, weights_only=True)
+    runner.test(runner.lightning_module, datamodule=WithTestImages(), ckpt_path=first)
     assert measured(monitor)[:2] == history
     assert of_samples(measured(monitor)[2]) == of_samples(history[0])
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
