@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import sys
+from importlib.metadata import version
 
 import pytest
 import torch
+from packaging.version import Version
 
 THREADS = os.environ.get("GENMONITOR_TEST_THREADS", "1")
 """One: tiny problems are slower on several, and several tests at once would wait for each other's threads. With more,
 `make test-numerics` finds what depends on the order of a sum."""
 
 os.environ["OMP_NUM_THREADS"] = THREADS  # of the processes that tests start too
+
+if Version(version("lightning")) < Version("2.6"):  # which the extra `examples` asks for
+    collect_ignore = ["examples", "integration/test_sweep.py"]
 
 
 @pytest.fixture(autouse=True, scope="session")
