@@ -14,7 +14,7 @@ THREADS = os.environ.get("GENMONITOR_TEST_THREADS", "1")
 os.environ["OMP_NUM_THREADS"] = THREADS  # of the processes that tests start too
 
 if Version(version("lightning")) < Version("2.6"):  # which the extra `examples` asks for
-    collect_ignore = ["examples", "integration/test_sweep.py"]
+    collect_ignore_glob = ["examples/*", "integration/test_sweep.py"]
 
 
 @pytest.fixture(autouse=True, scope="session")
