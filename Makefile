@@ -12,7 +12,7 @@ CREATE := $(PYTHON) -m venv .venv
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
-.PHONY: demo docs test test-slow doctest lint typecheck bench-all bench-detection bench-reliability clean as-installed
+.PHONY: demo docs test test-numerics test-slow doctest lint typecheck bench-all bench-detection bench-reliability clean as-installed
 
 # what the demo imports, and no more
 .venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
@@ -42,6 +42,12 @@ docs: .venv/for-docs
 
 test: .venv/for-development
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
+
+# as on other processors: narrower vectors, several threads, sums in another order; metrics compute by what is tested here
+test-numerics: NUMERICS := -m pytest -n auto --maxprocesses 4 -m "not slow" tests/kernels tests/linalg tests/functional
+test-numerics: .venv/for-development
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE $(BIN)/python $(NUMERICS)
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 GENMONITOR_TEST_THREADS=2 $(BIN)/python $(NUMERICS)
 
 test-slow: .venv/for-development
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m slow

@@ -1,27 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
 import sys
+from importlib.metadata import version
 
 import pytest
 import torch
 from _helpers.processes import in_two_processes
+from packaging.version import Version
 
-# of the processes that tests start too: with several tests at once their threads would wait for each other
-os.environ["OMP_NUM_THREADS"] = "1"
+THREADS = os.environ.get("GENMONITOR_TEST_THREADS", "1")
+"""One: tiny problems are slower on several, and several tests at once would wait for each other's threads. With more,
+`make test-numerics` finds what depends on the order of a sum."""
+
+os.environ["OMP_NUM_THREADS"] = THREADS  # of the processes that tests start too
+
+if Version(version("lightning")) < Version("2.6"):  # which the extra `examples` asks for
+    collect_ignore_glob = ["examples/*", "integration/test_sweep.py"]
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread_from_the_start():
+def threads_from_the_start():
     """Fixtures of a module come before those of a test."""
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(THREADS))
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Tiny problems are slower on several threads, and the order of a sum must not depend on the machine."""
-    torch.set_num_threads(1)
+def same_threads():
+    """A test may have changed them."""
+    torch.set_num_threads(int(THREADS))
     yield
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(THREADS))
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -99,7 +100,6 @@ def test_a_name_that_is_not_there_is_refused():
 
 
 def project() -> dict:
-    tomllib = pytest.importorskip("tomllib", reason="reading pyproject.toml needs Python 3.11")
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

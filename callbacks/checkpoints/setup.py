@@ -90,7 +90,9 @@ def make_setup(
         sys.path.insert(0, str(Path(script).resolve().parent))
     with without_advice():
         if config is not None:
-            return _from_config(Path(config))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of what Lightning and jsonargparse think of each other
+                return _from_config(Path(config))
         return Setup.of(imported(setup)() if isinstance(setup, str) else setup())  # type: ignore[misc]
 
 
@@ -108,9 +110,7 @@ def _from_config(config: Path) -> Setup:
     # a strategy for several devices may not be there
     described["trainer"] = {**described.get("trainer", {}), "devices": 1, "num_nodes": 1, "strategy": "auto"}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what Lightning and jsonargparse think of each other
-            made = LightningCLI(args=described, run=False, save_config_callback=None, seed_everything_default=0)
+        made = LightningCLI(args=described, run=False, save_config_callback=None, seed_everything_default=0)
     except SystemExit as error:  # jsonargparse has said why
         raise ValueError(
             f"Could not make what {config} describes, as said above. Give --script FILE.py, the script that trained, "

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from genmonitor import kernels
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks

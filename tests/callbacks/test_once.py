@@ -5,10 +5,9 @@ import json
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, loader, measured, trainer
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, ema_averaging, loader, measured, trainer
 from _helpers.replayed import Digits, quiet
 from _helpers.swept import both, new, train
-from lightning.pytorch.callbacks import EMAWeightAveraging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from genmonitor.callbacks.replay import measured as replayable
@@ -87,7 +86,7 @@ def test_testing_after_a_training_leaves_its_curves_and_files(tmp_path):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     best, history = monitor.evaluator.state_dict()["fit"]["best"], measured(monitor)
     first = tmp_path / "checkpoints" / "epoch=0-step=3.ckpt"
-    runner.test(runner.lightning_module, datamodule=WithTestImages(), ckpt_path=first, weights_only=True)
+    runner.test(runner.lightning_module, datamodule=WithTestImages(), ckpt_path=first)
     assert measured(monitor)[:2] == history
     assert of_samples(measured(monitor)[2]) == of_samples(history[0])
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -104,7 +103,7 @@ def test_a_history_in_the_checkpoint_goes_on(runs, tmp_path):
 
 @pytest.mark.parametrize("weights", ["auto", "raw"])
 def test_averaged_weights_are_named(tmp_path, weights):
-    logged = both(tmp_path, WithTestLoop, lambda: EMAWeightAveraging(decay=0.9))
+    logged = both(tmp_path, WithTestLoop, lambda: ema_averaging(decay=0.9))
     monitor, data = quiet(weights=weights), Digits()
     runner = trainer(tmp_path / "validated", monitor)
     if weights == "raw":

@@ -10,13 +10,13 @@ from typing import get_type_hints
 import pytest
 import torch
 from _helpers.changed_settings import CHANGED
-from _helpers.modules import LIGHTNING_SAYS, Linear, fit, loader, trainer
+from _helpers.modules import LIGHTNING_SAYS, Linear, ema_averaging, fit, loader, trainer
 from _helpers.prompted import Prompted
 from _helpers.prompted import plain as plain_diversity
 from _helpers.replayed import Digits, quiet
 from data import ImageData
 from dcgan import DCGAN
-from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor import PixelPartition
 from genmonitor._manifest import RegionRunManifest
@@ -54,7 +54,7 @@ def test_replay_of_a_diffusion_model_gives_the_same_bits(tmp_path):
     kind = pytest.importorskip("ddpm", reason="needs examples/ddpm.py and diffusers").DDPM
     torch.manual_seed(0)
     settings = {"limit_train_batches": 2, "epochs": 1}
-    module, average = kind(widths=(8, 16), sampling_steps=4), EMAWeightAveraging(decay=0.9)
+    module, average = kind(widths=(8, 16), sampling_steps=4), ema_averaging(decay=0.9)
     manifests, checkpoints = run(tmp_path, quiet(), module, ImageData("digits"), average, **settings)
     assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
 
@@ -62,7 +62,7 @@ def test_replay_of_a_diffusion_model_gives_the_same_bits(tmp_path):
 @pytest.mark.parametrize("weights", ["auto", "raw"])
 def test_replay_tells_averaged_and_raw_weights_apart(tmp_path, weights):
     torch.manual_seed(0)
-    average = EMAWeightAveraging(decay=0.9)
+    average = ema_averaging(decay=0.9)
     manifests, checkpoints = run(tmp_path, quiet(weights=weights), Linear(0.05), Digits(), average)
     assert json.loads(manifests[1].read_text())["weights"] == ("averaged" if weights == "auto" else "raw")
     assert replay(manifests[1], checkpoints[1]) == logged(manifests[1])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from _helpers.evaluations import ScriptedCollective
 from _helpers.loops import without_figures
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, measured, plain
-from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, ema_averaging, epochs, fit, loader, measured, plain
+from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor.callbacks import GenerativeMonitor, PixelClusterMonitor, ValidationSamples
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, SingleProcess
@@ -161,7 +161,7 @@ def test_raw_weights_are_not_those_of_an_averaged_validation(tmp_path):
         fit(
             tmp_path,
             plain(reuse="validation", weights="raw"),
-            EMAWeightAveraging(decay=0.5),
+            ema_averaging(decay=0.5),
             module=Draws(),
             val=validation(),
         )

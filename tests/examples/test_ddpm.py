@@ -3,11 +3,11 @@ from itertools import count
 
 import pytest
 import torch
+from _helpers.modules import ema_averaging
 from _helpers.presenters import without_figures
 from data import ImageData
 from ddpm import DDPM, STEPS
 from lightning import Trainer
-from lightning.pytorch.callbacks import EMAWeightAveraging
 
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.sampling.seeding import SeededRows
@@ -166,7 +166,7 @@ def test_monitor_evaluates_the_averaged_weights_in_both_orders(tmp_path):
         torch.manual_seed(0)
         monitor = PixelClusterMonitor(3, n_samples=20, n_cluster_images=100, weights=weights, on_error="raise")
         without_figures(monitor.evaluator)
-        callbacks = [monitor, EMAWeightAveraging(decay=0.9)]
+        callbacks = [monitor, ema_averaging(decay=0.9)]
         runner = trainer(
             tmp_path / str(run), *(callbacks if monitor_first else callbacks[::-1]), max_epochs=1, limit_train_batches=3
         )

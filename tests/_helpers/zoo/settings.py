@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from _helpers.modules import ema_averaging
 from _helpers.zoo.shape import Shape
 from lightning.pytorch.callbacks import (
     EarlyStopping,
-    EMAWeightAveraging,
     ModelCheckpoint,
     StochasticWeightAveraging,
 )
@@ -92,7 +92,7 @@ SETTINGS = {
     "stochastic averaging": Setting(
         {"max_epochs": 3}, lambda: [StochasticWeightAveraging(1e-3, swa_epoch_start=1)], by_hand=False
     ),
-    "averaged weights": Setting(callbacks=lambda: [EMAWeightAveraging(decay=0.9)]),
+    "averaged weights": Setting(callbacks=lambda: [ema_averaging(decay=0.9)]),
     "two prefixes": Setting(prefixes=("", "_2")),
     "loaders every epoch": Setting({"reload_dataloaders_every_n_epochs": 1}),
     "limit_train_batches=0.5": Setting({"limit_train_batches": 0.5}),

@@ -8,12 +8,11 @@ from functools import partial
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, TwoPlayers, digits, loader, trainer
+from _helpers.modules import LIGHTNING_SAYS, Linear, TwoPlayers, digits, ema_averaging, loader, trainer
 from _helpers.prompted import Prompted
 from _helpers.replayed import Digits, quiet
 from _helpers.slow import slow_but
 from _helpers.swept import both, measured_in, new
-from lightning.pytorch.callbacks import EMAWeightAveraging
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from genmonitor.callbacks import sweep
@@ -51,7 +50,7 @@ def test_sweep_gives_what_a_monitor_logged(tmp_path, name):
 
 
 def ema():
-    return EMAWeightAveraging(decay=0.9)
+    return ema_averaging(decay=0.9)
 
 
 @pytest.mark.parametrize("weights", slow_but(["auto", "raw", "averaged"], "averaged"))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, TwoPlayers, digits, fit, loader, trainer
-from lightning.pytorch.callbacks import Callback, EMAWeightAveraging
+from _helpers.modules import LIGHTNING_SAYS, TwoPlayers, digits, ema_averaging, fit, loader, trainer
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.utilities import CombinedLoader
 from torch import nn
@@ -135,13 +135,13 @@ def test_given_dataloaders_are_those_that_fit_was_given(tmp_path):
 
 
 def test_weight_averaging_is_found_by_its_name(tmp_path):
-    average = EMAWeightAveraging()
+    average = ema_averaging()
     assert find_weight_averaging(trainer(tmp_path, average)) is average
     assert find_weight_averaging(trainer(tmp_path)) is None
 
 
 def test_averaged_model_is_there_once_there_is_an_average(tmp_path):
-    average = EMAWeightAveraging()
+    average = ema_averaging()
     assert averaged_model(None) is averaged_model(average) is None
     fit(tmp_path, average, max_epochs=1)
     assert isinstance(averaged_model(average).module, nn.Module)

@@ -3,9 +3,8 @@ import json
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Kept, digits, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Kept, digits, ema_averaging, fit, loader, plain
 from lightning import LightningModule
-from lightning.pytorch.callbacks import EMAWeightAveraging
 
 pytestmark = LIGHTNING_SAYS
 
@@ -42,7 +41,7 @@ class Counter(LightningModule):
 
 def run(folder, weights, monitor_first, validate, average=True, **settings):
     monitor = plain(weights=weights, **settings)
-    averaging = [EMAWeightAveraging(decay=0.5)] if average else []
+    averaging = [ema_averaging(decay=0.5)] if average else []
     callbacks = [monitor, *averaging] if monitor_first else [*averaging, monitor]
     _, module = fit(folder, *callbacks, module=Counter(), val=loader(digits(300, 400)) if validate else None)
     return module, monitor
@@ -95,6 +94,6 @@ def test_weights_go_back_when_an_evaluation_raises(tmp_path):
     module = Failing()
     monitor = plain(weights="averaged", on_error="warn")
     with pytest.warns(UserWarning, match="no samples today"):
-        fit(tmp_path, monitor, EMAWeightAveraging(decay=0.5), module=module, val=loader(digits(300, 400)), max_epochs=1)
+        fit(tmp_path, monitor, ema_averaging(decay=0.5), module=module, val=loader(digits(300, 400)), max_epochs=1)
     assert module.trained == [0, 1, 2]
     assert module.level.item() == AVERAGED[0]

@@ -7,9 +7,9 @@ import weakref
 import pytest
 import torch
 from _helpers import prompted
-from _helpers.modules import LIGHTNING_SAYS, Kept, digits, fit, loader, measured, plain
+from _helpers.modules import LIGHTNING_SAYS, Kept, digits, ema_averaging, fit, loader, measured, plain
 from _helpers.prompted import Prompted
-from lightning.pytorch.callbacks import Callback, EMAWeightAveraging
+from lightning.pytorch.callbacks import Callback
 from torchmetrics import Metric
 
 from genmonitor.evaluation.sampling import cache
@@ -130,14 +130,14 @@ def test_sampler_of_another_kind_gets_no_samples_of_others(tmp_path):
 
 def test_raw_and_averaged_weights_have_samples_of_their_own(tmp_path):
     monitors = several(*({"weights": which} for which in ("auto", "raw", "averaged", "raw")))
-    assert run(tmp_path, *monitors[:2], EMAWeightAveraging(decay=0.5), *monitors[2:]) == 2 * 2 * 60
+    assert run(tmp_path, *monitors[:2], ema_averaging(decay=0.5), *monitors[2:]) == 2 * 2 * 60
     histories = [measured(monitor) for monitor in monitors]
     assert histories[0] == histories[2] != histories[1] == histories[3]
 
 
 def test_average_that_moves_between_monitors_is_sampled_twice(tmp_path):
     first, last = several({"every_n_train_steps": 2}, {"every_n_train_steps": 2})
-    assert run(tmp_path, first, EMAWeightAveraging(decay=0.5), last, epochs=1) == 2 * 2 * 60
+    assert run(tmp_path, first, ema_averaging(decay=0.5), last, epochs=1) == 2 * 2 * 60
     assert measured(first)[0]["image"] != measured(last)[0]["image"]
 
 
