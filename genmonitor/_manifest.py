@@ -70,7 +70,7 @@ class RegionRunManifest(RunManifest, RegionsManifest, RegionFiles):
     """The manifest of an evaluation of regions in a training run."""
 
 
-ManifestT = TypeVar("ManifestT", RunManifest, RegionRunManifest)
+ManifestT = TypeVar("ManifestT", bound=RunManifest)
 
 
 def read_manifest(path: Path, kind: type[ManifestT]) -> ManifestT:

@@ -47,7 +47,7 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
     return read
 
 
-def given_settings(args: argparse.Namespace, kind: type) -> dict[str, Any]:
+def given_settings(args: argparse.Namespace, kind: Any) -> dict[str, Any]:
     """Return the arguments given that are settings of a kind, a dataclass: the others keep its defaults."""
     values = {field.name: getattr(args, field.name, None) for field in fields(kind)}
     return {name: value for name, value in values.items() if value is not None}
