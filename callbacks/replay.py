@@ -28,6 +28,7 @@ from genmonitor.evaluation.evaluator import PROBE, run_evaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.settings import RegionSettings
+from genmonitor.evaluation.values import by_key, lookup
 from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
 from genmonitor.training_state.isolation import preserve_training_state
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 FROM_THE_RUN = {field.name for field in fields(RegionSettings)} - RegionSettings.not_of_clusters - {"kernel"}
 FROM_THE_RUN |= {"partition"}
 """Settings that make no difference once the regions are known, which a replay takes from the run."""
-NOT_MEASURED = ("epoch", "step", "images_seen", "sampling_seconds", "metric_seconds")
 
 
 def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path | None = None) -> dict[str, float]:
@@ -54,7 +54,7 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
         script: the file with these classes where the manifest names one; None to look for it, see `find_script`.
 
     Returns:
-        The values by their names, without those of the clock.
+        The values that the samples give again, by key.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -103,13 +103,9 @@ def _step(manifest: Path) -> int | None:
     return step
 
 
-def measured(values: Mapping[str, float]) -> dict[str, float]:
-    """Return what is measured of the samples alone: not what the clock says, the start fixed, or history decides."""
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in NOT_MEASURED and not name.startswith(("baseline_", "vs_best_"))
-    }
+def repeatable(manifest: Mapping[str, Any]) -> dict[str, float]:
+    """Return the logged values that the samples give again, as the evaluator declared."""
+    return {key: manifest["evaluation"][key] for key in manifest["repeatable"]}
 
 
 def _of_manifest(monitors: list[GenerativeMonitor], manifest: RunManifest) -> GenerativeMonitor:
@@ -155,7 +151,8 @@ def _evaluate(
         )
     finally:
         torch.set_num_threads(threads)
-    return {name: float(value) for name, value in measured(values).items()}
+    specs = by_key(monitor.values())
+    return {key: float(value) for key, value in values.items() if lookup(specs, key).repeatable}
 
 
 def _evaluate_once(

@@ -14,7 +14,10 @@ class EvaluationManifest(TypedDict):
 
     monitor: str
     prefix: str
+    title: str
     evaluation: dict[str, Any]
+    repeatable: list[Any]
+    findings: list[Any]
     settings: dict[str, Any]
     seed: int
     n_samples: int

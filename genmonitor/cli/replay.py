@@ -45,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure again and compare with what was logged."""
     manifest = read_manifest(args.manifest, RunManifest)
-    from genmonitor.callbacks.replay import measured, replay
+    from genmonitor.callbacks.replay import repeatable, replay
 
     with working("measuring again"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on training
         replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
-    logged = measured(manifest["evaluation"])
+    logged = repeatable(manifest)
     then, now = manifest["versions"], versions()
     return {
         "values": {name: {"logged": logged.get(name), "replayed": value} for name, value in replayed.items()},

@@ -26,10 +26,10 @@ from genmonitor.evaluation.evaluator import (
 )
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.results import History, Samples
+from genmonitor.evaluation.results import MOMENT, History, Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
+from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, by_key, lookup
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError, not_finite_alert
@@ -234,11 +234,13 @@ class Monitor:
     def manifest(self) -> dict[str, Any]:
         """Return by what the last evaluation can be made again, but for the model and its data."""
         sampler, image_key = self.sampler, self.image_key
+        specs, record = by_key(self.values()), self.history[-1]
         own: EvaluationManifest = {
             "monitor": type(self).__name__,
             "prefix": self.prefix,
             "title": self.evaluator.presenter().title or type(self).__name__,
-            "evaluation": self.history[-1],
+            "evaluation": record,
+            "repeatable": [key for key in record if key not in MOMENT and lookup(specs, key).repeatable],
             "findings": [finding.to_dict() for finding in self.findings],
             "settings": self.evaluator.settings.to_manifest(),
             "seed": sampler.seed,

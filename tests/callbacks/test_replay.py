@@ -21,7 +21,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from genmonitor import PixelPartition
 from genmonitor._manifest import RegionRunManifest
 from genmonitor.callbacks.integration.scripts import imported
-from genmonitor.callbacks.replay import measured, replay
+from genmonitor.callbacks.replay import repeatable, replay
 from genmonitor.cli import main
 from genmonitor.evaluation import RegionSettings
 
@@ -38,7 +38,7 @@ def run(folder, monitor, module, data, *callbacks, epochs=2, **settings):
 
 
 def logged(manifest):
-    return measured(json.loads(manifest.read_text())["evaluation"])
+    return repeatable(json.loads(manifest.read_text()))
 
 
 def test_replay_of_a_dcgan_gives_the_same_bits(tmp_path):
