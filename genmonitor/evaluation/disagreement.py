@@ -30,7 +30,7 @@ from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeature
 from genmonitor.evaluation.results import Alert, FitReport, History, Samples, Table
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.plotting.style import Drawing
 
 Reference = Literal["data", "start", "previous"]
@@ -287,7 +287,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         self, real: ReferenceImages, shape: tuple[int, ...]
     ) -> tuple[RealSubset | None, tuple[str, ...]]:
         """Choose any real images, where a kernel takes its width from them."""
-        if self.kernel.gamma is not None or not self.kernel.takes_width:
+        if self.kernel.gamma is not None or not self.kernel.takes_gamma:
             return None, ()
         try:
             return RealSubset.at_random(real, self.n_samples, self.seed, shape), ()
@@ -343,5 +343,5 @@ def _kernels(
     kernel = kernel or GaussianKernel()
     if prompt_kernel is None:
         by_prompts = ONE_HOT_KERNEL if prompt_encoder is None else GaussianKernel()
-        prompt_kernel = CosineKernel() if isinstance(kernel, CosineKernel) else by_prompts
+        prompt_kernel = by_prompts if kernel.takes_gamma else kernel
     return kernel, prompt_kernel

@@ -329,7 +329,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         for name, kernel, dim in zip(
             ("output", "prompt"), (self.kernel, self.prompt_kernel), self._features.dims, strict=True
         ):
-            size = 2 * (self._features.num_features or 0) if kernel.takes_width else dim
+            size = 2 * (self._features.num_features or 0) if kernel.takes_gamma else dim
             if size > MAX_FEATURES:
                 raise ValueError(
                     f"Expected at most {MAX_FEATURES} features of each {name}, but got {size}, which would take minutes"

@@ -37,7 +37,7 @@ class FidelityMetrics:
         self._metric = PRDC(k=NEIGHBORS, reset_real_features=False).to(features.device)
         self._metric.update(features, real=True)
         self.of_real: dict[str, float] = {}
-        if not kernel.takes_width:  # it may be the prompts' kernel that needs them
+        if not kernel.takes_gamma:  # it may be the prompts' kernel that needs them
             num_features = None
         for name, score in (("real_vendi", VendiScore), ("real_rke", RKEScore)):
             metric = score(kernel=kernel, num_features=num_features).to(features.device)

@@ -19,7 +19,7 @@ from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel, resolved
 from genmonitor.linalg.precision import full_precision
 from genmonitor.metrics._base import AnchoredMetric, from_rank_zero
-from genmonitor.metrics._moments import MomentMetric
+from genmonitor.metrics._spectral import MomentMetric
 
 SIDES = ("test", "reference")
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA
 from genmonitor.functional import _cka_taylor as levels
 from genmonitor.functional import centered_kernel_alignment, pixel_cka
-from genmonitor.functional._cka_gram import gram_product
-from genmonitor.functional.cka import site_values
+from genmonitor.functional.cka import gram_product, site_values
 from genmonitor.linalg import chunking
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}

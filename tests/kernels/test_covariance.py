@@ -13,10 +13,10 @@ from genmonitor.kernels.covariance import (
     feature_map,
     gram_matrix,
     packed_size,
+    random_features,
     unpack,
 )
 from genmonitor.linalg import chunking
-from genmonitor.linalg.feature_maps import fourier_frequencies
 from genmonitor.linalg.spectrum import psd_eigenvalues
 
 
@@ -84,7 +84,7 @@ def test_sides_stand_one_after_the_other():
     x, t = draw(30, 3), draw(30, 2, seed=1)
     kernel = GaussianKernel(0.2)
     found = covariance([x, t], [feature_map(kernel, 3, 4, 5), feature_map(CosineKernel(), 2, 4, 5)])
-    frequencies = fourier_frequencies(3, 4, 0.2, seed=5).double().numpy()
+    frequencies = random_features(GaussianKernel(0.2), 3, 4, 5).frequencies.double().numpy()
     phi = torch.from_numpy(twin.fourier(x.numpy(), frequencies))
     both = torch.cat([phi, torch.from_numpy(twin.unit(t.numpy()))], 1)
     torch.testing.assert_close(found, both.T @ both / 30)

@@ -5,7 +5,7 @@ from _helpers.golden import CMS, CMS_BLOCKS_OF_150, FAKE, GAMMA, REAL, digits, p
 
 from genmonitor import CosineKernel, CosineMeanSimilarity, GaussianKernel, PixelPartition
 from genmonitor.functional import cosine_mean_similarity
-from genmonitor.metrics import _mean_embedding as two_sample
+from genmonitor.metrics import _real_fake as two_sample
 
 
 def draw(n: int, *shape: int, seed: int = 0, shift: float = 0.0) -> torch.Tensor:

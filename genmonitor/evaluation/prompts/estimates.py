@@ -10,10 +10,10 @@ from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.changes import Estimate
-from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import kernel_dispersion
 
 ALL = "all samples"
 """What the samples are called where those of single prompts are too few, or there are no prompts."""

@@ -53,7 +53,7 @@ class BestSoFar:
         if best is None:
             return set()
         least = LEAST_BEST * best.by_chance
-        farther = (current.by_width >= factor * torch.maximum(best.by_width, least)).any(1)
+        farther = (current.by_gamma >= factor * torch.maximum(best.by_gamma, least)).any(1)
         return {name for name, yes in zip(current.regions, farther.tolist(), strict=True) if yes}
 
     def update(self, current: MMDInfluence, epoch: float) -> None:
@@ -70,7 +70,7 @@ class BestSoFar:
             fake=torch.where(rows, current.fake, best.fake),
             real=torch.where(rows, current.real, best.real),
             second_order=torch.where(better, current.second_order, best.second_order),
-            by_width=torch.where(rows, current.by_width, best.by_width),
+            by_gamma=torch.where(rows, current.by_gamma, best.by_gamma),
         )
 
     def _comparable(self, current: MMDInfluence) -> MMDInfluence | None:

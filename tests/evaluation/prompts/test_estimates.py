@@ -6,7 +6,7 @@ from genmonitor import CosineKernel
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.estimates import ALL, PromptDistances, PromptGroups, spread_by_prompt
 from genmonitor.functional import mmd_influence
-from genmonitor.functional.dispersion import kernel_dispersion
+from genmonitor.kernels.means import kernel_dispersion
 
 
 def features(n, seed=0):
