@@ -7,11 +7,11 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from genmonitor import kernels
 from genmonitor.callbacks.integration.scripts import SETUP, find_script, imported
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
-from genmonitor.kernels import GaussianKernel, LaplacianKernel
 
-KERNELS = {kernel.__name__: kernel for kernel in (GaussianKernel, LaplacianKernel)}
+KERNELS = {name: kind for name, kind in vars(kernels).items() if isinstance(kind, type)}
 
 
 def module_and_data(manifest: dict[str, Any], folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:

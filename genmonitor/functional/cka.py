@@ -82,7 +82,7 @@ def pixel_cka(
     """Centered kernel alignment between all pairs of sites of a set of images.
 
     Args:
-        images: [N, C, H, W], N at least 2.
+        images: [N, C, H, W], N at least 2; integers are read as 0..255 and scaled to [0, 1] in float64.
         kernel: None for a Gaussian. Its gamma is that of whole images.
         patch_size: side of a site in pixels; it divides H and W.
         tolerance: how far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
@@ -108,7 +108,7 @@ def pixel_cka(
                 [1., 1., 0.],
                 [0., 0., 0.]], dtype=torch.float64)
     """
-    x = check_images("images", images)
+    x = cka_images(images)
     check_min_samples("images", x)
     check_cka_arguments(kernel, patch_size, tolerance, batch_estimator)
     check_patches("images", x, patch_size)
@@ -123,6 +123,12 @@ def pixel_cka(
             index = varying.nonzero().flatten()
             out[index[:, None], index] = _varying_cka(values[varying], kernel, tolerance, batch_estimator)
     return out
+
+
+def cka_images(images: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Check images [N, C, H, W]; integers become float64: float32 moves gray levels by 1e-5 of their distance."""
+    x = check_images("images", images, shape)
+    return x if images.is_floating_point() else images.double() / 255
 
 
 def site_values(images: Tensor, patch_size: int) -> Tensor:

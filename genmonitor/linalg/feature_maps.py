@@ -85,7 +85,7 @@ def taylor_features(u: Tensor, gamma: float, degree: int) -> Tensor:
 
     Args:
         u: site values near zero [D, V, N]: sites, values per site, samples.
-        gamma: width of the kernel.
+        gamma: of the kernel.
         degree: highest degree of a monomial, at least 1.
 
     Returns:

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor._validation import check_count, check_images, check_min_samples
+from genmonitor._validation import check_count, check_min_samples
 from genmonitor._validation.arguments import check_cka_arguments, check_patches
 from genmonitor.functional._cka_taylor import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
-from genmonitor.functional.cka import pixel_cka, site_values
+from genmonitor.functional.cka import cka_images, pixel_cka, site_values
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
@@ -114,7 +114,7 @@ class PixelCKA(AnchoredMetric, KernelMetric):
             ValueError: if they are not finite, differ in shape from those before, or are fewer than 2 in the first
                 `update` of a streaming metric.
         """
-        x = check_images("images", images, self._fixed.get("shape"))
+        x = cka_images(images, self._fixed.get("shape"))
         check_patches("images", x, self.patch_size)
         values = site_values(x, self.patch_size)
         if not self._fixed:
@@ -151,7 +151,7 @@ class PixelCKA(AnchoredMetric, KernelMetric):
         """
         self.product_sum = self.product_sum.clone()  # a compute group shares it, and `update` adds in place
         self.update(images)
-        with self._batch_state(images=[check_images("images", images).detach()]), self._synced_on_step():
+        with self._batch_state(images=[cka_images(images).detach()]), self._synced_on_step():
             value = self._cka(dim_zero_cat(self.images), self.kernel)
         self._forward_cache = value  # type: ignore[assignment]
         return value
@@ -243,7 +243,7 @@ class TaylorExpansion:
     """The Taylor features of the Gaussian kernel of every site, centered well enough for sums of their products.
 
     Attributes:
-        gamma: width of the kernel.
+        gamma: of the kernel.
         degree: highest degree of the features.
         site_shift: subtracted from the values of the sites [d, V], float64.
         feature_shift: subtracted from the features [d · R], float64.
@@ -260,7 +260,7 @@ class TaylorExpansion:
 
         Args:
             values: of the sites [d, V, N].
-            gamma: width of the kernel.
+            gamma: of the kernel.
             tolerance: how far an entry of the CKA may be off.
         """
         shift = values.mean(2, dtype=torch.float64)

@@ -42,11 +42,11 @@ class BestSoFar:
         }
 
     def farther_by(self, current: MMDInfluence, factor: float) -> set[str]:
-        """Name the regions whose MMD² is so many times that of their best before, at one of the kernel's widths.
+        """Name the regions whose MMD² is so many times that of their best before, at one of the kernel's gammas.
 
         What was as near to real images as these are to each other counts as far from them as chance may bring it.
 
-        The mean over widths alone would hide faults of a generator that is far from real images: under noise in all
+        The mean over gammas alone would hide faults of a generator that is far from real images: under noise in all
         pixels the narrow Gaussians are so far off that the mean hardly moves, and the wide ones see the rest.
         """
         best = self._comparable(current)

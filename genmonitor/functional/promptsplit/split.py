@@ -167,7 +167,7 @@ def prompt_split(
 
 
 def constant_prompts(name: str, outputs: Tensor, kernel: Kernel | None) -> tuple[Tensor, Kernel]:
-    """Return one prompt for all outputs [N, 1], and the kernel on it, 1 whatever its width."""
+    """Return one prompt for all outputs [N, 1], and the kernel on it, 1 whatever its gamma."""
     kernel = kernel or GaussianKernel()
     is_open = kernel.takes_gamma and kernel.gamma is None
     return torch.ones(len(check_features(name, outputs)), 1), replace(kernel, gamma=1.0) if is_open else kernel
