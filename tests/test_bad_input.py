@@ -81,7 +81,7 @@ PIXELS = [
     (lambda: F.pixel_cka(real.numpy()), "`images`", "ndarray", "Convert it first"),
     (lambda: F.pixel_cka(real[0]), "`images`", "[1, 3, 4]", "x[:, None]"),
     (lambda: F.pixel_cka(real / 0), "`images`", "72 of its 72", "where they come from"),
-    (lambda: F.pixel_cka(real, kernel="gaussian"), "`kernel`", "'gaussian'", "a GaussianKernel or LaplacianKernel"),
+    (lambda: F.pixel_cka(real, kernel="gaussian"), "`kernel`", "'gaussian'", "such as GaussianKernel()"),
     (lambda: F.pixel_cka(real, patch_size=2), "`patch_size`", "2", "divide the size 3×4"),
     (lambda: F.pixel_cka(real, patch_size=1.0), "`patch_size`", "1.0", "a whole number"),
     (lambda: F.pixel_cka(real, tolerance=-1), "`tolerance`", "-1", "a positive finite number"),

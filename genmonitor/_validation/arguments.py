@@ -11,6 +11,7 @@ from torch import Tensor
 from genmonitor._validation.numbers import check_at_least, check_at_most, check_positive
 from genmonitor._validation.tensors import check_features, check_integers, check_same_length
 from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.product import feature_size, have_joint_features
 
 if TYPE_CHECKING:
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
 
 FEATURE_BUDGET = 2**32
 """Bytes that PromptSplit's covariances of random features may take, those of both sides: 4 GiB."""
-
-
-def check_kernel(name: str, kernel: Kernel | None) -> None:
-    """Refuse what is neither None nor a kernel."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected `{name}` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
 
 
 def check_pair_kernels(
@@ -59,11 +54,7 @@ def check_prompt_split_arguments(
 
 def check_cka_arguments(kernel: Kernel | None, patch_size: int, tolerance: float, batch_estimator: int | None) -> None:
     """Refuse arguments of the CKA of pixels that no images could make right."""
-    if kernel is not None and not (isinstance(kernel, Kernel) and kernel.takes_gamma):
-        raise ValueError(
-            "Expected `kernel` to be a GaussianKernel or LaplacianKernel, or one of your own with a gamma, but got "
-            f"{kernel!r}."
-        )
+    check_kernel("kernel", kernel, with_gamma=True)
     check_at_least("patch_size", patch_size, 1)
     check_positive("tolerance", tolerance)
     if batch_estimator is not None:

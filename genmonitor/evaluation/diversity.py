@@ -32,10 +32,10 @@ from genmonitor.evaluation.results import Alert, FitReport, History, Samples
 from genmonitor.evaluation.text import diversity as text
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
-from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.kernels import CosineKernel, Kernel
+from genmonitor.kernels.means import kernel_dispersion
 from genmonitor.plotting.style import Drawing
 
 MAX_FEATURES = 3072

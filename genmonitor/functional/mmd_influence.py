@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples, check_samples
-from genmonitor._validation.arguments import check_kernel
 from genmonitor.functional._region_kernel import KernelSums, RegionKernel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
@@ -91,12 +91,7 @@ def checked_samples(
 ) -> list[Tensor]:
     """Check the sides of a comparison, the real one first, and give them one dtype."""
     check_estimator(None, partition, None)
-    check_kernel("kernel", kernel)
-    if kernel is not None and not kernel.takes_gamma:
-        raise ValueError(
-            "Expected `kernel` to be a GaussianKernel or LaplacianKernel, or one of your own with a gamma, but got "
-            f"{kernel!r}."
-        )
+    check_kernel("kernel", kernel, with_gamma=True)
     checked: list[Tensor] = []
     for name, given in samples.items():
         checked.append(check_samples(name, given, tuple(checked[0].shape[1:]) if checked else None))

@@ -182,6 +182,17 @@ class _Squared(Kernel):
         return self.kernel.gram(x, y).square()
 
 
+def check_kernel(name: str, kernel: object, example: str = "GaussianKernel()", with_gamma: bool = False) -> None:
+    """Refuse what is neither None nor a kernel, or, where one is needed, a kernel without a gamma."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"Expected `{name}` to be a kernel such as {example}, but got {kernel!r}.")
+    if with_gamma and isinstance(kernel, Kernel) and not kernel.takes_gamma:
+        raise ValueError(
+            f"Expected `{name}` to be a GaussianKernel or LaplacianKernel, or one of your own with a gamma, but got "
+            f"{kernel!r}."
+        )
+
+
 def check_unit_diagonal(kernel: Kernel, values: Tensor) -> None:
     """Refuse a kernel by its values k(x, x): sums count them as 1."""
     worst = (values.detach() - 1).abs().max() if len(values) else 0.0

@@ -6,14 +6,15 @@ Of a covariance only the upper triangle is computed and kept, packed strip by st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least
-from genmonitor.kernels.base import Kernel, check_unit_diagonal
+from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
 from genmonitor.kernels.cosine import CosineKernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
@@ -32,8 +33,7 @@ def check_kernels(num_features: int | None, **kernels: Kernel | None) -> list[Ke
     """Return the kernels by the names of their arguments, cosine for None; refuse what no samples could make right."""
     out = []
     for name, kernel in kernels.items():
-        if kernel is not None and not isinstance(kernel, Kernel):
-            raise ValueError(f"Expected `{name}` to be a kernel such as CosineKernel(), but got {kernel!r}.")
+        check_kernel(name, kernel, "CosineKernel()")
         out.append(kernel or CosineKernel())
     if num_features is not None:
         check_at_least("num_features", num_features, 1)
@@ -53,12 +53,12 @@ class FeatureMap:
 
     Attributes:
         size: P.
-        kernel: whose exact features they are.
-        frequencies: of random features [P / 2, D], in place of a kernel.
+        kernel: whose features they are.
+        frequencies: of random features [P / 2, D]; None for exact ones.
     """
 
     size: int
-    kernel: Kernel | None = None
+    kernel: Kernel
     frequencies: Tensor | None = None
 
     def to(self, device: torch.device) -> FeatureMap:
@@ -68,10 +68,7 @@ class FeatureMap:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the features."""
         with full_precision():
-            if self.kernel is not None:
-                return self.kernel.features(x)
-            assert self.frequencies is not None
-            return fourier_features(x, self.frequencies)
+            return self.kernel.features(x) if self.frequencies is None else fourier_features(x, self.frequencies)
 
 
 def check_side(name: str, x: Tensor, kernel: Kernel) -> Kernel:
@@ -92,13 +89,9 @@ def exact_features(kernel: Kernel, dim: int) -> FeatureMap:
 
 def random_features(kernel: Kernel, dim: int, num_features: int, seed: int) -> FeatureMap:
     """Return a map of a kernel that has random features and whose gamma is set; the same arguments give the same."""
-    draw = standard_normal(num_features, dim, torch.Generator().manual_seed(seed), torch.float32)
-    return FeatureMap(2 * num_features, frequencies=kernel.frequencies(draw))
-
-
-def standard_normal(rows: int, columns: int, generator: torch.Generator, dtype: torch.dtype) -> Callable[[], Tensor]:
-    """Return what draws other standard normal numbers [rows, columns] at each call, whatever the default dtype is."""
-    return lambda: torch.randn(rows, columns, generator=generator, dtype=dtype)
+    generator = torch.Generator().manual_seed(seed)
+    normal = partial(torch.randn, num_features, dim, generator=generator, dtype=torch.float32)
+    return FeatureMap(2 * num_features, kernel, kernel.frequencies(normal))
 
 
 def feature_map(kernel: Kernel, dim: int, num_features: int | None, seed: int) -> FeatureMap | None:

@@ -20,7 +20,7 @@ from genmonitor._validation import (
     check_samples,
     check_whole_blocks,
 )
-from genmonitor.kernels.base import Kernel, check_unit_diagonal
+from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
 from genmonitor.kernels.gaussian import GaussianKernel
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
@@ -118,8 +118,7 @@ def check_two_samples(
 
 def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, block_size: int | None) -> None:
     """Refuse arguments that no samples could make right."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected `kernel` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
+    check_kernel("kernel", kernel)
     if partition is not None and not isinstance(partition, PixelPartition):
         raise ValueError(f"Expected `partition` to be a PixelPartition, but got {type(partition).__name__}.")
     if partition is not None and kernel is not None and not kernel.factorizes:

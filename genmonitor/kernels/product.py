@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from genmonitor.kernels.base import Kernel
-from genmonitor.kernels.covariance import FeatureMap, exact_features, random_features, standard_normal
+from genmonitor.kernels.covariance import FeatureMap, exact_features, random_features
 from genmonitor.kernels.gaussian import GaussianKernel
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
@@ -147,8 +148,9 @@ class PairKernel:
         if self._whole is not None:
             return random_features(self._whole, d + e, num_features, seed)
         # one draw for both, so that they are independent
-        normal = standard_normal(num_features, d + e, torch.Generator().manual_seed(seed), torch.float32)()
-        return ProjectedPairs(size=num_features, output_projection=normal[:, :d], prompt_projection=normal[:, d:])
+        normal = torch.randn(num_features, d + e, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+        projections = {"output_projection": normal[:, :d], "prompt_projection": normal[:, d:]}
+        return ProjectedPairs(size=num_features, kernel=self.output_kernel, **projections)
 
     def probes(self, rows: Tensor, count: int) -> Tensor | None:
         """Evaluate random functions, always the same, at rows [N, D + E]: [N, count], their covariance the Gram matrix.
@@ -215,7 +217,7 @@ def _waves(kernel: Kernel, dim: int, count: int, generator: torch.Generator) -> 
     """Draw random functions r, [N, dim] to [N, count], with E[r(x) r(y)] = k(x, y); None for an unknown kernel."""
     if kernel.explicit_features is None:
         return None
-    draw = standard_normal(count, dim, generator, torch.float64)
+    draw = partial(torch.randn, count, dim, generator=generator, dtype=torch.float64)
     if kernel.explicit_features == "exact":  # which the rows are already
         normal = draw()
         return lambda x: x @ normal.to(x).T

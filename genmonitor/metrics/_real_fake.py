@@ -26,6 +26,7 @@ class TwoSidedMetric(GenerativeMetric):
     """
 
     full_state_update: bool = False
+    partition: PixelPartition | None = None
 
     fake_samples: list[Tensor]
     real_samples: list[Tensor]
@@ -91,7 +92,10 @@ class TwoSidedMetric(GenerativeMetric):
 
     def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
         """Check samples of one side, of the shape per sample given."""
-        return check_samples(name, samples, shape)
+        x = check_samples(name, samples, shape)
+        if self.partition is not None:
+            self.partition.check_images(name, tuple(x.shape))
+        return x
 
     def _kept(self, name: str) -> Tensor:
         side = getattr(self, f"{name}_samples")
@@ -162,12 +166,6 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
         """
         with self._gammas_preserved():
             return super().forward(samples, real)
-
-    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        x = super()._checked_samples(name, samples, shape)
-        if self.partition is not None:
-            self.partition.check_images(name, tuple(x.shape))
-        return x
 
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
         check_min_samples("fake samples", fake)

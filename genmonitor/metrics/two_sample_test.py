@@ -74,12 +74,6 @@ class TwoSampleTest(TwoSidedMetric):
         """Return a float64 scalar, or with a partition the dictionary of `functional.two_sample_test`."""
         return super().compute()
 
-    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        x = super()._checked_samples(name, samples, shape)
-        if self.partition is not None:
-            self.partition.check_images(name, tuple(x.shape))
-        return x
-
     def _compared(self, fake: Tensor, real: Tensor) -> Tensor | dict[str, Tensor]:
         check_min_samples("fake samples", fake, MIN_SAMPLES)
         check_min_samples("real samples", real, MIN_SAMPLES)
