@@ -178,7 +178,7 @@ def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
         [d, d], float64.
     """
     d, _, n = values.shape
-    shift = values.mean(2, keepdim=True, dtype=torch.float64).to(values) if kernel.shift_invariant else 0
+    shift: Tensor | int = values.mean(2, keepdim=True, dtype=torch.float64).to(values) if kernel.shift_invariant else 0
     points = (values - shift).transpose(1, 2).contiguous()
     if kernel.resolved_gamma * float(torch.linalg.vecdot(points, points).max()) > 1:
         points = points.double()  # rounding of the distances would show in float32

@@ -195,10 +195,10 @@ def check_kernel(name: str, kernel: object, example: str = "GaussianKernel()", w
 
 def check_unit_diagonal(kernel: Kernel, values: Tensor) -> None:
     """Refuse a kernel by its values k(x, x): sums count them as 1."""
-    worst = (values.detach() - 1).abs().max() if len(values) else 0.0
-    if not float(worst) <= 1e-3:
+    worst = float((values.detach() - 1).abs().max()) if len(values) else 0.0
+    if not worst <= 1e-3:
         raise ValueError(
-            f"Expected a kernel with k(x, x) = 1, but that of {kernel!r} is off by {float(worst):.3g}. Let its `gram` "
+            f"Expected a kernel with k(x, x) = 1, but that of {kernel!r} is off by {worst:.3g}. Let its `gram` "
             "divide by sqrt(k(x, x) k(y, y))."
         )
 

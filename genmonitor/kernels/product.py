@@ -100,7 +100,7 @@ class PairKernel:
         for values, shift, kernel in sides:
             exact = kernel.explicit_features == "exact"
             part = kernel.features(values) if exact else values - shift.to(values)
-            if self._whole is not None:
+            if self._whole is not None and kernel.unit is not None:
                 part = part.mul_(kernel.unit)
             parts.append(part.to(outputs))
         return torch.cat(parts, 1)
@@ -127,10 +127,11 @@ class PairKernel:
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], at the precision in force."""
-        return math.prod(
+        first, *second = (
             x @ y.T if kernel.explicit_features == "exact" else kernel.gram(x, y)
             for (kernel, x), (_, y) in zip(self._parts(a), self._parts(b), strict=True)
         )
+        return first * second[0] if second else first
 
     def features(self, num_features: int, seed: int) -> FeatureMap:
         """Draw random features: a map from rows [N, D + E] to [N, R] whose products are the kernel in expectation.
