@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import functools
 from typing import Any
-from unittest import mock
 
 import torch
-from harness import DEVICE, clock, row, run, seconds, side_by_side
+from harness import DEVICE, clock, row, run, seconds
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from genmonitor import GaussianKernel, PixelCKA, PixelPartition
-from genmonitor.functional import _cka_levels, pixel_cka
 from genmonitor.functional import _cka_taylor as levels
+from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, site_values
 
 NOTES = (
     "Clusters: with the tolerance of 0.02 that monitors ask for, and the clustering; the other cases have every entry "
-    "within 1e-6. Weak pairs in bfloat16: the same without the clustering, against all pairs in float32; this gains "
-    "where the processor multiplies bfloat16 faster (AMX) and costs nothing elsewhere. For 28×28×1 we had aimed at "
-    "half of torch.mm's rate: three products are left, too little work to cover the features and their axes, and the "
-    "heaviest of the three is in float64."
+    "within 1e-6. For 28×28×1 we had aimed at half of torch.mm's rate: three products are left, too little work to "
+    "cover the features and their axes, and the heaviest of the three is in float64."
 )
 
 
@@ -119,7 +116,7 @@ def level_operations(x: Tensor, kernel: Any, patch: int, tolerance: float) -> fl
     shifted = values - values.mean(2, keepdim=True)
     degree = levels.choose_degree(shifted, kernel.gamma, tolerance / 4)
     _, spectrum = levels._principal_levels(shifted, kernel.gamma, degree)
-    return len(_cka_levels.level_pairs(spectrum, tolerance / 2)) * len(values) ** 2 * len(x)
+    return len(levels.level_pairs(spectrum, tolerance / 2)) * len(values) ** 2 * len(x)
 
 
 def full_batch_28x28x1() -> dict[str, Any]:
@@ -140,34 +137,6 @@ def clusters_of_64x64x3() -> dict[str, Any]:
 
 def clusters_of_256x256x3_in_4x4_patches() -> dict[str, Any]:
     return levels_case(1000, 3, 256, patch=4, tolerance=CLUSTER_TOLERANCE, cluster=True)
-
-
-def weak_pairs_of_64x64x3_in_bfloat16() -> dict[str, Any]:
-    """Compare rounding the weak pairs of levels at random to bfloat16 with multiplying all of them in float32."""
-    x, divided = images(1000, 3, 64), _cka_levels.by_precision
-    peer, exact, pairs = loop(x)
-    kernel = kernel_of(x)
-
-    def unrounded(*arguments: Any) -> Any:
-        heavy, middle, weak = divided(*arguments)
-        return heavy, middle + weak, []
-
-    def rounded_work() -> Tensor:
-        return pixel_cka(x, kernel=kernel, tolerance=CLUSTER_TOLERANCE)
-
-    def float32_work() -> Tensor:
-        with mock.patch.object(_cka_levels, "by_precision", unrounded):
-            return rounded_work()
-
-    error = worst(rounded_work(), exact, pairs)
-    took, single = side_by_side(rounded_work, float32_work)
-    operations = level_operations(x, kernel, 1, CLUSTER_TOLERANCE)
-    moved = x.numel() * x.element_size() + 8 * 4096**2
-    peers, said = {"pairwise loop": peer, "float32": single}, {"pairwise loop": EXTRAPOLATED}
-    n = f"{len(x):,}"
-    return row(
-        n, "4096 sites × 3", took, operations=operations, moved=moved, error=error, peers=peers, extrapolated=said
-    )
 
 
 def full_batch_256x256x3_in_4x4_patches_with_clustering() -> dict[str, Any]:
@@ -213,7 +182,6 @@ if __name__ == "__main__":
         full_batch_64x64x3,
         full_batch_64x64x3_with_clustering,
         clusters_of_64x64x3,
-        weak_pairs_of_64x64x3_in_bfloat16,
         mini_batches_of_100_28x28x1,
         streamed_28x28x1,
     ]

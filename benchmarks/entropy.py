@@ -19,7 +19,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from torch import Tensor
 
 from genmonitor import GaussianKernel, RKEScore, ScendiScore, VendiScore
-from genmonitor.linalg.feature_maps import fourier_features, fourier_frequencies, unit_sphere
+from genmonitor.kernels.covariance import random_features
+from genmonitor.linalg.feature_maps import fourier_features, unit_sphere
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package's docstrings have invalid escapes
@@ -197,7 +198,7 @@ def scendi_case(n: int, r: int) -> Callable[[], dict[str, Any]]:
     def measure() -> dict[str, Any]:
         x, t = scendi_sides(n)
         kernels = [GaussianKernel().resolved(side) for side in (x, t)]
-        frequencies = [fourier_frequencies(DIM, r, kernel.width) for kernel in kernels]
+        frequencies = [random_features(kernel, DIM, r, 0).frequencies for kernel in kernels]
         maps = [functools.partial(fourier_features, frequencies=some) for some in frequencies]
         return scendi_row(x, t, f"2 × {r} frequencies", ScendiScore(*kernels, num_features=r), maps)
 

@@ -10,20 +10,15 @@ from torch import Tensor
 
 from genmonitor._validation.numbers import check_at_least, check_at_most, check_positive
 from genmonitor._validation.tensors import check_features, check_integers, check_same_length
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
-from genmonitor.kernels.product import feature_size
+from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.base import check_kernel
+from genmonitor.kernels.product import feature_size, have_joint_features
 
 if TYPE_CHECKING:
     from genmonitor.functional.w1kp.calibration import W1KPCalibration
 
 FEATURE_BUDGET = 2**32
 """Bytes that PromptSplit's covariances of random features may take, those of both sides: 4 GiB."""
-
-
-def check_kernel(name: str, kernel: Kernel | None) -> None:
-    """Refuse what is neither None nor a kernel."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected `{name}` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
 
 
 def check_pair_kernels(
@@ -35,11 +30,12 @@ def check_pair_kernels(
     if num_features is None:
         return
     check_at_least("num_features", num_features, 1)
-    kinds = [type(kernel or GaussianKernel()) for kernel in (output_kernel, prompt_kernel)]
-    if kinds not in ([GaussianKernel] * 2, [CosineKernel] * 2):
+    kernels = output_kernel or GaussianKernel(), prompt_kernel or GaussianKernel()
+    if not have_joint_features(*kernels):
+        names = [type(kernel).__name__ for kernel in kernels]
         raise ValueError(
-            "Expected two Gaussian or two cosine kernels with `num_features`, but got "
-            f"{kinds[0].__name__} for outputs and {kinds[1].__name__} for prompts. Leave `num_features` out."
+            "Expected kernels whose product has random features with `num_features`, such as two Gaussian or two "
+            f"cosine kernels, but got {names[0]} for outputs and {names[1]} for prompts. Leave `num_features` out."
         )
 
 
@@ -58,8 +54,7 @@ def check_prompt_split_arguments(
 
 def check_cka_arguments(kernel: Kernel | None, patch_size: int, tolerance: float, batch_estimator: int | None) -> None:
     """Refuse arguments of the CKA of pixels that no images could make right."""
-    if kernel is not None and not (isinstance(kernel, Kernel) and kernel.sums_over_sites):
-        raise ValueError(f"Expected `kernel` to be a GaussianKernel or LaplacianKernel, but got {kernel!r}.")
+    check_kernel("kernel", kernel, with_gamma=True)
     check_at_least("patch_size", patch_size, 1)
     check_positive("tolerance", tolerance)
     if batch_estimator is not None:

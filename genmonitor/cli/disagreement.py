@@ -214,4 +214,4 @@ def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Promp
 
 
 def _sigma(kernel: Kernel) -> float | None:
-    return (2 * kernel.gamma) ** -0.5 if isinstance(kernel, GaussianKernel) and kernel.gamma else None
+    return (2 * kernel.gamma) ** -0.5 if kernel.gamma else None

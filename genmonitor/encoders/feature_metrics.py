@@ -196,7 +196,7 @@ class FidelityMetrics:
         self._metric = PRDC(k=NEIGHBORS, reset_real_features=False).to(features.device)
         self._metric.update(features, real=True)
         self.of_real: dict[str, float] = {}
-        if not kernel.takes_width:  # given for the prompts' kernel
+        if not kernel.takes_gamma:  # given for the prompts' kernel
             num_features = None
         for name, score in (("real_vendi", VendiScore), ("real_rke", RKEScore)):
             metric = score(kernel=kernel, num_features=num_features).to(features.device)

@@ -248,7 +248,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         self, real: ReferenceImages, shape: tuple[int, ...]
     ) -> tuple[RealSubset | None, tuple[str, ...]]:
         """Choose any real images, where a kernel takes its width from them."""
-        if self.kernel.gamma is not None or not self.kernel.takes_width:
+        if self.kernel.gamma is not None or not self.kernel.takes_gamma:
             return None, ()
         try:
             return RealSubset.at_random(real, self.n_samples, self.seed, shape), ()

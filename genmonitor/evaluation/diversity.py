@@ -33,10 +33,10 @@ from genmonitor.evaluation.settings import DiversitySettings, check_has_no
 from genmonitor.evaluation.text import diversity as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
-from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import kernel_dispersion
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
@@ -296,7 +296,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         for name, kernel, dim in zip(
             ("output", "prompt"), (self.kernel, self.prompt_kernel), self._features.dims, strict=True
         ):
-            size = 2 * (self._features.num_features or 0) if kernel.takes_width else dim
+            size = 2 * (self._features.num_features or 0) if kernel.takes_gamma else dim
             if size > MAX_FEATURES:
                 raise ValueError(
                     f"Expected at most {MAX_FEATURES} features of each {name}, but got {size}, which would take minutes"

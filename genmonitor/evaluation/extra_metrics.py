@@ -174,7 +174,7 @@ class ExtraMetrics:
 def _check_width(metric: Any) -> None:
     """Refuse a kernel whose width would come from the first generated samples, which say little."""
     kernel = getattr(metric, "kernel", None)
-    if isinstance(kernel, Kernel) and kernel.takes_width and kernel.gamma is None:
+    if isinstance(kernel, Kernel) and kernel.takes_gamma and kernel.gamma is None:
         raise ValueError(f"{kernel!r} has no width. Give it a gamma.")
 
 

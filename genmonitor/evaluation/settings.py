@@ -296,8 +296,8 @@ class DisagreementSettings(Settings):
         check_kernel("kernel", self.kernel)
         check_kernel("prompt_kernel", self.prompt_kernel)
         self._complete(kernel=self.kernel or GaussianKernel())
-        if self.prompt_kernel is None and isinstance(self.kernel, CosineKernel):
-            self._complete(prompt_kernel=CosineKernel())
+        if self.prompt_kernel is None and not self.kernel.takes_gamma:
+            self._complete(prompt_kernel=self.kernel)
         check_prompt_split_arguments(self.kernel, self.prompt_kernel, self.eta, self.num_modes, self.num_features)
         check_one_per_prompt(self.n_samples, count)
         n = check_at_least("n_samples", self.n_samples, 2)

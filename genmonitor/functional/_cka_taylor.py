@@ -12,12 +12,14 @@ import math
 import torch
 from torch import Tensor
 
-from genmonitor.functional._cka_levels import level_pairs, sum_of_squares
 from genmonitor.linalg import chunking
-from genmonitor.linalg.chunking import in_cache
+from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.feature_maps import taylor_features, taylor_size
 
+Pairs = list[tuple[int, int]]
 MAX_DEGREE = 12
+FLOAT32_ERROR = 5e-6
+"""Largest relative error of a sum of squared products in float32."""
 
 
 def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
@@ -25,7 +27,7 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
 
     Args:
         values: [d, V, N]: sites, all of which vary; values per site; samples.
-        gamma: width of the Gaussian kernel.
+        gamma: of the Gaussian kernel.
         tolerance: how far an entry may be from its exact value.
 
     Returns:
@@ -44,7 +46,7 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
     used = 1 + max(map(max, pairs))
     if len(pairs) > n // 2 or used > len(levels):
         return None
-    out = sum_of_squares(levels[:used], spectrum[:, :used], pairs, tolerance / 4)
+    out = sum_of_squares(levels[:used], spectrum[:, :used], pairs, tolerance / 2)
     out.diagonal().fill_(1)
     return out.clamp_(0, 1)
 
@@ -58,7 +60,7 @@ def taylor_bound(moment: Tensor, linear_norm: Tensor, gamma: float, degree: int)
     Args:
         moment: mean of |u|^(2 · degree + 2) per site [d].
         linear_norm: Frobenius norm of the covariance of the features of degree 1 per site [d].
-        gamma: width of the kernel.
+        gamma: of the kernel.
         degree: highest degree kept.
     """
     dropped = (2 * gamma) ** (degree + 1) / math.factorial(degree + 1) * moment
@@ -70,7 +72,7 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
 
     Args:
         shifted: values [d, V, N] of sites that vary, minus their mean.
-        gamma: width of the kernel.
+        gamma: of the kernel.
         tolerance: upper limit of `taylor_bound`.
     """
     d, values, n = shifted.shape
@@ -116,6 +118,65 @@ def normalized(hsic: Tensor) -> Tensor:
     out = (hsic * scale[:, None] * scale).clamp_(0, 1)
     out.diagonal().copy_((own > 0).to(out))
     return out
+
+
+def level_pairs(spectrum: Tensor, tolerance: float) -> Pairs:
+    """List the pairs of levels to multiply: those left out add up to less than the tolerance for any two sites.
+
+    There are two candidates, and the shorter list is returned. One leaves out the weakest pairs, each of which adds at
+    most the product of its two levels' weights. The other leaves out all pairs with a level beyond the first r: of the
+    Gram matrices S + W of two sites, with |S + W| = 1, the products that involve W add at most 2 |W| + |W|².
+
+    Args:
+        spectrum: of each site [d, R], in descending order.
+        tolerance: what may be missing from an entry.
+    """
+    r = spectrum.shape[1]
+    weight = _weights(spectrum).flatten()
+    order = weight.argsort()
+    kept = order[weight[order].cumsum(0) > tolerance].tolist()
+    beyond = spectrum.square().flip(1).cumsum(1).flip(1).sqrt().amax(0)
+    first = max(1, int((beyond * (2 + beyond) > tolerance).sum()))
+    if first**2 < len(kept) or not kept:
+        return [(k, other) for k in range(first) for other in range(first)]
+    return sorted((index // r, index % r) for index in kept)
+
+
+def sum_of_squares(levels: Tensor, spectrum: Tensor, pairs: Pairs, tolerance: float) -> Tensor:
+    """Sum the squared products over pairs of levels for all pairs of sites, multiplying the upper triangle only.
+
+    Args:
+        levels: [R, d, N] float64.
+        spectrum: squared norms of the levels [d, R].
+        pairs: of levels, both (k, l) and (l, k).
+        tolerance: what a pair may lose in float32; the others are multiplied in float64.
+
+    Returns:
+        [d, d], float64.
+    """
+    d, weights = levels.shape[1], _weights(spectrum)
+    heavy = [pair for pair in pairs if FLOAT32_ERROR * weights[pair] > tolerance]
+    light = [pair for pair in pairs if FLOAT32_ERROR * weights[pair] <= tolerance]
+    singles = {level: levels[level].float() for pair in light for level in pair}
+    out = levels.new_empty(d, d)
+    for start, stop in row_blocks(d, 4 * levels.element_size()):
+        block = levels.new_zeros(stop - start, d - start)
+        total = block.new_zeros(block.shape, dtype=torch.float32)
+        for factors, into, some in ((levels, block, heavy), (singles, total, light)):
+            for k, other in some:
+                product = factors[k][start:stop] @ factors[other][start:].T
+                into.addcmul_(product, product)
+        out[start:stop, start:] = block.add_(total)
+        out[stop:, start:stop] = block[:, stop - start :].T
+        square = out[start:stop, start:stop]  # rounding differs between the two sides of the diagonal
+        square.copy_(square.triu() + square.triu(1).T)
+    return out
+
+
+def _weights(spectrum: Tensor) -> Tensor:
+    """Return the largest contribution of each pair of levels to an entry [R, R]."""
+    largest = spectrum.amax(0)
+    return largest[:, None] * largest
 
 
 def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel for the image and for each region of it, with widths of their own, and its sums over samples.
+"""A kernel for the image and for each region of it, with gammas of their own, and its sums over samples.
 
 Sums are of the kernel minus one: the constant is in no value or variance of MMD without bias, and where a kernel is so
 wide that it is one but for a little, float32 holds the little.
@@ -17,8 +17,7 @@ from torch import Tensor
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.means import region_columns
 from genmonitor.linalg import chunking
-from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.sums import float64_sum
+from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.partition import PixelPartition
 
 MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
@@ -39,18 +38,18 @@ class KernelSums(NamedTuple):
         rows: over the columns [R, N], float64.
         columns: over the rows [R, M].
         squares: of squares, over all pairs [R].
-        by_width: of each Gaussian of the mean by itself, over all pairs [R, multipliers].
+        by_gamma: of each Gaussian of the mean alone, over all pairs [R, multipliers].
     """
 
     rows: Tensor
     columns: Tensor
     squares: Tensor
-    by_width: Tensor
+    by_gamma: Tensor
 
     @classmethod
-    def zeros(cls, regions: int, n: int, m: int, widths: int, device: torch.device) -> KernelSums:
+    def zeros(cls, regions: int, n: int, m: int, gammas: int, device: torch.device) -> KernelSums:
         """Return the sums over no pairs."""
-        shapes = ((regions, n), (regions, m), (regions,), (regions, widths))
+        shapes = ((regions, n), (regions, m), (regions,), (regions, gammas))
         return cls(*(torch.zeros(shape, dtype=torch.float64, device=device) for shape in shapes))
 
 
@@ -60,7 +59,8 @@ class RegionKernel:
 
     Attributes:
         names: of the regions, "image" first.
-        columns: indices of the parts of a flattened sample whose distances add up to the image's.
+        columns: indices of each part of a flattened sample. Their distances add up to the image's, or, where those of
+            `base` do not or it is not exponential, the image is the first part.
         gamma: 1 over the mean squared distance of real samples [R], or the given kernel's; 0 where there is no kernel.
         base: the kernel of a part whose samples are divided by its unit.
         multipliers: of the gamma of `base`; the kernel is a mean over them.
@@ -84,13 +84,15 @@ class RegionKernel:
 
     @classmethod
     def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RegionKernel:
-        """Take widths from real samples, float32 or float64, images with a partition."""
+        """Take gammas from real samples, float32 or float64, images with a partition."""
         names = ("image", *(partition.regions() if partition else ()))
         columns = region_columns(partition, real) or [torch.arange(real[0].numel(), device=real.device)]
         real = real.flatten(1)
         if kernel is not None:
             kernel = kernel.resolved(real)
-            gamma = torch.full((len(names),), kernel.width, dtype=torch.float64, device=real.device)
+            gamma = torch.full((len(names),), kernel.resolved_gamma, dtype=torch.float64, device=real.device)
+            if not kernel.factorizes and partition:
+                columns = [torch.arange(real.shape[1], device=real.device), *columns]
             alone, units = torch.ones(len(names), 1, dtype=torch.float64), [1.0] * len(columns)
             given = cls(names, columns, gamma, kernel, (1.0,), alone, alone, units, units)
             return replace(given, spread=given.spread_among(real))
@@ -101,7 +103,7 @@ class RegionKernel:
                 "Expected `real` samples whose squared distances float64 holds, but their mean is infinite. Scale the "
                 "samples."
             )
-        # a region that is constant among the real samples has no width of its own and takes the image's
+        # a region that is constant among the real samples has no gamma of its own and takes the image's
         scales = torch.where(scales > 0, scales, image)
         every = torch.cat([image[None], scales])[: len(names)]
         gamma = torch.where(every > 0, 1 / every, 0)
@@ -123,9 +125,9 @@ class RegionKernel:
         some = real[:: max(1, len(real) // BALANCED_ON)]
         parts = [self.base.prepared(part, part)[0] for part in self._parts(some)]
         out = torch.zeros_like(self.mixture)
-        for region, distances in self._distances(parts, parts):
-            for number, multiplier in enumerate(self.multipliers):
-                gram = torch.expm1(distances * (-self.base.width * multiplier)).double()
+        for region, terms in self._terms(parts, parts):
+            for number, term in enumerate(terms):
+                gram = term.double()
                 gram = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
                 out[region, number] = float(
                     (gram.fill_diagonal_(0).square().sum() / (len(gram) * (len(gram) - 1))).sqrt()
@@ -138,11 +140,10 @@ class RegionKernel:
         sums = KernelSums.zeros(len(self.names), len(x), len(x), len(self.multipliers), x.device)
         for start, stop in row_blocks(len(x), 6 * 8):
             rows, size = [part[start:stop] for part in parts], stop - start
-            for region, distances in self._distances(rows, [part[start:] for part in parts]):
-                distances[:, :size].diagonal().zero_()
-                gram, by_width = self._gram(region, distances, twice_from=size)
+            for region, terms in self._terms(rows, [part[start:] for part in parts], zero_diagonal=True):
+                gram, by_gamma = self._mean(region, terms, twice_from=size)
                 own, beyond = gram[:, :size], gram[:, size:]
-                sums.by_width[region] += by_width
+                sums.by_gamma[region] += by_gamma
                 sums.rows[region, start:stop] += float64_sum(gram, 1)
                 sums.rows[region, stop:] += float64_sum(beyond, 0)
                 sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
@@ -153,9 +154,9 @@ class RegionKernel:
         pairs = [self.base.prepared(a, b) for a, b in zip(self._parts(x), self._parts(y), strict=True)]
         sums = KernelSums.zeros(len(self.names), len(x), len(y), len(self.multipliers), x.device)
         for start, stop in row_blocks(len(x), 6 * 8, columns=len(y)):
-            for region, distances in self._distances([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
-                gram, by_width = self._gram(region, distances)
-                sums.by_width[region] += by_width
+            for region, terms in self._terms([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
+                gram, by_gamma = self._mean(region, terms)
+                sums.by_gamma[region] += by_gamma
                 sums.rows[region, start:stop] += float64_sum(gram, 1)
                 sums.columns[region] += float64_sum(gram, 0)
                 sums.squares[region] += _sum_of_squares(gram)
@@ -169,16 +170,34 @@ class RegionKernel:
             else:  # near zero before it is divided, which rounds to the size of the values
                 yield (x[:, columns] - self.shift[columns]) / unit
 
-    def _gram(self, region: int, distances: Tensor, twice_from: int | None = None) -> tuple[Tensor, Tensor]:
-        """Return the kernel minus one [N, M], and each Gaussian's sum [multipliers], some columns counted twice."""
-        exponents = distances * -self.base.width
-        out, by_width = torch.zeros_like(exponents), []
-        for multiplier, part in zip(self.multipliers, self.mixture[region].tolist(), strict=True):
-            term = (exponents * multiplier).expm1_()
+    def _mean(self, region: int, terms: Iterator[Tensor], twice_from: int = 0) -> tuple[Tensor, Tensor]:
+        """Return the mean of the terms [N, M], and the sum of each [multipliers], of some columns counted twice."""
+        out, by_gamma = None, []
+        for part, term in zip(self.mixture[region].tolist(), terms, strict=True):
+            out = torch.zeros_like(term) if out is None else out
             out.add_(term, alpha=part)
             total = float64_sum(term)
-            by_width.append(total if twice_from is None else total + float64_sum(term[:, twice_from:]))
-        return out, torch.stack(by_width)
+            by_gamma.append(total + float64_sum(term[:, twice_from:]) if twice_from else total)
+        assert out is not None
+        return out, torch.stack(by_gamma)
+
+    def _terms(
+        self, x: list[Tensor], y: list[Tensor], zero_diagonal: bool = False
+    ) -> Iterator[tuple[int, Iterator[Tensor]]]:
+        """Yield (region, the kernel minus one [N, M] at each multiplier of gamma) where there is a kernel.
+
+        `zero_diagonal` is for rows that are the first of the columns.
+        """
+        if not self.base.factorizes:
+            for region, (a, b) in enumerate(zip(x, y, strict=True)):
+                gram = self.base.gram(a, b) - 1
+                yield region, iter([gram.fill_diagonal_(0) if zero_diagonal else gram])
+            return
+        for region, distances in self._distances(x, y):
+            if zero_diagonal:
+                distances.fill_diagonal_(0)
+            exponents = distances * -self.base.resolved_gamma
+            yield region, ((exponents * multiplier).expm1_() for multiplier in self.multipliers)
 
     def _distances(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
         """Yield (region, distances [N, M] in its unit) where there is a kernel, the image last."""

@@ -2,24 +2,37 @@
 """Centered kernel alignment between sites of an image, for all pairs of sites at once.
 
 tr(K H L H) / n² is a squared Frobenius norm of a cross-covariance of explicit features; the Gaussian kernel of one site
-has few Taylor features, because gamma is one over the distance of whole images. Where it has too many, each site's
-centered Gram matrix is a long row and all pairs are one product of that matrix with itself.
+has few Taylor features, because gamma is one over the distance of whole images. Where it has too many, and for other
+kernels, each site's centered Gram matrix is a long row and all pairs are one product of that matrix with itself.
+
+A row is held in pieces only: a few images against all later ones, in the precision of the images; the sums over the
+pieces are float64. The true centers are not known before the last piece: until then the kernel means over some images
+stand in for them, so that the correction of the products at the end is small.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features, check_images, check_min_samples, check_same_length
 from genmonitor._validation.arguments import check_cka_arguments, check_kernel, check_patches
-from genmonitor.functional._cka_gram import gram_product
 from genmonitor.functional._cka_taylor import normalized, taylor_cka
 from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.linalg import chunking
+from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.precision import full_precision
 
 CLUSTER_TOLERANCE = 0.02
 """Tolerance for clusters: entries come out within 0.001 of their exact value; another 1000 images move some by 0.1."""
+PIECE = 2**14
+"""Entries of each row per product: few enough to sum in float32, many enough for the product to run at full speed."""
+CACHE = 2**20
+"""Bytes of Gram matrices made at a time, so that every step on them finds them in the cache."""
+SOME = 32
+"""Images over which the preliminary centers are averaged."""
 
 
 def centered_kernel_alignment(x: Tensor, y: Tensor, *, kernel: Kernel | None = None) -> Tensor:
@@ -69,8 +82,8 @@ def pixel_cka(
     """Centered kernel alignment between all pairs of sites of a set of images.
 
     Args:
-        images: [N, C, H, W], N at least 2.
-        kernel: Gaussian or Laplacian; None for a Gaussian. Its gamma is that of whole images.
+        images: [N, C, H, W], N at least 2; integers are read as 0..255 and scaled to [0, 1] in float64.
+        kernel: None for a Gaussian. Its gamma is that of whole images.
         patch_size: side of a site in pixels; it divides H and W.
         tolerance: how far an entry may be from its exact value; a looser one is faster. Rounding in float32 may add
             5e-7 whatever the tolerance.
@@ -95,7 +108,7 @@ def pixel_cka(
                 [1., 1., 0.],
                 [0., 0., 0.]], dtype=torch.float64)
     """
-    x = check_images("images", images)
+    x = cka_images(images)
     check_min_samples("images", x)
     check_cka_arguments(kernel, patch_size, tolerance, batch_estimator)
     check_patches("images", x, patch_size)
@@ -112,6 +125,12 @@ def pixel_cka(
     return out
 
 
+def cka_images(images: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
+    """Check images [N, C, H, W]; integers become float64: float32 moves gray levels by 1e-5 of their distance."""
+    x = check_images("images", images, shape)
+    return x if images.is_floating_point() else images.double() / 255
+
+
 def site_values(images: Tensor, patch_size: int) -> Tensor:
     """Lay images [N, C, H, W] out by site: [d, C · patch_size², N]."""
     n, c, height, width = images.shape
@@ -126,8 +145,8 @@ def _varying_cka(values: Tensor, kernel: Kernel, tolerance: float, batch_estimat
         if n < batch_estimator:
             raise ValueError(f"Expected at least `batch_estimator`={batch_estimator} images, but got {n}.")
         return _batch_cka(values, kernel, batch_estimator)
-    if isinstance(kernel, GaussianKernel):
-        by_features = taylor_cka(values, kernel.width, tolerance)
+    if kernel.has_taylor_features:
+        by_features = taylor_cka(values, kernel.resolved_gamma, tolerance)
         if by_features is not None:
             return by_features
     return normalized(gram_product(values, kernel))
@@ -146,6 +165,58 @@ def _batch_cka(values: Tensor, kernel: Kernel, m: int) -> Tensor:
             total[index[:, None], index] += normalized(gram_product(batch[index], kernel))
             count[index[:, None], index] += 1
     return total / count.clamp_min(1)
+
+
+def gram_product(values: Tensor, kernel: Kernel) -> Tensor:
+    """Return HSIC between all sites, up to one factor.
+
+    Args:
+        values: [d, V, N] sites, values per site, samples.
+        kernel: with its gamma.
+
+    Returns:
+        [d, d], float64.
+    """
+    d, _, n = values.shape
+    shift: Tensor | int = values.mean(2, keepdim=True, dtype=torch.float64).to(values) if kernel.shift_invariant else 0
+    points = (values - shift).transpose(1, 2).contiguous()
+    if kernel.resolved_gamma * float(torch.linalg.vecdot(points, points).max()) > 1:
+        points = points.double()  # rounding of the distances would show in float32
+    in_budget = min(PIECE, chunking.MEMORY_BUDGET // (2 * d * points.element_size())) // n
+    rows = max(1, min(in_budget, -(-n // 16)))  # pairs within a piece are computed twice: keep them few
+    half = _half_means(points, kernel)
+    out = values.new_zeros(d, d, dtype=torch.float64)
+    sums = values.new_zeros(d, n, dtype=torch.float64)
+    buffer = points.new_empty(d * rows * n)
+    for start in range(0, n, rows):
+        stop = min(start + rows, n)
+        piece = buffer[: d * (stop - start) * (n - start)].view(d, stop - start, n - start)
+        for sites in in_cache(d, piece[0].nbytes, CACHE):
+            grams = kernel.site_grams(points[sites, start:stop], points[sites, start:], piece[sites])
+            grams -= half[sites, start:stop, None]
+            grams -= half[sites, None, start:]
+            later = grams[:, :, stop - start :]
+            sums[sites, start:stop] += grams.sum(2)
+            sums[sites, stop:] += later.sum(1)
+            later *= math.sqrt(2)  # counts for the entry below the diagonal too
+        piece = piece.flatten(1)
+        for first, last in row_blocks(d, piece.element_size()):
+            out[first:last, first:] += piece[first:last] @ piece[first:].T
+    # ⟨HKH, HLH⟩ = ⟨K, L⟩ - 2/n ⟨K1, L1⟩ + (1ᵀK1)(1ᵀL1) / n²
+    out.addmm_(sums, sums.T, alpha=-2 / n).addr_(sums.mean(1), sums.mean(1))
+    return out.triu_() + out.triu(1).T
+
+
+def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
+    """Return what each row and each column of a site's Gram matrix is lowered by to center it roughly [d, N]."""
+    d, n, _ = points.shape
+    chosen = range(0, n, -(-n // SOME))
+    means = points.new_empty(d, n)
+    for sites in in_cache(d, len(chosen) * means[0].nbytes, CACHE):
+        some = points[sites, chosen]
+        grams = kernel.site_grams(some, points[sites], points.new_empty(*some.shape[:2], n))
+        means[sites] = grams.mean(1)
+    return means - means.mean(1, keepdim=True) / 2
 
 
 def _centered_gram(k: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from genmonitor._validation import check_min_samples, check_samples
 from genmonitor.functional._region_kernel import KernelSums, RegionKernel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
@@ -30,7 +31,7 @@ class MMDInfluence(NamedTuple):
         second_order: how much the variance of the influences exceeds that of the value [R], at least 0.
         real_mean: mean of the kernel minus one over pairs of real samples [R]; it tells other real samples apart.
         gamma: 1 over the mean squared distance of real samples [R], 0 if none vary; or the given kernel's.
-        by_width: the value for each Gaussian of the kernel by itself, widest first [R, 4]; [R, 1] for a given kernel.
+        by_gamma: the value for each Gaussian of the kernel alone, by rising gamma [R, 4]; [R, 1] for a given kernel.
         by_chance: standard deviation of each of these between real samples and as many real ones as there are fake.
     """
 
@@ -41,7 +42,7 @@ class MMDInfluence(NamedTuple):
     second_order: Tensor
     real_mean: Tensor
     gamma: Tensor
-    by_width: Tensor
+    by_gamma: Tensor
     by_chance: Tensor
 
 
@@ -58,18 +59,18 @@ def mmd_influence(
         real: images [M, C, H, W] or features [M, D]; M at least 8, and need not be N.
         kernel: None for a mean of the Gaussian kernels with gamma = 0.5, 2, 8 and 32 over the mean squared distance of
             real samples, in each region its own, each weighed by one over what its MMD varies by among up to 2000 of
-            these; a Gaussian or Laplacian kernel serves all regions with its gamma,
-            which is the median heuristic's where it is open.
+            these. A kernel that is given serves all regions with its gamma, which is the median heuristic's where it is
+            open.
         partition: which cluster each pixel belongs to.
 
     Returns:
         The values and influences of `image`, `cluster_1`, …, and `constant` for label 0. A region where real samples do
-        not vary takes the image's width; where none of them vary everything is 0, unless a kernel is given.
+        not vary takes the image's gamma; where none of them vary everything is 0, unless a kernel is given.
 
     Raises:
         TypeError: if a side is no tensor of real numbers.
-        ValueError: if shapes differ, values are not finite, samples are fewer than 8, the kernel is no function of a
-            distance, or the partition is of another size.
+        ValueError: if shapes differ, values are not finite, samples are fewer than 8, the kernel takes no
+            gamma, or the partition is of another size.
 
     References:
         Gretton et al., "A Kernel Two-Sample Test", JMLR 2012, Eq. 3.
@@ -89,9 +90,8 @@ def checked_samples(
     samples: dict[str, Tensor], kernel: Kernel | None, partition: PixelPartition | None
 ) -> list[Tensor]:
     """Check the sides of a comparison, the real one first, and give them one dtype."""
-    check_estimator(kernel, partition, None)
-    if kernel is not None and not kernel.sums_over_sites:
-        raise ValueError(f"Expected `kernel` to be a GaussianKernel or LaplacianKernel, but got {kernel!r}.")
+    check_estimator(None, partition, None)
+    check_kernel("kernel", kernel, with_gamma=True)
     checked: list[Tensor] = []
     for name, given in samples.items():
         checked.append(check_samples(name, given, tuple(checked[0].shape[1:]) if checked else None))
@@ -143,9 +143,9 @@ class RealSide(NamedTuple):
             second_order=2 * _second_order_within(within) / ((n - 1) * (n - 2)) + 4 * _second_order(across) / (n * m),
             real_mean=real_mean,
             gamma=self.kernel.gamma,
-            by_width=within.by_width / (n * (n - 1))
-            + self.sums.by_width / (m * (m - 1))
-            - across.by_width * 2 / (n * m),
+            by_gamma=within.by_gamma / (n * (n - 1))
+            + self.sums.by_gamma / (m * (m - 1))
+            - across.by_gamma * 2 / (n * m),
             by_chance=2**0.5 * self.kernel.spread * (1 / n + 1 / m),
         )
 

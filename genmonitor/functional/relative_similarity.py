@@ -78,7 +78,7 @@ def relative_similarity_test(
         fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
         other: samples of the other model [K, …]; K at least 8.
         real: real samples [M, …], M at least 8, that neither model was trained on.
-        kernel: as for `mmd_influence`: None for a mean of Gaussians, with each region's own width.
+        kernel: as for `mmd_influence`: None for a mean of Gaussians, with each region's own gammas.
         partition: which cluster each pixel belongs to.
         paired: sample i of both sets comes from one seed or one prompt; K is N then.
         alternative: what a small p-value speaks for: `fake` is "closer" than `other`, "farther", or "different".
@@ -91,7 +91,7 @@ def relative_similarity_test(
     Raises:
         TypeError: if a side is no tensor of real numbers, or `paired` is neither True nor False.
         ValueError: if shapes differ, values are not finite, samples are fewer than 8 or not as many though paired, the
-            kernel is no function of a distance, or the partition is of another size.
+            kernel takes no gamma, or the partition is of another size.
 
     References:
         Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
@@ -129,7 +129,7 @@ def relative_similarity_from_influences(
 
     Raises:
         TypeError: if `paired` is neither True nor False.
-        ValueError: if the sets were compared with other real samples, or by other regions or widths, or are not as many
+        ValueError: if the sets were compared with other real samples, or by other regions or gammas, or are not as many
             though paired.
 
     Example:

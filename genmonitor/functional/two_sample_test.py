@@ -17,7 +17,7 @@ from genmonitor.linalg.distances import centered, squared_distances, squared_nor
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
 
-BANDWIDTHS = (0.5, 2.0, 8.0, 32.0)
+GAMMAS = (0.5, 2.0, 8.0, 32.0)
 LEVEL = 0.05
 MIN_PERMUTATIONS = round(1 / LEVEL) - 1
 MIN_SAMPLES = 8
@@ -34,7 +34,7 @@ def two_sample_test(
     real: Tensor,
     *,
     partition: None = None,
-    bandwidths: Sequence[float] = BANDWIDTHS,
+    gammas: Sequence[float] = GAMMAS,
     num_permutations: int = 199,
     seed: int = 0,
 ) -> Tensor: ...
@@ -44,7 +44,7 @@ def two_sample_test(
     real: Tensor,
     *,
     partition: PixelPartition,
-    bandwidths: Sequence[float] = BANDWIDTHS,
+    gammas: Sequence[float] = GAMMAS,
     num_permutations: int = 199,
     seed: int = 0,
 ) -> dict[str, Tensor]: ...
@@ -53,15 +53,15 @@ def two_sample_test(
     real: Tensor,
     *,
     partition: PixelPartition | None = None,
-    bandwidths: Sequence[float] = BANDWIDTHS,
+    gammas: Sequence[float] = GAMMAS,
     num_permutations: int = 199,
     seed: int = 0,
 ) -> Tensor | dict[str, Tensor]:
     """p-value of the hypothesis that both sides come from one distribution, by permuting which side a sample is on.
 
-    The statistic is the squared maximum mean discrepancy by Gaussian kernels of several widths, each standardized over
-    the permutations; the largest of them counts (Schrab et al.). Every region has widths of its own, multiples of its
-    mean squared distance over the pool of both sides. The regions share one level: a region's p-value counts the
+    The statistic is the squared maximum mean discrepancy by Gaussian kernels of several gammas, each standardized over
+    the permutations; the largest of them counts (Schrab et al.). Every region has gammas of its own, multiples of one
+    over its mean squared distance in the pool of both sides. The regions share one level: a region's p-value counts the
     permutations in which *any* region lies as far out (Westfall and Young), so that real images in place of generated
     ones have some region with p <= 0.05 in at most 5 % of the evaluations. That holds exactly, at any number of samples
     and permutations, if the two sides are exchangeable under the hypothesis: real images that the generator was trained
@@ -71,7 +71,8 @@ def two_sample_test(
         fake: images [N, C, H, W], or features [N, D] without a partition; N at least 8.
         real: images [M, C, H, W] or features [M, D]; M need not be N, but is at least 8 too.
         partition: which cluster each pixel belongs to.
-        bandwidths: multiples b > 0 of a region's scale: its kernels are exp(-b ‖x - y‖² / mean ‖x - y‖²).
+        gammas: positive, in units of one over a region's mean squared distance: its kernels are exp(-g ‖x - y‖² / mean
+            ‖x - y‖²).
         num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
             1 / (B + 1), and its standard deviation over the seeds is at most 1 / (2 √B).
         seed: of the splits. The order of the samples and the device do not matter.
@@ -94,11 +95,11 @@ def two_sample_test(
         >>> two_sample_test(real + 0.02, real), two_sample_test(real + 0.5, real)
         (tensor(0.9900, dtype=torch.float64), tensor(0.0050, dtype=torch.float64))
     """
-    check_test_arguments(bandwidths, num_permutations, seed)
+    check_test_arguments(gammas, num_permutations, seed)
     fake, real = check_test_samples(fake, real, partition)
     samples, labels = pooled(fake.flatten(1), real.flatten(1))
     splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
-    statistics = split_statistics(samples, splits, region_columns(partition, fake), bandwidths)
+    statistics = split_statistics(samples, splits, region_columns(partition, fake), gammas)
     image = familywise_p_values(statistics[:1])[0]
     if partition is None:
         return image
@@ -130,15 +131,15 @@ def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
 
 
 def split_statistics(
-    samples: Tensor, splits: Tensor, regions: Sequence[Tensor] | None, bandwidths: Sequence[float]
+    samples: Tensor, splits: Tensor, regions: Sequence[Tensor] | None, gammas: Sequence[float]
 ) -> Tensor:
-    """Return how far apart each split's sides are: the largest standardized discrepancy over the widths.
+    """Return how far apart each split's sides are: the largest standardized discrepancy over the gammas.
 
     Args:
         samples: [N, D], in an order that says nothing of the splits.
         splits: which samples are fake, bool [S, N], as many in each.
         regions: indices into D, disjoint and together all of it; None for the whole alone.
-        bandwidths: multiples of each region's scale.
+        gammas: in units of one over each region's mean squared distance.
 
     Returns:
         float64 [1 + regions, S] on the CPU, the whole first; a region without variance has -inf throughout.
@@ -151,13 +152,13 @@ def split_statistics(
         scales = torch.stack([_scale(part) for part in parts])
         if regions is not None:
             scales = torch.cat([scales, scales.sum(0, keepdim=True)])
-        total = torch.zeros(len(scales), len(bandwidths), len(splits), dtype=torch.float64, device=samples.device)
+        total = torch.zeros(len(scales), len(gammas), len(splits), dtype=torch.float64, device=samples.device)
         for start, stop in row_blocks(len(samples), 4 * samples.element_size()):
             for out, (mean, median), distances in zip(
                 total, scales.tolist(), _distances(parts, start, stop), strict=True
             ):
-                for row, b in zip(out, bandwidths if mean else (), strict=False):
-                    row += _quadratic_form(distances, b / mean, weights[start:], near=b * median < NEAR * mean)
+                for row, g in zip(out, gammas if mean else (), strict=False):
+                    row += _quadratic_form(distances, g / mean, weights[start:], near=g * median < NEAR * mean)
     total = total.roll(1, 0).cpu()  # the whole to the front
     spread = total.std(2, correction=0, keepdim=True)
     standardized = (total - total.mean(2, keepdim=True)) / spread.where(spread > 0, math.inf)
@@ -177,12 +178,12 @@ def familywise_p_values(statistics: Tensor) -> Tensor:
     return (largest >= statistics[:, :1] - TIE).double().mean(1)
 
 
-def check_test_arguments(bandwidths: Sequence[float], num_permutations: int, seed: int) -> None:
+def check_test_arguments(gammas: Sequence[float], num_permutations: int, seed: int) -> None:
     """Refuse arguments that no samples could make right."""
-    if isinstance(bandwidths, str) or not isinstance(bandwidths, Sequence) or not len(bandwidths):
-        raise ValueError(f"Expected `bandwidths` as one or more numbers above 0, but got {bandwidths!r}.")
-    for value in bandwidths:
-        check_positive("bandwidths", value)
+    if isinstance(gammas, str) or not isinstance(gammas, Sequence) or not len(gammas):
+        raise ValueError(f"Expected `gammas` as one or more numbers above 0, but got {gammas!r}.")
+    for value in gammas:
+        check_positive("gammas", value)
     check_at_least("seed", seed, 0)
     if check_at_least("num_permutations", num_permutations, 1) < MIN_PERMUTATIONS:
         raise ValueError(
@@ -237,7 +238,7 @@ def _quadratic_form(distances: Tensor, gamma: float, weights: Tensor, near: bool
         distances: [R, N], of the first R samples to all N.
         gamma: of the kernel.
         weights: [N, S].
-        near: whether most pairs are close for this width: the kernel less 1 then keeps the digits, else the kernel.
+        near: whether most pairs are close for this gamma: the kernel less 1 then keeps the digits, else the kernel.
     """
     rows = len(distances)
     exponents = -gamma * distances

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many modes a set of samples has: the Vendi score of any order, and RKE, the one of order 2."""
+"""How many modes a set of samples has, and which: the Vendi score of any order, RKE, and the modes of a covariance."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features, check_min_samples, check_normalized, check_order
@@ -19,7 +20,7 @@ from genmonitor.kernels.covariance import (
 )
 from genmonitor.kernels.means import means_within
 from genmonitor.linalg.precision import full_precision
-from genmonitor.linalg.spectrum import entropy, psd_eigenvalues, rounding_of
+from genmonitor.linalg.spectrum import entropy, largest_eigenpairs, psd_eigenvalues, rounding_of
 
 
 def vendi_score(
@@ -164,8 +165,8 @@ def rke_from_covariance(matrix: Tensor) -> Tensor:
 
 
 def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
-    """1 / mean k², a block of the pairs at a time; k² is the same kernel at twice its gamma, which must be set."""
-    squared = replace(kernel, gamma=2 * kernel.width)
+    """1 / mean k², a block of the pairs at a time, of a kernel with its gamma set."""
+    squared = kernel.squared()
     with full_precision():
         return 1 / means_within(squared.prepared(x, x)[0], squared, None, len(x))[0, 0]
 
@@ -193,3 +194,41 @@ def vendi_of_spectrum(matrix: Tensor, order: float, truncation: int | None, roun
         largest = eigenvalues[-check_at_least("truncation", truncation, 1) :]
         eigenvalues = largest + (eigenvalues.sum() - largest.sum()) / len(largest)
     return entropy(eigenvalues, order).exp()
+
+
+class VendiModes(NamedTuple):
+    """The directions in which samples vary most.
+
+    Attributes:
+        eigenvalues: [K], falling: the share of the samples' features along each; all of them sum to 1.
+        vectors: [P, K], of norm 1: features of the kernel.
+    """
+
+    eigenvalues: Tensor
+    vectors: Tensor
+
+
+def vendi_modes(covariance: Tensor, feature_sum: Tensor, num_modes: int, count: float) -> VendiModes:
+    """Top eigenvectors v of a covariance, signed so that the scores ⟨v, φ⟩ of the samples seen have a positive sum.
+
+    Where that sum is zero, the largest entry of v is positive.
+
+    Args:
+        covariance: [P, P].
+        feature_sum: Σ φ over those samples [P].
+        num_modes: K, at most P.
+        count: how many samples they are.
+
+    References:
+        Ospanov et al., "Towards a Scalable Reference-Free Evaluation of Generative Models", arXiv 2407.02961, for the
+            modes of random Fourier features.
+    """
+    size = len(covariance)
+    if check_at_least("num_modes", num_modes, 1) > size:
+        raise ValueError(f"Expected `num_modes` to be at most {size}, the features of the kernel, but got {num_modes}.")
+    eigenvalues, vectors = largest_eigenpairs(covariance, num_modes)
+    totals = feature_sum @ vectors
+    rounding = 1e-5 * count * eigenvalues.clamp_min(0).sqrt()
+    largest = vectors.gather(0, vectors.abs().argmax(0, keepdim=True))[0]
+    vectors = vectors * torch.where(totals.abs() > rounding, totals, largest).sign()
+    return VendiModes(eigenvalues.clamp_min(0), vectors)

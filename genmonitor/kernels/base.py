@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels share: a width, its median heuristic, and the Gram matrix."""
+"""Kernel: the Gram matrix, the median heuristic for gamma, and what a kernel states for the algorithms that use it."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_finite, check_min_samples, check_positive, check_tensor
+from genmonitor._validation import check_features, check_min_samples, check_positive
 from genmonitor.linalg import chunking
+from genmonitor.linalg.distances import holds_distances
 from genmonitor.linalg.precision import full_precision
 
 MEDIAN_SAMPLES = 1000
@@ -23,25 +25,49 @@ MEDIAN_SAMPLES = 1000
 class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subclass by its class_path
     """A positive definite kernel with k(x, x) = 1: `kernel(x, y)` gives the Gram matrix [N, M] of x [N, D], y [M, D].
 
-    `gamma` is None where the width is still to be taken from data by `resolved`.
+    A subclass defines `distances`, and `decay` unless that is exp(-gamma · distance); or `gram`. Whatever else it
+    states lets algorithms take a shorter way, and must be true. Where it states nothing they take a way that is right
+    for every kernel, or refuse the kernel by name.
+
+    `gamma` is None where it is still to be taken from data by `resolved`. The larger it is, the narrower the kernel.
     """
 
     gamma: float | None = None
+    takes_gamma: ClassVar[bool] = True
+    """Whether it decays with `distances`, at a rate gamma."""
+    exponential: ClassVar[bool] = False
+    """Whether it is exp(-gamma · distance): its square is then the same kernel with twice the gamma."""
     sums_over_sites: ClassVar[bool] = False
-    """Whether distances add up over the parts of a sample, so that the kernel is a product over them."""
-    takes_width: ClassVar[bool] = True
-    """Whether the kernel has a gamma."""
+    """Whether `distances` of samples are the sums of those of their parts, however these are cut."""
+    shift_invariant: ClassVar[bool] = False
+    """Whether k(x + s, y + s) = k(x, y)."""
+    explicit_features: ClassVar[Literal["exact", "random"] | None] = None
+    """Whether the kernel is the product of `features`, or the mean of waves with random `frequencies`."""
+    has_taylor_features: ClassVar[bool] = False
+    """Whether the kernel has the features of `genmonitor.linalg.feature_maps.taylor_features`."""
 
     def __post_init__(self) -> None:
+        if self.gamma is not None and not self.takes_gamma:
+            raise ValueError(f"Expected no `gamma` for {type(self).__name__}, but got {self.gamma!r}. It takes none.")
         if self.gamma is not None:
             check_positive("gamma", self.gamma)
 
     @property
-    def width(self) -> float:
+    def resolved_gamma(self) -> float:
         """Return gamma, which must be set."""
         if self.gamma is None:
             raise ValueError("Expected `gamma` to be set, but got None. Give a number or call `resolved` with data.")
         return self.gamma
+
+    @property
+    def factorizes(self) -> bool:
+        """Whether the kernel of samples is the product of the kernels of their parts."""
+        return self.exponential and self.sums_over_sites
+
+    @property
+    def unit(self) -> float | None:
+        """What samples are multiplied by so that gamma = 1 gives their kernel; None if that is not known."""
+        return None
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the distances [N, M] that the kernel decays with, of `prepared` data."""
@@ -54,9 +80,16 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         """
         return x, y
 
+    def holds(self, x: Tensor) -> bool:
+        """Tell whether samples near zero [N, D] are of a dtype in which their kernel loses nothing."""
+        return holds_distances(x)
+
+    def check_samples(self, name: str, x: Tensor) -> None:  # noqa: B027 - defined for all samples
+        """Refuse samples [N, D] that the kernel is not defined for."""
+
     def decay(self, distances: Tensor) -> Tensor:
         """Return exp(-gamma · distances)."""
-        return torch.exp(-self.width * distances)
+        return torch.exp(-self.resolved_gamma * distances)
 
     def resolved(self, x: Tensor) -> Kernel:
         """Return the kernel with its gamma set: one over the median distance between the first 1000 samples of x.
@@ -67,7 +100,7 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         Raises:
             ValueError: if the samples are fewer than 2 or the median distance is zero or beyond what float64 holds.
         """
-        if self.gamma is not None:
+        if self.gamma is not None or not self.takes_gamma:
             return self
         check_min_samples("x", x)
         first = x.detach()[:MEDIAN_SAMPLES]
@@ -93,21 +126,81 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         """Return the Gram matrix [N, M] of `prepared` data, at the precision in force."""
         return self.decay(self.distances(x, y))
 
+    def site_grams(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+        """Write the kernel minus one of S sites, of values x [S, N, V] and y [S, M, V], to out [S, N, M]."""
+        for own, other, gram in zip(x.double(), y.double(), out, strict=True):
+            gram.copy_(self.gram(*self.prepared(own, other)) - 1)
+        return out
+
+    def squared(self) -> Kernel:
+        """Return the kernel k(x, y)²."""
+        return replace(self, gamma=2 * self.resolved_gamma) if self.exponential else _Squared(kernel=self)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map samples [N, D] to features [N, P] whose products are the kernel, where these are "exact"."""
+        raise NotImplementedError(f"{type(self).__name__} has no exact features.")
+
+    def frequencies(self, normal: Callable[[], Tensor]) -> Tensor:
+        """Return random ω [R, D] with k(x, y) = E cos(ωᵀ(x - y)), where explicit features are "random".
+
+        Args:
+            normal: draws standard normal numbers [R, D], others at each call.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no random features.")
+
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the Gram matrix [N, M] of x [N, D] and y [M, D], in full precision.
 
+        Integers and short floating-point numbers become float32.
+
         Raises:
+            TypeError: if one is not a tensor of real numbers.
             ValueError: if they differ in D or dtype, or are not finite.
         """
-        check_finite("x", check_tensor("x", x))
-        check_finite("y", check_tensor("y", y))
-        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or x.dtype != y.dtype:
+        x, y = check_features("x", x), check_features("y", y)
+        if x.shape[1] != y.shape[1] or x.dtype != y.dtype:
             raise ValueError(
                 f"Expected `x` [N, D] and `y` [M, D] of one D and dtype, but got {list(x.shape)} of {x.dtype} and "
                 f"{list(y.shape)} of {y.dtype}. Flatten images by x.flatten(1); convert one to the other's dtype."
             )
         with full_precision():
             return self.gram(*self.prepared(x, y)).to(x.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Squared(Kernel):
+    """The square of a kernel that does not say what that is."""
+
+    kernel: Kernel
+
+    def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both sets as the kernel wants them."""
+        return self.kernel.prepared(x, y)
+
+    def gram(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the squares of the Gram matrix [N, M]."""
+        return self.kernel.gram(x, y).square()
+
+
+def check_kernel(name: str, kernel: object, example: str = "GaussianKernel()", with_gamma: bool = False) -> None:
+    """Refuse what is neither None nor a kernel, or, where one is needed, a kernel without a gamma."""
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"Expected `{name}` to be a kernel such as {example}, but got {kernel!r}.")
+    if with_gamma and isinstance(kernel, Kernel) and not kernel.takes_gamma:
+        raise ValueError(
+            f"Expected `{name}` to be a GaussianKernel or LaplacianKernel, or one of your own with a gamma, but got "
+            f"{kernel!r}."
+        )
+
+
+def check_unit_diagonal(kernel: Kernel, values: Tensor) -> None:
+    """Refuse a kernel by its values k(x, x): sums count them as 1."""
+    worst = float((values.detach() - 1).abs().max()) if len(values) else 0.0
+    if not worst <= 1e-3:
+        raise ValueError(
+            f"Expected a kernel with k(x, x) = 1, but that of {kernel!r} is off by {worst:.3g}. Let its `gram` "
+            "divide by sqrt(k(x, x) k(y, y))."
+        )
 
 
 def _median(values: Tensor) -> float:

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from genmonitor._validation import check_no_zero_rows
 from genmonitor.kernels.base import Kernel
 from genmonitor.linalg.feature_maps import unit_sphere
 
 
 @dataclass(frozen=True)
 class CosineKernel(Kernel):
-    """The cosine kernel ⟨x, y⟩ / (‖x‖ ‖y‖), which has no width.
+    """The cosine kernel ⟨x, y⟩ / (‖x‖ ‖y‖), which takes no gamma.
 
     Example:
         >>> import torch
@@ -22,15 +23,16 @@ class CosineKernel(Kernel):
         tensor([[1., 0.]])
     """
 
-    takes_width: ClassVar[bool] = False
+    takes_gamma: ClassVar[bool] = False
+    explicit_features: ClassVar[Literal["exact", "random"] | None] = "exact"
 
-    def __post_init__(self) -> None:
-        if self.gamma is not None:
-            raise ValueError(f"Expected no `gamma` for CosineKernel, but got {self.gamma!r}. It has no width.")
+    def check_samples(self, name: str, x: Tensor) -> None:
+        """Refuse zero vectors, which have no direction."""
+        check_no_zero_rows(name, x)
 
-    def resolved(self, x: Tensor) -> Kernel:
-        """Return the kernel itself: there is nothing to take from data."""
-        return self
+    def features(self, x: Tensor) -> Tensor:
+        """Return the samples divided by their norms [N, D]."""
+        return unit_sphere(x)
 
     def gram(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the cosines [N, M]."""

@@ -7,17 +7,19 @@ Of a covariance only the upper triangle is computed and kept, packed strip by st
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_no_zero_rows
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor._validation import check_at_least
+from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
+from genmonitor.kernels.cosine import CosineKernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import symmetric_product
-from genmonitor.linalg.feature_maps import fourier_features, fourier_frequencies, unit_sphere
+from genmonitor.linalg.feature_maps import fourier_features
 from genmonitor.linalg.precision import full_precision
 
 STRIPS = 8
@@ -31,16 +33,16 @@ def check_kernels(num_features: int | None, **kernels: Kernel | None) -> list[Ke
     """Return the kernels by the names of their arguments, cosine for None; refuse what no samples could make right."""
     out = []
     for name, kernel in kernels.items():
-        if kernel is not None and not isinstance(kernel, Kernel):
-            raise ValueError(f"Expected `{name}` to be a kernel such as CosineKernel(), but got {kernel!r}.")
+        check_kernel(name, kernel, "CosineKernel()")
         out.append(kernel or CosineKernel())
     if num_features is not None:
         check_at_least("num_features", num_features, 1)
-        kinds = {type(kernel) for kernel in out}
-        if GaussianKernel not in kinds or not kinds <= {GaussianKernel, CosineKernel}:
+        kinds = {kernel.explicit_features for kernel in out}
+        if "random" not in kinds or None in kinds:
             raise ValueError(
-                f"Expected a GaussianKernel with `num_features`={num_features}, but got {', '.join(map(repr, out))}. "
-                "Leave `num_features` out: the cosine kernel has exact features of its own, others have none."
+                "Expected a kernel with random features, such as a GaussianKernel with "
+                f"`num_features`={num_features}, but got {', '.join(map(repr, out))}. Leave `num_features` out: the "
+                "cosine kernel has exact features of its own, others have none."
             )
     return out
 
@@ -51,41 +53,52 @@ class FeatureMap:
 
     Attributes:
         size: P.
-        frequencies: of random Fourier features [P / 2, D]; None for the cosine kernel.
+        kernel: whose features they are.
+        frequencies: of random features [P / 2, D]; None for exact ones.
     """
 
     size: int
+    kernel: Kernel
     frequencies: Tensor | None = None
 
     def to(self, device: torch.device) -> FeatureMap:
         """Return the map on a device."""
-        return self if self.frequencies is None else FeatureMap(self.size, self.frequencies.to(device))
+        return self if self.frequencies is None else replace(self, frequencies=self.frequencies.to(device))
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the features."""
         with full_precision():
-            return unit_sphere(x) if self.frequencies is None else fourier_features(x, self.frequencies)
+            return self.kernel.features(x) if self.frequencies is None else fourier_features(x, self.frequencies)
 
 
 def check_side(name: str, x: Tensor, kernel: Kernel) -> Kernel:
     """Return the kernel with its gamma set from the samples [N, D], having refused those that it is not defined for."""
-    if isinstance(kernel, CosineKernel):
-        check_no_zero_rows(name, x)
+    kernel.check_samples(name, x)
     return kernel.resolved(x)
 
 
 def has_features(kernel: Kernel, num_features: int | None) -> bool:
-    """Say whether the kernel has explicit features: the cosine by itself, the Gaussian by random Fourier features."""
-    return isinstance(kernel, CosineKernel) or num_features is not None
+    """Say whether the kernel has explicit features: exact ones, or so many random ones."""
+    return kernel.explicit_features == "exact" or num_features is not None
+
+
+def exact_features(kernel: Kernel, dim: int) -> FeatureMap:
+    """Return the map of a kernel that has exact features of samples [N, dim]."""
+    return FeatureMap(kernel.features(torch.ones(1, dim)).shape[1], kernel)
+
+
+def random_features(kernel: Kernel, dim: int, num_features: int, seed: int) -> FeatureMap:
+    """Return a map of a kernel that has random features and whose gamma is set; the same arguments give the same."""
+    generator = torch.Generator().manual_seed(seed)
+    normal = partial(torch.randn, num_features, dim, generator=generator, dtype=torch.float32)
+    return FeatureMap(2 * num_features, kernel, kernel.frequencies(normal))
 
 
 def feature_map(kernel: Kernel, dim: int, num_features: int | None, seed: int) -> FeatureMap | None:
-    """Return the map of a kernel whose gamma is set, None where it has none; the same arguments give the same map."""
-    if isinstance(kernel, CosineKernel):
-        return FeatureMap(dim)
-    if num_features is None:
-        return None
-    return FeatureMap(2 * num_features, fourier_frequencies(dim, num_features, kernel.width, seed))
+    """Return the map of a kernel whose gamma is set, None where it has none."""
+    if kernel.explicit_features == "exact":
+        return exact_features(kernel, dim)
+    return None if num_features is None else random_features(kernel, dim, num_features, seed)
 
 
 def packed_size(dim: int) -> int:
@@ -152,6 +165,7 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
     with full_precision():
         for start, stop in row_blocks(len(x), 4 * x.element_size()):
             block = kernel.gram(x[start:stop], x[start:])
+            check_unit_diagonal(kernel, block.diagonal())
             out[start:stop, start:] = block
             out[stop:, start:stop] = block[:, stop - start :].T
     return out.fill_diagonal_(1)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -24,7 +25,15 @@ class LaplacianKernel(Kernel):
         tensor([[0.3679]])
     """
 
+    exponential: ClassVar[bool] = True
     sums_over_sites: ClassVar[bool] = True
+    shift_invariant: ClassVar[bool] = True
+    explicit_features: ClassVar[Literal["exact", "random"] | None] = "random"
+
+    @property
+    def unit(self) -> float | None:
+        """Gamma: distances grow with samples."""
+        return self.resolved_gamma
 
     def distances(self, x: Tensor, y: Tensor) -> Tensor:
         """Return L1 distances [N, M]."""
@@ -36,3 +45,11 @@ class LaplacianKernel(Kernel):
         if self.gamma is None or kind.tiny**0.5 <= self.gamma <= kind.max**0.5:
             return x, y
         return x.double(), y.double()
+
+    def site_grams(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+        """Write the kernel minus one of S sites, of values x [S, N, V] and y [S, M, V], to out [S, N, M]."""
+        return torch.mul(torch.cdist(x, y, p=1), -self.resolved_gamma, out=out).expm1_()
+
+    def frequencies(self, normal: Callable[[], Tensor]) -> Tensor:
+        """Return numbers with the Cauchy distribution: quotients of normal ones have it."""
+        return self.resolved_gamma * normal() / normal()

@@ -2,6 +2,7 @@
 """Means of a kernel over all pairs of samples, for the whole image and every region of it in one pass.
 
 The distance of two images is the sum of the distances of their regions, so the image costs nothing beyond its regions.
+And the dispersion of one set: one minus such a mean, with each sample's part in it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_min_samples, check_samples, check_whole_blocks
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
-from genmonitor.linalg.chunking import row_blocks
+from genmonitor._validation import (
+    check_at_least,
+    check_features,
+    check_min_samples,
+    check_samples,
+    check_whole_blocks,
+)
+from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
+from genmonitor.kernels.gaussian import GaussianKernel
+from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
-from genmonitor.linalg.sums import float64_sum
 from genmonitor.partition import PixelPartition
 
 
@@ -59,7 +66,7 @@ def kernel_means(
     Args:
         fake: samples [N, D], float32 or float64, flattened.
         real: samples [M, D].
-        kernel: with its gamma set.
+        kernel: with its gamma set; one that factorizes with `regions`.
         regions: indices into D, disjoint and together all of it; None for the whole alone.
         block_size: samples per block, dividing N and M; None for one block.
         within_real: the means of the real side by itself where they are known already.
@@ -111,17 +118,76 @@ def check_two_samples(
 
 def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, block_size: int | None) -> None:
     """Refuse arguments that no samples could make right."""
-    if kernel is not None and not isinstance(kernel, Kernel):
-        raise ValueError(f"Expected `kernel` to be a kernel such as GaussianKernel(), but got {kernel!r}.")
+    check_kernel("kernel", kernel)
     if partition is not None and not isinstance(partition, PixelPartition):
         raise ValueError(f"Expected `partition` to be a PixelPartition, but got {type(partition).__name__}.")
-    if partition is not None and isinstance(kernel, CosineKernel):
+    if partition is not None and kernel is not None and not kernel.factorizes:
         raise ValueError(
-            "Expected `kernel` to be a GaussianKernel or LaplacianKernel with a `partition`, but got CosineKernel(): "
-            "it is not a product over pixels."
+            "Expected `kernel` to be a GaussianKernel or LaplacianKernel with a `partition`, or one of your own that "
+            f"factorizes as they do, but got {kernel!r}, which is not a product over pixels: the image's value would "
+            "not be the product of its regions'."
         )
     if block_size is not None:
         check_at_least("block_size", block_size, 2)
+
+
+class Dispersion(NamedTuple):
+    """How spread samples are.
+
+    Attributes:
+        value: one minus the mean kernel of two different samples: 0 where all are the same, float64.
+        influence: of each sample on it [N], of mean 0: by how much a unit of its weight changes the value.
+    """
+
+    value: Tensor
+    influence: Tensor
+
+    @property
+    def standard_error(self) -> Tensor:
+        """The jackknife's standard error of the value."""
+        return (self.influence.var() / len(self.influence)).sqrt()
+
+
+def kernel_dispersion(x: Tensor, kernel: Kernel) -> Dispersion:
+    """Measure how spread samples are, without bias, with the influence of each sample.
+
+    The value is that of the kernel of two samples, 1 - E k(X, X'), a U-statistic: it does not grow with their number.
+    With the cosine kernel it is half the mean squared distance of samples of length one. Influences are the
+    jackknife's, (N - 1) times what the value loses without a sample, as in `mmd_influence`.
+
+    Args:
+        x: samples [N, D]; N at least 3.
+        kernel: with its gamma set.
+
+    Returns:
+        The value, in [0, 1] for a kernel in [0, 1] and up to 1 + 1 / (N - 1) for the cosine, and the influences.
+
+    Raises:
+        TypeError: if x is no tensor of real numbers.
+        ValueError: if the samples are fewer than 3, not finite, or the kernel has no gamma.
+
+    References:
+        Efron and Stein, "The Jackknife Estimate of Variance", Annals of Statistics 1981.
+
+    Example:
+        >>> from genmonitor.kernels import CosineKernel
+        >>> found = kernel_dispersion(torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), CosineKernel())
+        >>> round(float(found.value), 4), [round(x, 4) for x in found.influence.tolist()]
+        (0.6667, [-0.6667, -0.6667, 1.3333])
+    """
+    check_min_samples("x", check_features("x", x), 3)
+    n = len(x)
+    with torch.no_grad(), full_precision():
+        left, right = kernel.prepared(x, x)
+        rows = torch.cat([_sums_apart(kernel, left[a:b], right, a) for a, b in row_blocks(n, 3 * 8, columns=n)])
+    return Dispersion(rows.mean() / (n - 1), 2 * (rows - rows.mean()) / (n - 2))
+
+
+def _sums_apart(kernel: Kernel, x: Tensor, y: Tensor, start: int) -> Tensor:
+    """Sum one minus the kernel over the other samples: those of x are rows `start` and on of y."""
+    apart = 1 - kernel.gram(x, y)
+    apart[:, start : start + len(x)].fill_diagonal_(0)  # rounding gives a sample a distance from itself
+    return float64_sum(apart, 1)
 
 
 def _sums_across(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None, rows: int, columns: int) -> Tensor:
@@ -147,16 +213,17 @@ def means_within(x: Tensor, kernel: Kernel, sizes: list[int] | None, size: int) 
         total = x.new_full((), size, dtype=torch.float64)  # the diagonal
         for start, stop in row_blocks(size, 4 * x.element_size()):
             grams = _grams(block[start:stop], block[start:], kernel, sizes)
-            total = total + _by_region(_twice_above_diagonal(gram, stop - start) for gram in grams)
+            total = total + _by_region(_twice_above_diagonal(gram, kernel) for gram in grams)
         blocks.append(total / size**2)
     return torch.stack(blocks, 1)
 
 
-def _twice_above_diagonal(gram: Tensor, rows: int) -> Tensor:
+def _twice_above_diagonal(gram: Tensor, kernel: Kernel) -> Tensor:
     """Sum rows of a symmetric matrix from their diagonal block on, standing for the columns before them too."""
-    own = gram[:, :rows]
+    own = gram[:, : len(gram)]
+    check_unit_diagonal(kernel, own.diagonal())
     off_diagonal = float64_sum(own) - own.diagonal().sum(dtype=torch.float64)
-    return off_diagonal + 2 * float64_sum(gram[:, rows:])
+    return off_diagonal + 2 * float64_sum(gram[:, len(gram) :])
 
 
 def _by_region(reduced: Iterator[Tensor]) -> Tensor:

@@ -6,15 +6,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel, LaplacianKernel
-from genmonitor.kernels.covariance import FeatureMap
+from genmonitor.kernels.base import Kernel
+from genmonitor.kernels.covariance import FeatureMap, exact_features, random_features
+from genmonitor.kernels.gaussian import GaussianKernel
 from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import holds_distances
-from genmonitor.linalg.feature_maps import fourier_frequencies, unit_sphere
 from genmonitor.linalg.precision import full_precision
 
 WAVES = 16
@@ -23,7 +23,9 @@ WAVES = 16
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProjectedPairs(FeatureMap):
-    """Random features of the product of two cosine kernels: (P x) ⊙ (Q t) / sqrt(R), P and Q standard normal.
+    """Random features of the product of two kernels with exact ones x and t: (P x) ⊙ (Q t) / sqrt(R).
+
+    P and Q are standard normal.
 
     Attributes:
         output_projection: P [R, D].
@@ -39,7 +41,7 @@ class ProjectedPairs(FeatureMap):
         return replace(self, output_projection=projections[0], prompt_projection=projections[1])
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Map rows [N, D + E] of unit outputs and unit prompts to [N, R]."""
+        """Map rows [N, D + E] of features of outputs and of prompts to [N, R]."""
         p, q = self.output_projection.to(x), self.prompt_projection.to(x)
         d = p.shape[1]
         with full_precision():
@@ -50,12 +52,13 @@ class ProjectedPairs(FeatureMap):
 class PairKernel:
     """The kernel k((x, t), (y, u)) = k_X(x, y) k_T(t, u) of outputs x, y and their prompts t, u.
 
-    A pair is one row: the output's values, then the prompt's, shifted near zero. Where both kernels decay with the same
-    distance, the rows are scaled by the widths, so that one distance between whole rows is enough.
+    A pair is one row: the output's values, then the prompt's; where the kernel is shift-invariant shifted near zero,
+    where it has exact features these. Where both kernels are one but for gamma and factorize, the rows are scaled by
+    `Kernel.unit`, so that the kernel of whole rows is enough.
 
     Args:
-        output_kernel: of the outputs, its width set.
-        prompt_kernel: of the prompts, its width set.
+        output_kernel: of the outputs, its gamma set.
+        prompt_kernel: of the prompts, its gamma set.
         output_shift: subtracted from outputs [D].
         prompt_shift: subtracted from prompts [E].
     """
@@ -69,7 +72,7 @@ class PairKernel:
     def of(
         cls, outputs: Tensor, prompts: Tensor, output_kernel: Kernel | None, prompt_kernel: Kernel | None
     ) -> PairKernel:
-        """Make the kernel from data: open widths by the median heuristic, shifts as means.
+        """Make the kernel from data: open gammas by the median heuristic, shifts as means.
 
         Args:
             outputs: [N, D].
@@ -95,52 +98,67 @@ class PairKernel:
         parts = []
         sides = ((outputs, self.output_shift, self.output_kernel), (prompts, self.prompt_shift, self.prompt_kernel))
         for values, shift, kernel in sides:
-            part = unit_sphere(values) if isinstance(kernel, CosineKernel) else values - shift.to(values)
-            if self._whole is not None:
-                part = part.mul_(math.sqrt(kernel.width) if isinstance(kernel, GaussianKernel) else kernel.width)
+            exact = kernel.explicit_features == "exact"
+            part = kernel.features(values) if exact else values - shift.to(values)
+            if self._whole is not None and kernel.unit is not None:
+                part = part.mul_(kernel.unit)
             parts.append(part.to(outputs))
         return torch.cat(parts, 1)
 
+    def _parts(self, rows: Tensor) -> list[tuple[Kernel, Tensor]]:
+        """Return the kernels whose product is the kernel of rows, each with what it takes of them."""
+        if self._whole is not None:
+            return [(self._whole, rows)]
+        sides = zip((self.output_kernel, self.prompt_kernel), rows.split(self._sizes, dim=1), strict=True)
+        return list(sides)
+
+    @property
+    def _sizes(self) -> list[int]:
+        """Columns of an output and of a prompt in a row."""
+        sides = ((self.output_kernel, len(self.output_shift)), (self.prompt_kernel, len(self.prompt_shift)))
+        return [
+            exact_features(kernel, dim).size if kernel.explicit_features == "exact" else dim for kernel, dim in sides
+        ]
+
     def _holds(self, rows: Tensor) -> bool:
         """Tell whether the kernels lose nothing of rows in their dtype; there is nothing beyond float64."""
-        d = len(self.output_shift)
-        whole, parts = self._whole, ((self.output_kernel, rows[:, :d]), (self.prompt_kernel, rows[:, d:]))
-        gaussian = [(k, part) for k, part in ([(whole, rows)] if whole else parts) if isinstance(k, GaussianKernel)]
-        return rows.dtype == torch.float64 or all(holds_distances(part, kernel.gamma) for kernel, part in gaussian)
+        parts = self._parts(rows)
+        return rows.dtype == torch.float64 or all(k.holds(part) for k, part in parts if k.explicit_features != "exact")
 
     def gram(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the Gram matrix [N, M] of rows a [N, D + E] and b [M, D + E], at the precision in force."""
-        if self._whole is not None:
-            return self._whole.gram(a, b)
-        d = len(self.output_shift)
-        return _gram(self.output_kernel, a[:, :d], b[:, :d]) * _gram(self.prompt_kernel, a[:, d:], b[:, d:])
+        first, *second = (
+            x @ y.T if kernel.explicit_features == "exact" else kernel.gram(x, y)
+            for (kernel, x), (_, y) in zip(self._parts(a), self._parts(b), strict=True)
+        )
+        return first * second[0] if second else first
 
     def features(self, num_features: int, seed: int) -> FeatureMap:
         """Draw random features: a map from rows [N, D + E] to [N, R] whose products are the kernel in expectation.
 
-        Two Gaussian kernels take `num_features` frequencies of the whole row, R = 2 · num_features, and every feature
-        vector has norm 1. Two cosine kernels take the product of a normal projection of the output and one of the
-        prompt, R = num_features. The same arguments give the same features.
+        Two kernels of one kind with random features take `num_features` frequencies of the whole row, R = 2 ·
+        `num_features`, and every feature vector has norm 1. Two with exact features take the product of a normal
+        projection of the output's and one of the prompt's, R = `num_features`. The same arguments give the same
+        features.
 
         References:
             Lotfian, Jalali and Farnia, "PromptSplit: Revealing Prompt-Level Disagreement in Generative Models", arXiv
                 2602.04009, Eq. 4.
         """
-        d, e = len(self.output_shift), len(self.prompt_shift)
+        d, e = self._sizes
         if self._whole is not None:
-            return FeatureMap(2 * num_features, fourier_frequencies(d + e, num_features, gamma=1.0, seed=seed))
-        # gamma = 1/2 makes the frequencies standard normal; one draw for both, so that they are independent
-        normal = fourier_frequencies(d + e, num_features, gamma=0.5, seed=seed)
-        return ProjectedPairs(size=num_features, output_projection=normal[:, :d], prompt_projection=normal[:, d:])
+            return random_features(self._whole, d + e, num_features, seed)
+        # one draw for both, so that they are independent
+        normal = torch.randn(num_features, d + e, generator=torch.Generator().manual_seed(seed), dtype=torch.float32)
+        projections = {"output_projection": normal[:, :d], "prompt_projection": normal[:, d:]}
+        return ProjectedPairs(size=num_features, kernel=self.output_kernel, **projections)
 
     def probes(self, rows: Tensor, count: int) -> Tensor | None:
         """Evaluate random functions, always the same, at rows [N, D + E]: [N, count], their covariance the Gram matrix.
 
         Each is a sum of `WAVES` products of a wave of the output and one of the prompt; None where a kernel has none.
         """
-        generator, d = torch.Generator().manual_seed(0), len(self.output_shift)
-        parts = [(self._whole, rows)] if self._whole else []
-        parts = parts or [(self.output_kernel, rows[:, :d]), (self.prompt_kernel, rows[:, d:])]
+        generator, parts = torch.Generator().manual_seed(0), self._parts(rows)
         drawn = [_waves(kernel, part.shape[1], WAVES * count, generator) for kernel, part in parts]
         waves = [wave for wave in drawn if wave is not None]
         if len(waves) < len(parts):
@@ -156,46 +174,55 @@ class PairKernel:
     @property
     def _whole(self) -> Kernel | None:
         """The kernel of whole rows, where there is one."""
-        for kind in (GaussianKernel, LaplacianKernel):
-            if isinstance(self.output_kernel, kind) and isinstance(self.prompt_kernel, kind):
-                return kind(gamma=1.0)
-        return None
+        return _joined(self.output_kernel, self.prompt_kernel)
 
 
 def resolved(name: str, kernel: Kernel | None, x: Tensor) -> Kernel:
-    """Return a kernel, Gaussian for None, with its width resolved from samples; an error names the kernel."""
+    """Return a kernel, Gaussian for None, with its gamma resolved from samples; an error names the kernel."""
     try:
         return (kernel or GaussianKernel()).resolved(x)
     except ValueError as error:
         raise ValueError(f"`{name}`: {error}") from None
 
 
-def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
-    """Return the length of a pair's feature vector: Gaussian kernels take a cosine and a sine of each frequency.
+def have_joint_features(output_kernel: Kernel, prompt_kernel: Kernel) -> bool:
+    """Say whether `PairKernel.features` knows random features of the product of two kernels, whose gammas may be open.
 
     Example:
-        >>> feature_size(None, 100), feature_size(CosineKernel(), 100)
-        (200, 100)
+        >>> have_joint_features(GaussianKernel(1.0), GaussianKernel())
+        True
     """
-    return num_features if isinstance(output_kernel, CosineKernel) else 2 * num_features
+    kinds = {output_kernel.explicit_features, prompt_kernel.explicit_features}
+    return kinds == {"exact"} or (kinds == {"random"} and _joined(output_kernel, prompt_kernel) is not None)
 
 
-def _gram(kernel: Kernel, a: Tensor, b: Tensor) -> Tensor:
-    return a @ b.T if isinstance(kernel, CosineKernel) else kernel.gram(a, b)  # rows are on the sphere already
+def feature_size(output_kernel: Kernel | None, num_features: int) -> int:
+    """Return the length of a pair's feature vector: a cosine and a sine of each frequency, or one product.
+
+    Example:
+        >>> feature_size(None, 100)
+        200
+    """
+    return num_features * (1 if (output_kernel or GaussianKernel()).explicit_features == "exact" else 2)
+
+
+def _joined(output_kernel: Kernel, prompt_kernel: Kernel) -> Kernel | None:
+    """Return the kernel with gamma 1 that both are in some unit and whose product is that of whole pairs, if any."""
+    if not output_kernel.factorizes or replace(output_kernel, gamma=None) != replace(prompt_kernel, gamma=None):
+        return None
+    kernel = replace(output_kernel, gamma=1.0)
+    return None if kernel.unit is None else kernel
 
 
 def _waves(kernel: Kernel, dim: int, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor] | None:
     """Draw random functions r, [N, dim] to [N, count], with E[r(x) r(y)] = k(x, y); None for an unknown kernel."""
-    normal = torch.randn(count, dim, generator=generator, dtype=torch.float64)
-    if type(kernel) is CosineKernel:
-        return lambda x: x @ normal.to(x).T  # rows are on the sphere already
-    if type(kernel) is GaussianKernel:
-        frequencies = math.sqrt(2 * kernel.width) * normal
-    elif type(kernel) is LaplacianKernel:  # a quotient of two normal numbers has the Cauchy distribution
-        others = torch.randn(count, dim, generator=generator, dtype=torch.float64)
-        frequencies = kernel.width * normal / others
-    else:
+    if kernel.explicit_features is None:
         return None
+    draw = partial(torch.randn, count, dim, generator=generator, dtype=torch.float64)
+    if kernel.explicit_features == "exact":  # which the rows are already
+        normal = draw()
+        return lambda x: x @ normal.to(x).T
+    frequencies = kernel.frequencies(draw)
     phases = 2 * math.pi * torch.rand(count, generator=generator, dtype=torch.float64)
     return lambda x: math.sqrt(2) * torch.cos(x @ frequencies.to(x).T + phases.to(x))
 
@@ -203,5 +230,5 @@ def _waves(kernel: Kernel, dim: int, count: int, generator: torch.Generator) -> 
 def _shift(kernel: Kernel, values: Tensor) -> Tensor:
     """Return the mean of samples [N, D], or zeros where some lie so far out that it would lose the others."""
     mean = values.detach().mean(0)
-    gamma = kernel.gamma if isinstance(kernel, GaussianKernel) else None
-    return mean if holds_distances(values.detach().double() - mean, gamma) else torch.zeros_like(mean)
+    near = values.detach().double() - mean
+    return mean if kernel.shift_invariant and kernel.holds(near) else torch.zeros_like(mean)

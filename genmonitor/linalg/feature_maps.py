@@ -8,8 +8,6 @@ import math
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least
-
 
 def unit_sphere(x: Tensor) -> Tensor:
     """Map samples to x / ‖x‖, the exact map of the cosine kernel.
@@ -45,39 +43,18 @@ def unit_sphere(x: Tensor) -> Tensor:
     return x / norms
 
 
-def fourier_frequencies(dim: int, num_features: int, gamma: float, seed: int = 0) -> Tensor:
-    """Draw the frequencies of random Fourier features of exp(-gamma ‖x - y‖²), once, from their own generator.
-
-    Args:
-        dim: D, the dimension of a sample.
-        num_features: R, the number of frequencies.
-        gamma: width of the Gaussian kernel.
-        seed: seed of the draw; the global random state is not touched.
-
-    Returns:
-        Frequencies [R, D], float32, normal with variance 2·gamma.
-
-    Example:
-        >>> fourier_frequencies(dim=3, num_features=8, gamma=0.5).shape
-        torch.Size([8, 3])
-    """
-    check_at_least("num_features", num_features, 1)
-    generator = torch.Generator().manual_seed(seed)
-    return math.sqrt(2 * gamma) * torch.randn(num_features, dim, generator=generator)
-
-
 def fourier_features(x: Tensor, frequencies: Tensor) -> Tensor:
-    """Map samples to [cos(ωᵀx), sin(ωᵀx)] / sqrt(R): features of norm 1, unbiased for the Gaussian kernel.
+    """Map samples to [cos(ωᵀx), sin(ωᵀx)] / sqrt(R): features of norm 1, unbiased for k = E cos(ωᵀ(x - y)).
 
     Args:
         x: samples [N, D].
-        frequencies: [R, D] of `fourier_frequencies`.
+        frequencies: random ω [R, D], such as those of `GaussianKernel.frequencies`.
 
     Returns:
         Features [N, 2R].
 
     Example:
-        >>> phi = fourier_features(torch.randn(5, 3), fourier_frequencies(3, 8, 0.5))
+        >>> phi = fourier_features(torch.randn(5, 3), torch.randn(8, 3))
         >>> torch.allclose(phi.square().sum(1), torch.ones(5))
         True
     """
@@ -108,7 +85,7 @@ def taylor_features(u: Tensor, gamma: float, degree: int) -> Tensor:
 
     Args:
         u: site values near zero [D, V, N]: sites, values per site, samples.
-        gamma: width of the kernel.
+        gamma: of the kernel.
         degree: highest degree of a monomial, at least 1.
 
     Returns:

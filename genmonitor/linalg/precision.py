@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The precision of a metric's arithmetic: full, or for float32 matrix products fast where the factors allow it."""
+"""The full precision of a metric's arithmetic, whatever the user has set."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 
 FUNCTIONS = ("exp", "expm1", "log", "sqrt", "sin", "cos")
 """What the package calls of the functions that PyTorch takes from Intel's MKL on the CPU."""
@@ -39,50 +38,14 @@ def full_precision() -> Iterator[None]:
         ...     (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
         torch.float32
     """
-    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False), _precision("ieee", "ieee"):
-        yield
-
-
-@contextmanager
-def fast_products() -> Iterator[None]:
-    """Let float32 products round their factors to TF32 or bfloat16 where the hardware is faster with these.
-
-    For factors that bfloat16 holds exactly (`rounded_at_random`) nothing but the speed changes: sums stay float32.
-    """
-    with _precision("tf32", "bf16"):
-        yield
-
-
-def rounded_at_random(x: Tensor, seed: int) -> Tensor:
-    """Round to values that bfloat16 holds, up or down with the probability that makes the mean exact.
-
-    Rounding to nearest would be off the same way for all equal numbers, so that the errors of a product would add up.
-
-    Args:
-        x: [..., N] float32.
-        seed: of the N random numbers, which all rows share.
-
-    Returns:
-        [..., N] float32, each entry off by less than 2⁻⁷ of its size.
-
-    Example:
-        >>> rounded_at_random(torch.full((8,), 1 + 2**-9), seed=1).unique()
-        tensor([1.0000, 1.0078])
-    """
-    generator = torch.Generator().manual_seed(seed)
-    dropped = torch.randint(0, 2**16, x.shape[-1:], dtype=torch.int32, generator=generator).to(x.device)
-    return (x.view(torch.int32) + dropped).bitwise_and_(-(2**16)).view(torch.float32)
-
-
-@contextmanager
-def _precision(cuda: str, cpu: str) -> Iterator[None]:
     backends = _backends()
     before = [backend.fp32_precision for backend in backends] or [torch.get_float32_matmul_precision()]
-    try:
-        _set_float32_precision([cuda, cpu] if backends else ["highest" if cpu == "ieee" else "medium"])
-        yield
-    finally:
-        _set_float32_precision(before)
+    with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        try:
+            _set_float32_precision(["ieee"] * len(backends) or ["highest"])
+            yield
+        finally:
+            _set_float32_precision(before)
 
 
 def _backends() -> list[Any]:

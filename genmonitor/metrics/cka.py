@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,17 +13,16 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor._validation import check_count, check_images, check_min_samples
+from genmonitor._validation import check_count, check_min_samples
 from genmonitor._validation.arguments import check_cka_arguments, check_patches
-from genmonitor.functional._cka_taylor import cka_from_covariance, taylor_bound
-from genmonitor.functional.cka import pixel_cka, site_values
+from genmonitor.functional._cka_taylor import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
+from genmonitor.functional.cka import cka_images, pixel_cka, site_values
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.feature_maps import taylor_features, taylor_size
 from genmonitor.linalg.precision import full_precision
-from genmonitor.metrics._base import AnchoredMetric, from_rank_zero
-from genmonitor.metrics._kernel_width import KernelMetric
-from genmonitor.metrics._taylor_expansion import TaylorExpansion, fits
+from genmonitor.metrics._base import AnchoredMetric, KernelMetric, from_rank_zero
 
 
 class PixelCKA(AnchoredMetric, KernelMetric):
@@ -37,7 +37,7 @@ class PixelCKA(AnchoredMetric, KernelMetric):
     only with no images [0, C, H, W].
 
     Args:
-        kernel: Gaussian or Laplacian; None for a Gaussian. An open gamma is resolved once, from whole images: the first
+        kernel: None for a Gaussian. An open gamma is resolved once, from whole images: the first
             1000 of all processes at the first `compute` where images are kept, else those of the first `update`.
         patch_size: side of a site in pixels; it divides the height and width of the images.
         tolerance: how far truncated features may take an entry from its exact value.
@@ -114,7 +114,7 @@ class PixelCKA(AnchoredMetric, KernelMetric):
             ValueError: if they are not finite, differ in shape from those before, or are fewer than 2 in the first
                 `update` of a streaming metric.
         """
-        x = check_images("images", images, self._fixed.get("shape"))
+        x = cka_images(images, self._fixed.get("shape"))
         check_patches("images", x, self.patch_size)
         values = site_values(x, self.patch_size)
         if not self._fixed:
@@ -151,7 +151,7 @@ class PixelCKA(AnchoredMetric, KernelMetric):
         """
         self.product_sum = self.product_sum.clone()  # a compute group shares it, and `update` adds in place
         self.update(images)
-        with self._batch_state(images=[check_images("images", images).detach()]), self._synced_on_step():
+        with self._batch_state(images=[cka_images(images).detach()]), self._synced_on_step():
             value = self._cka(dim_zero_cat(self.images), self.kernel)
         self._forward_cache = value  # type: ignore[assignment]
         return value
@@ -192,11 +192,11 @@ class PixelCKA(AnchoredMetric, KernelMetric):
 
     def _choose_expansion(self, x: Tensor, values: Tensor) -> dict[str, Any]:
         """Return the attributes of the expansion to stream about, none where the images are to be kept."""
-        gaussian = isinstance(self.kernel, GaussianKernel)
-        if not gaussian or self.batch_estimator is not None or not fits(values, degree=2):
+        streams = self.kernel.has_taylor_features and self.batch_estimator is None
+        if not streams or not fits(values, degree=2):
             return {}
         check_min_samples("images", x)
-        expansion = TaylorExpansion.of(values, self.kernel.resolved(x.flatten(1)).width, self.tolerance)
+        expansion = TaylorExpansion.of(values, self.kernel.resolved(x.flatten(1)).resolved_gamma, self.tolerance)
         return vars(expansion) if expansion else {}
 
     def _add(self, values: Tensor, expansion: TaylorExpansion) -> None:
@@ -236,3 +236,57 @@ class PixelCKA(AnchoredMetric, KernelMetric):
                 "show how far the pixels spread. Shuffle the images or start with a larger batch.",
                 stacklevel=3,
             )
+
+
+@dataclass(frozen=True, eq=False)
+class TaylorExpansion:
+    """The Taylor features of the Gaussian kernel of every site, centered well enough for sums of their products.
+
+    Attributes:
+        gamma: of the kernel.
+        degree: highest degree of the features.
+        site_shift: subtracted from the values of the sites [d, V], float64.
+        feature_shift: subtracted from the features [d · R], float64.
+    """
+
+    gamma: float
+    degree: int
+    site_shift: Tensor
+    feature_shift: Tensor
+
+    @classmethod
+    def of(cls, values: Tensor, gamma: float, tolerance: float) -> TaylorExpansion | None:
+        """Choose an expansion by the first images, or None where its covariance would exceed the memory budget.
+
+        Args:
+            values: of the sites [d, V, N].
+            gamma: of the kernel.
+            tolerance: how far an entry of the CKA may be off.
+        """
+        shift = values.mean(2, dtype=torch.float64)
+        shifted = values.double() - shift[:, :, None]
+        varying = (values.amax(2) != values.amin(2)).any(1)
+        # one degree more than the first images need, for those to come
+        degree = 1 + (choose_degree(shifted[varying], gamma, tolerance) if varying.any() else 1)
+        if degree > MAX_DEGREE or not fits(values, degree):
+            return None
+        feature_shift = taylor_features(shifted, gamma, degree).mean(2).flatten()
+        return cls(gamma, degree, shift.cpu(), feature_shift.cpu())
+
+    def shifted(self, values: Tensor) -> Tensor:
+        """Return values [d, V, N] less the shift, float64."""
+        return values.double() - self.site_shift.to(values.device)[:, :, None]
+
+    def features(self, shifted: Tensor) -> Tensor:
+        """Return the features [d · R, N], less their shift, of shifted values [d, V, N]."""
+        features = taylor_features(shifted, self.gamma, self.degree).flatten(0, 1)
+        return features.sub_(self.feature_shift.to(features.device)[:, None])
+
+
+def fits(values: Tensor, degree: int) -> bool:
+    """Say whether the covariance of the features of values [d, V, N] fits in memory.
+
+    It may take a quarter of the budget, since adding to it and reducing it take three times as much again.
+    """
+    sites, per_site, _ = values.shape
+    return 8 * (sites * taylor_size(per_site, degree)) ** 2 <= chunking.MEMORY_BUDGET // 4

@@ -11,7 +11,7 @@ from torch import Tensor
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans
-from genmonitor.metrics._mean_embedding import TwoSampleMetric
+from genmonitor.metrics._real_fake import TwoSampleMetric
 from genmonitor.partition import PixelPartition
 
 Band = tuple[float, float, float]

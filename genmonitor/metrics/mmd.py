@@ -10,7 +10,7 @@ from torch import Tensor
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans
-from genmonitor.metrics._mean_embedding import TwoSampleMetric
+from genmonitor.metrics._real_fake import TwoSampleMetric
 
 
 class MaximumMeanDiscrepancy(TwoSampleMetric):

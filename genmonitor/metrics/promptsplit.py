@@ -19,7 +19,7 @@ from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel, resolved
 from genmonitor.linalg.precision import full_precision
 from genmonitor.metrics._base import AnchoredMetric, from_rank_zero
-from genmonitor.metrics._moments import MomentMetric
+from genmonitor.metrics._spectral import MomentMetric
 
 SIDES = ("test", "reference")
 
@@ -28,7 +28,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
     """Joint modes of outputs and prompts that one model has and a reference lacks, and the reverse.
 
     The exact form keeps every sample. With `num_features` the metric streams: its state is the covariance of the random
-    features of each side, whose size does not grow with the number of samples. The first `update` then fixes the widths
+    features of each side, whose size does not grow with the number of samples. The first `update` then fixes the gammas
     and a shift. Under torch.distributed those of rank zero hold for all, so every process must call the first `update`.
 
     Args:
@@ -192,7 +192,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         return replace(pairs, output_shift=pairs.output_shift.cpu(), prompt_shift=pairs.prompt_shift.cpu())
 
     def _fix(self, pairs: PairKernel) -> None:
-        """Keep the widths and shifts of the first samples for all later ones."""
+        """Keep the gammas and shifts of the first samples for all later ones."""
         self._keep_gammas(pairs.output_kernel, pairs.prompt_kernel)
         self._fixed = {"outputs": pairs.output_shift, "prompts": pairs.prompt_shift}
 

@@ -8,8 +8,14 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_relative_cutoff
-from genmonitor.functional._scendi_modes import ScendiModes, scendi_modes
-from genmonitor.functional.scendi import JointCovariance, least_squares_map, scendi_from_covariances, scendi_from_grams
+from genmonitor.functional.scendi import (
+    JointCovariance,
+    ScendiModes,
+    least_squares_map,
+    scendi_from_covariances,
+    scendi_from_grams,
+    scendi_modes,
+)
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, gram_matrix
 from genmonitor.metrics._spectral import PromptedMetric

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples
-from genmonitor.functional.two_sample_test import BANDWIDTHS, MIN_SAMPLES, check_test_arguments, two_sample_test
+from genmonitor.functional.two_sample_test import GAMMAS, MIN_SAMPLES, check_test_arguments, two_sample_test
 from genmonitor.kernels.means import check_estimator
 from genmonitor.metrics._real_fake import TwoSidedMetric
 from genmonitor.partition import PixelPartition
@@ -23,7 +23,7 @@ class TwoSampleTest(TwoSidedMetric):
 
     Args:
         partition: None for the whole sample alone, the only choice for features [N, D].
-        bandwidths: multiples of a region's scale, the mean squared distance over the pool of both sides.
+        gammas: of the kernels, in units of one over a region's mean squared distance in the pool of both sides.
         num_permutations: random splits that the observed one is compared with, at least 19.
         seed: of the splits.
         reset_real_features: whether `reset` forgets the real side too.
@@ -56,29 +56,23 @@ class TwoSampleTest(TwoSidedMetric):
     def __init__(
         self,
         partition: PixelPartition | None = None,
-        bandwidths: Sequence[float] = BANDWIDTHS,
+        gammas: Sequence[float] = GAMMAS,
         num_permutations: int = 199,
         seed: int = 0,
         reset_real_features: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(reset_real_features, **kwargs)
-        check_test_arguments(bandwidths, num_permutations, seed)
+        check_test_arguments(gammas, num_permutations, seed)
         check_estimator(None, partition, None)
         self.partition = partition
-        self.bandwidths = tuple(bandwidths)
+        self.gammas = tuple(gammas)
         self.num_permutations = num_permutations
         self.seed = seed
 
     def compute(self) -> Tensor | dict[str, Tensor]:  # type: ignore[override]
         """Return a float64 scalar, or with a partition the dictionary of `functional.two_sample_test`."""
         return super().compute()
-
-    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        x = super()._checked_samples(name, samples, shape)
-        if self.partition is not None:
-            self.partition.check_images(name, tuple(x.shape))
-        return x
 
     def _compared(self, fake: Tensor, real: Tensor) -> Tensor | dict[str, Tensor]:
         check_min_samples("fake samples", fake, MIN_SAMPLES)
@@ -87,7 +81,7 @@ class TwoSampleTest(TwoSidedMetric):
             fake,
             real,
             partition=self.partition,
-            bandwidths=self.bandwidths,
+            gammas=self.gammas,
             num_permutations=self.num_permutations,
             seed=self.seed,
         )

@@ -8,8 +8,13 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_order
-from genmonitor.functional._vendi_modes import VendiModes, vendi_modes
-from genmonitor.functional.vendi import rke_from_covariance, rke_from_samples, vendi_of_spectrum
+from genmonitor.functional.vendi import (
+    VendiModes,
+    rke_from_covariance,
+    rke_from_samples,
+    vendi_modes,
+    vendi_of_spectrum,
+)
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, gram_matrix
 from genmonitor.metrics._spectral import SpectralMetric

@@ -6,9 +6,7 @@ from _helpers import references as ref
 from genmonitor import GaussianKernel
 from genmonitor.functional import _cka_taylor as levels
 from genmonitor.functional import pixel_cka
-from genmonitor.functional._cka_gram import gram_product
-from genmonitor.functional._cka_levels import level_pairs
-from genmonitor.functional.cka import site_values
+from genmonitor.functional.cka import gram_product, site_values
 from genmonitor.linalg import chunking
 from genmonitor.linalg.feature_maps import taylor_features
 
@@ -137,7 +135,7 @@ def test_many_features_give_way_to_the_product():
 def test_many_pairs_of_levels_give_way_to_the_product():
     x, gamma = draw(4, 3, 400), 1e-3
     _, spectrum = levels._principal_levels(x, gamma, levels.choose_degree(x, gamma, 2.5e-7))
-    assert 200 < len(level_pairs(spectrum, 5e-7)) < 400
+    assert 200 < len(levels.level_pairs(spectrum, 5e-7)) < 400
     assert levels.taylor_cka(x, gamma, 1e-6) is None
     assert levels.taylor_cka(draw(4, 3, 1000), gamma, 1e-6) is not None
 
@@ -145,3 +143,87 @@ def test_many_pairs_of_levels_give_way_to_the_product():
 def test_a_site_without_variance_has_zero_rows():
     hsic = torch.tensor([[4.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 1.0]])
     assert levels.normalized(hsic).tolist() == [[1, 0, 0.5], [0, 0, 0], [0.5, 0, 1]]
+
+
+def draw_levels(d: int, n: int, gamma: float, kind: str = "normal") -> tuple[torch.Tensor, torch.Tensor]:
+    """Levels [R, d, N] and their spectrum of sites that depend on each other."""
+    x = torch.randn(d, 1, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = x + x.roll(1, dims=0)
+    if kind == "few values":
+        x = x.sign() + (x.abs() > 1).double()
+    if kind == "rarely lit":
+        x = (x > x.flatten(1).quantile(0.98, dim=1)[:, None, None]).double() * (2 + x)
+    return levels._principal_levels(x - x.mean(2, keepdim=True), gamma, 4)
+
+
+def all_pairs(spectrum: torch.Tensor) -> list[tuple[int, int]]:
+    size = range(spectrum.shape[1])
+    return [(k, other) for k in size for other in size]
+
+
+def sum_of(rows: torch.Tensor, pairs: list[tuple[int, int]]) -> torch.Tensor:
+    return sum((rows[k] @ rows[other].T).square() for k, other in pairs)
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-6])
+def test_pairs_left_out_add_up_to_less_than_the_tolerance(tolerance):
+    rows, spectrum = draw_levels(12, 100, 1e-2)
+    pairs = levels.level_pairs(spectrum, tolerance)
+    left_out = sorted(set(all_pairs(spectrum)) - set(pairs))
+    largest, first = spectrum.amax(0), max(max(pair) for pair in pairs) + 1
+    one_by_one = sum(float(largest[k] * largest[other]) for k, other in left_out)
+    beyond = float(spectrum[:, first:].norm(dim=1).max())
+    assert 0 < (2 * beyond + beyond**2 if len(pairs) == first**2 else one_by_one) <= tolerance
+    assert sum_of(rows, left_out).max() <= tolerance
+
+
+def test_level_pairs_leave_out_whole_levels_where_fewer_stay():
+    spectrum = torch.tensor([1.0] + 40 * [1e-3]).double().repeat(5, 1)
+    beyond = 1e-3 * 40**0.5
+    assert levels.level_pairs(spectrum, 2.1 * beyond) == [(0, 0)]
+    assert len(levels.level_pairs(spectrum, 1.9 * beyond)) > 10
+
+
+def test_one_pair_is_left_even_if_nothing_matters():
+    assert levels.level_pairs(draw_levels(12, 100, 1e-2)[1], 10.0) == [(0, 0)]
+
+
+def test_what_is_left_out_can_be_as_much_as_is_allowed_for():
+    """The weak level of each site lies along the strong one of the other."""
+    weight = 1e-3
+    axes = torch.eye(2, dtype=torch.float64)
+    rows = torch.stack([axes, weight**0.5 * axes.flip(0)])
+    spectrum = torch.tensor([[1, weight], [1, weight]], dtype=torch.float64)
+    missing = sum_of(rows, all_pairs(spectrum))[0, 1]
+    assert float(missing) == pytest.approx(2 * weight)
+    assert levels.level_pairs(spectrum, 2.1 * weight) == [(0, 0)]
+    assert len(levels.level_pairs(spectrum, 0.9 * weight)) > 2
+
+
+def test_a_looser_tolerance_multiplies_fewer_pairs():
+    _, spectrum = draw_levels(12, 100, 1e-2)
+    assert len(levels.level_pairs(spectrum, 1e-2)) < len(levels.level_pairs(spectrum, 1e-6))
+
+
+@pytest.mark.parametrize("kind", ["normal", "few values", "rarely lit"])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-5, 3e-7])
+def test_every_entry_is_within_the_tolerance(kind, tolerance):
+    rows, spectrum = draw_levels(300, 600, 4e-3, kind)
+    pairs = all_pairs(spectrum)
+    found = levels.sum_of_squares(rows, spectrum, pairs, tolerance)
+    assert torch.equal(found, found.T)
+    assert (found - sum_of(rows, pairs)).abs().max() <= 3 * tolerance
+
+
+def test_only_heavy_pairs_are_multiplied_in_float64():
+    rows, spectrum = draw_levels(96, 600, 4e-3)
+    pairs, tolerance = all_pairs(spectrum), 6e-7
+    largest = spectrum.amax(0)
+    heavy = [(k, m) for k, m in pairs if levels.FLOAT32_ERROR * largest[k] * largest[m] > tolerance]
+    light = sorted(set(pairs) - set(heavy))
+    assert heavy
+    assert light
+    error = (levels.sum_of_squares(rows, spectrum, heavy, tolerance) - sum_of(rows, heavy)).abs().max()
+    assert error < 1e-13
+    error = (levels.sum_of_squares(rows, spectrum, light, tolerance) - sum_of(rows, light)).abs().max()
+    assert 1e-13 < error <= tolerance

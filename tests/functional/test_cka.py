@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from genmonitor import GaussianKernel, LaplacianKernel, PixelCKA
 from genmonitor.functional import _cka_taylor as levels
 from genmonitor.functional import centered_kernel_alignment, pixel_cka
-from genmonitor.functional._cka_gram import gram_product
-from genmonitor.functional.cka import site_values
+from genmonitor.functional.cka import gram_product, site_values
 from genmonitor.linalg import chunking
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
@@ -119,7 +118,7 @@ def test_reduced_precision_around_the_call_changes_nothing():
 
 def test_bytes_are_read_as_0_to_255():
     images = torch.randint(256, (30, 3, 2, 2), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    assert torch.equal(pixel_cka(images), pixel_cka(images.float() / 255))
+    assert torch.equal(pixel_cka(images), pixel_cka(images.double() / 255))
 
 
 def test_images_all_alike_have_no_cka():
@@ -160,3 +159,19 @@ def test_cka_of_a_pair_at_its_ends():
         left, right = a.repeat_interleave(5, 0), b.repeat(6, 1)
         assert 0 <= float(centered_kernel_alignment(left, right)) < 1e-12
         assert 0.999 < float(centered_kernel_alignment(left, 3 * left)) <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_gray_levels(kind):
+    """float32 has 126/255, 127/255 and 128/255 at distances that differ by 1e-5: entries would be off by 6e-7."""
+    generator = torch.Generator().manual_seed(1)
+    images = (126 + torch.randint(0, 3, (40, 1, 2, 3), generator=generator)).to(torch.uint8)
+    beside = torch.rand(40, 1, 2, generator=generator) < 0.7
+    images[..., 1] = torch.where(beside, images[..., 0], images[..., 1])
+    exact = images.double() / 255
+    kernel = KINDS[kind]().resolved(exact.flatten(1))
+    expected = ref.pixel_cka(exact.numpy(), kernel.gamma, kind=kind)
+    metric = PixelCKA(KINDS[kind](), tolerance=1e-8)
+    metric.update(images)
+    for found in (pixel_cka(images, kernel=KINDS[kind](), tolerance=1e-8), metric.compute()):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)

@@ -11,7 +11,7 @@ from genmonitor.linalg import chunking
 LABELS = np.array([[1, 1, 2, 2], [1, 0, 0, 2], [3, 3, 1, 2]])
 PARTITION = PixelPartition(torch.from_numpy(LABELS))
 NAMES = ("image", "cluster_1", "cluster_2", "cluster_3", "constant")
-VALUES = ("mmd", "fake", "real", "second_order", "real_mean", "by_width")
+VALUES = ("mmd", "fake", "real", "second_order", "real_mean", "by_gamma")
 MULTIPLIERS = (0.5, 2, 8, 32)
 
 
@@ -72,7 +72,7 @@ def test_twin(channels, budget, monkeypatch):
         assert float(found.second_order[region]) == pytest.approx(ref.mmd_second_order(xx, xz), rel=1e-9)
         pairs = zz[~np.eye(len(zz), dtype=bool)]
         assert float(found.real_mean[region]) == pytest.approx(pairs.mean() - 1)
-        for value, gamma in zip(found.by_width[region], widths(z), strict=True):
+        for value, gamma in zip(found.by_gamma[region], widths(z), strict=True):
             one = mmd(ref.gram(x, x, gamma), ref.gram(x, z, gamma), ref.gram(z, z, gamma))
             assert float(value) == pytest.approx(one, abs=1e-12)
 
@@ -197,8 +197,8 @@ def test_refused(case):
 
 def test_chance_is_how_much_real_samples_differ():
     real = images(200, 0)
-    by_width = torch.stack(
-        [mmd_influence(images(100, 1 + seed), real, partition=PARTITION).by_width for seed in range(40)]
+    by_gamma = torch.stack(
+        [mmd_influence(images(100, 1 + seed), real, partition=PARTITION).by_gamma for seed in range(40)]
     )
     chance = mmd_influence(images(100, 1), real, partition=PARTITION).by_chance
-    assert torch.allclose(by_width.std(0)[:, :2], chance[:, :2], rtol=0.5)  # of the wide ones: few samples suffice
+    assert torch.allclose(by_gamma.std(0)[:, :2], chance[:, :2], rtol=0.5)  # of the wide ones: few samples suffice

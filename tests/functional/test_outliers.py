@@ -76,16 +76,16 @@ def test_cms_and_mmd(case, kind):
     fake, real = sides(case)
     kernel = KINDS[kind]().resolved(real.flatten(1))
     x, y = flat(fake, real)
-    assert kernel.width == pytest.approx(ref.median_gamma(y, kind), rel=1e-6)
+    assert kernel.resolved_gamma == pytest.approx(ref.median_gamma(y, kind), rel=1e-6)
     found = cosine_mean_similarity(fake, real, kernel=kernel, partition=HALVES)
-    expected = {"image": ref.cms(x, y, kernel.width, kind)}
+    expected = {"image": ref.cms(x, y, kernel.resolved_gamma, kind)}
     for label in (1, 2):
         halves = (ref.region(side.double().numpy(), HALVES.labels.numpy(), label) for side in (fake, real))
-        expected[f"cluster_{label}"] = ref.cms(*halves, kernel.width, kind)
+        expected[f"cluster_{label}"] = ref.cms(*halves, kernel.resolved_gamma, kind)
     assert {name: float(found[name]) for name in expected} == pytest.approx(expected, abs=1e-6)
     assert all(found[name] <= 1 + 1e-6 for name in expected)
     mmd = float(maximum_mean_discrepancy(fake, real, kernel=kernel))
-    assert mmd == pytest.approx(ref.mmd(x, y, kernel.width, kind), abs=1e-6)
+    assert mmd == pytest.approx(ref.mmd(x, y, kernel.resolved_gamma, kind), abs=1e-6)
     for metric, value in ((CosineMeanSimilarity(), expected["image"]), (MaximumMeanDiscrepancy(), mmd)):
         if kind == "gaussian":
             metric.update(real, real=True)
@@ -97,7 +97,7 @@ def test_cms_and_mmd(case, kind):
 def test_rke_and_vendi(case):
     fake, real = sides(case)
     x = torch.cat([real, fake]).flatten(1)
-    gamma = GaussianKernel().resolved(x).width
+    gamma = GaussianKernel().resolved(x).resolved_gamma
     gram = ref.gram(*flat(x, x), gamma)
     for score, metric, expected in (
         (rke_score, RKEScore(GaussianKernel(gamma)), 1 / (gram**2).mean()),
@@ -134,7 +134,9 @@ def test_prompt_split(case, kinds):
     kernels = [KINDS[kind]().resolved(values) for kind, values in zip(kinds, (real, u), strict=True)]
     x, t_, y, u_ = flat(fake, t, real, u)
     both, prompts = np.concatenate([x, y]), np.concatenate([t_, u_])
-    gram = ref.gram(both, both, kernels[0].width, kinds[0]) * ref.gram(prompts, prompts, kernels[1].width, kinds[1])
+    gram = ref.gram(both, both, kernels[0].resolved_gamma, kinds[0]) * ref.gram(
+        prompts, prompts, kernels[1].resolved_gamma, kinds[1]
+    )
     weights = np.repeat([1 / len(x), -1 / len(y)], [len(x), len(y)])
     expected = np.sort(np.linalg.eigvals(weights[:, None] * gram).real)[::-1]
     options = {"output_kernel": kernels[0], "prompt_kernel": kernels[1]}
@@ -153,4 +155,4 @@ def test_gram_matrices(case, kind):
     kernel = KINDS[kind]().resolved(real)
     found = kernel(fake, real)
     assert found.dtype == torch.float32
-    np.testing.assert_allclose(found, ref.gram(*flat(fake, real), kernel.width, kind), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(found, ref.gram(*flat(fake, real), kernel.resolved_gamma, kind), rtol=0, atol=2e-6)

@@ -13,10 +13,14 @@ from torch import Tensor
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
 from genmonitor.functional import scendi_score, vendi_score
-from genmonitor.functional._scendi_modes import scendi_modes
-from genmonitor.functional.scendi import JointCovariance, least_squares_map, scendi_from_covariances, scendi_from_grams
-from genmonitor.kernels.covariance import covariance, feature_map
-from genmonitor.linalg.feature_maps import fourier_frequencies
+from genmonitor.functional.scendi import (
+    JointCovariance,
+    least_squares_map,
+    scendi_from_covariances,
+    scendi_from_grams,
+    scendi_modes,
+)
+from genmonitor.kernels.covariance import covariance, feature_map, random_features
 
 
 def draw(n: int, d: int = 3, seed: int = 0, shift: float = 0.0) -> Tensor:
@@ -68,8 +72,8 @@ def test_twin(n, sides):
 def test_twin_of_random_features(n):
     outputs, prompts = pairs(n)
     prompts = prompts.round()[:, :1] @ torch.ones(1, 3).double()  # few distinct ones
-    phi = twin.fourier(outputs.numpy(), fourier_frequencies(4, 20, 0.1, seed=3).double().numpy())
-    phi_t = twin.fourier(prompts.numpy(), fourier_frequencies(3, 20, 0.2, seed=3).double().numpy())
+    phi = twin.fourier(outputs.numpy(), random_features(GaussianKernel(0.1), 4, 20, 3).frequencies.double().numpy())
+    phi_t = twin.fourier(prompts.numpy(), random_features(GaussianKernel(0.2), 3, 20, 3).frequencies.double().numpy())
     found = scendi_score(
         outputs,
         prompts,

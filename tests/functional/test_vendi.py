@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel
 from genmonitor.functional import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
+from genmonitor.kernels.covariance import random_features
 from genmonitor.linalg import chunking
-from genmonitor.linalg.feature_maps import fourier_frequencies
 
 ORDERS = [0.5, 1.0, 1.7, 2.0, 6.0, math.inf]
 KERNELS = {
@@ -85,7 +85,7 @@ def test_closed_forms(score, dtype):
 def test_random_features_are_those_of_the_formula(n, order):
     """Fewer samples than features go by the Gram matrix, more by the covariance."""
     x, kernel = draw(n), GaussianKernel(0.2)
-    frequencies = fourier_frequencies(3, 16, 0.2, seed=7).double().numpy()
+    frequencies = random_features(GaussianKernel(0.2), 3, 16, 7).frequencies.double().numpy()
     phi = twin.fourier(x.numpy(), frequencies)
     found = vendi_score(x, kernel=kernel, order=order, num_features=16, seed=7)
     assert float(found) == pytest.approx(twin.vendi(phi @ phi.T, order))
@@ -153,7 +153,7 @@ def test_rke_goes_through_the_pairs_in_blocks(monkeypatch, kernel):
     shapes = []
     original = type(kernel).gram
     monkeypatch.setattr(type(kernel), "gram", lambda *args: shapes.append(args[1].shape[0]) or original(*args))
-    monkeypatch.setattr(type(kernel), "decay", lambda k, d: shapes.append(len(d)) or torch.exp(-k.width * d))
+    monkeypatch.setattr(type(kernel), "decay", lambda k, d: shapes.append(len(d)) or torch.exp(-k.resolved_gamma * d))
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 4 * 8 * 50 * 3)
     assert float(rke_score(x, kernel=kernel)) == pytest.approx(whole)
     assert max(shapes) == 3  # rows of the matrix that are held at a time

@@ -55,3 +55,19 @@ def test_samples_mostly_alike_have_no_median_width():
 def test_gamma_must_be_positive(gamma):
     with pytest.raises(ValueError, match="`gamma` to be a positive finite number, but got"):
         GaussianKernel(gamma=gamma)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.uint8, torch.int64])
+@pytest.mark.parametrize("kernel", [GaussianKernel(0.1), LaplacianKernel(0.1), CosineKernel()])
+def test_short_numbers_and_integers_become_float32(kernel, dtype):
+    x, y = ((10 * draw(4, 3, seed=seed).abs() + 1).to(dtype) for seed in (0, 1))
+    found = kernel(x, y)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, kernel(x.float(), y.float()), rtol=0, atol=0)
+    torch.testing.assert_close(kernel(x, y.float()), found, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kernel", [GaussianKernel(0.1), CosineKernel()])
+def test_no_real_numbers(kernel):
+    with pytest.raises(TypeError, match=r"`x` to hold real numbers, but got dtype torch\.bool"):
+        kernel(draw(4, 3) > 0, draw(4, 3))

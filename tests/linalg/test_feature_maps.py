@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from genmonitor import GaussianKernel
 from genmonitor.linalg.feature_maps import (
     fourier_features,
-    fourier_frequencies,
     taylor_features,
     taylor_size,
     unit_sphere,
@@ -34,26 +33,11 @@ def test_the_zero_vector_has_no_direction():
 
 def test_fourier_features_have_norm_one_and_the_kernel_as_mean():
     x, gamma = draw(6, 3), 0.4
-    phi = fourier_features(x, fourier_frequencies(3, 20_000, gamma))
+    phi = fourier_features(x, math.sqrt(2 * gamma) * draw(20_000, 3, seed=1))
     assert phi.shape == (6, 40_000)
     torch.testing.assert_close(phi.square().sum(1), torch.ones(6, dtype=torch.float64))
     # an entry is a mean of 20,000 cosines: standard error below 0.0071 = 1 / sqrt(20,000)
     assert (phi @ phi.T - GaussianKernel(gamma)(x, x)).abs().max() < 4 * 0.0071
-
-
-def test_frequencies_are_one_frozen_draw():
-    before = torch.get_rng_state()
-    first, again = (fourier_frequencies(5, 7, 0.2, seed=3) for _ in range(2))
-    other = fourier_frequencies(5, 7, 0.2, seed=4)
-    assert torch.equal(before, torch.get_rng_state())
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    torch.testing.assert_close(fourier_frequencies(5, 7, 0.8, seed=3), 2 * first)
-
-
-def test_frequencies_are_counted_from_one():
-    with pytest.raises(ValueError, match="`num_features` to be a whole number >= 1, but got 0"):
-        fourier_frequencies(3, 0, 0.5)
 
 
 def test_taylor_size_counts_monomials():

@@ -10,7 +10,7 @@ import genmonitor
 from genmonitor import CosineKernel
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.linalg import precision
-from genmonitor.linalg.precision import FUNCTIONS, fast_products, full_precision, rounded_at_random
+from genmonitor.linalg.precision import FUNCTIONS, full_precision
 
 backends = torch.backends
 own_settings = pytest.mark.skipif(
@@ -82,39 +82,6 @@ def test_the_users_reduced_precision_changes_no_value(user_settings):
         assert (fake @ real.T).dtype == torch.bfloat16
         under_autocast = {name: call() for name, call in calls.items()}
     assert plain == reduced == under_autocast
-
-
-def test_fast_products_are_exact_for_what_bfloat16_holds(user_settings):
-    a, b = (draw(*shape).bfloat16().float() for shape in ((64, 256), (256, 96)))
-    with full_precision(), fast_products():
-        found = a @ b
-    torch.testing.assert_close(found.double(), a.double() @ b.double(), rtol=0, atol=1e-4)
-
-
-@own_settings
-def test_fast_products_end_where_full_precision_goes_on(user_settings):
-    with full_precision():
-        with fast_products():
-            assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("tf32", "bf16")
-        assert (backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision) == ("ieee", "ieee")
-
-
-def test_rounding_at_random_is_right_on_average():
-    x = torch.tensor([1.001, -0.3, 7e-12, 0.0, 1e30])[:, None].expand(-1, 40_000)
-    rounded = rounded_at_random(x.contiguous(), seed=3)
-    assert torch.equal(rounded, rounded.bfloat16().float())
-    assert all(len(row.unique()) == 2 for row in rounded[[0, 1, 2, 4]])
-    assert (rounded - x).abs().le(2**-7 * x.abs()).all()
-    # a mean of 40,000 is off by 2^-8 / 200 at one standard deviation
-    torch.testing.assert_close(rounded.double().mean(1), x[:, 0].double(), rtol=1e-4, atol=0)
-
-
-def test_rounding_at_random_leaves_the_random_state_alone():
-    before = torch.get_rng_state()
-    first = rounded_at_random(torch.rand(3, 5, generator=torch.Generator().manual_seed(0)), seed=1)
-    again = rounded_at_random(torch.rand(3, 5, generator=torch.Generator().manual_seed(0)), seed=1)
-    assert torch.equal(first, again)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 OF_MKL = "acos|asin|atan|cos|cosh|erf|erfc|erfinv|exp|expm1|lgamma|log|log10|log2|sin|sinh|sqrt|tan|tanh|trunc"

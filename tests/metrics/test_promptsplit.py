@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 import torch
-from _helpers.joint_spectra import BOTTOM, KERNELS, TOP, TOTAL, digit_sides, random_sides
+from _helpers.joint_spectra import KERNELS, random_sides
 from _helpers.processes import in_two_processes
 from _helpers.prompt_ranks import FEATURES, FORMS, PROMPTS, everything, feed
 from matplotlib import pyplot
@@ -25,19 +25,6 @@ def made(form: str, **kwargs) -> PromptSplit:
 
 def same(found, expected, error=1e-9):
     assert_close(found, expected, rtol=0, atol=error)
-
-
-def test_golden_numbers():
-    x, t, y, u = digit_sides()
-    metric = PromptSplit(**KERNELS, num_modes=4)
-    for start in range(0, 500, 200):
-        rows = slice(start, start + 200)
-        metric.update(x[rows], t[rows], reference=False)
-        metric.update(y[rows], u[rows], reference=True)
-    found = metric.compute()
-    same(found["eigenvalues"][:4], torch.tensor(TOP, dtype=torch.float64), 1e-8)
-    same(found["eigenvalues"][-3:], torch.tensor(BOTTOM, dtype=torch.float64), 1e-8)
-    assert float(found["total"]) == pytest.approx(TOTAL, abs=1e-8)
 
 
 @pytest.mark.parametrize("kernels", [KERNELS, COSINES])

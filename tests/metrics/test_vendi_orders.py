@@ -13,7 +13,7 @@ from torchmetrics import MetricCollection
 
 from genmonitor import GaussianKernel, RKEScore, VendiScore
 from genmonitor.functional import vendi, vendi_from_covariance, vendi_from_gram, vendi_score
-from genmonitor.linalg.feature_maps import fourier_frequencies
+from genmonitor.kernels.covariance import random_features
 from genmonitor.linalg.spectrum import FLOOR
 
 ORDERS = [0.05, 0.1, 0.5, 0.9, 1, 1.5, 2, 10, math.inf]
@@ -94,7 +94,9 @@ def test_fewer_samples_than_features(dtype):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_random_features(dtype):
     x, kernel = samples(64).to(dtype), GaussianKernel(0.5)
-    phi = twin.fourier(x.double().numpy(), fourier_frequencies(64, 256, 0.5, seed=3).double().numpy())
+    phi = twin.fourier(
+        x.double().numpy(), random_features(GaussianKernel(0.5), 64, 256, 3).frequencies.double().numpy()
+    )
     wanted = scores(np.linalg.eigvalsh(phi.T @ phi / len(phi)))
     found = [float(vendi_score(x, kernel=kernel, num_features=256, seed=3, order=order)) for order in ORDERS]
     assert found == pytest.approx(wanted, rel=1e-6)

@@ -126,8 +126,8 @@ class Target:
     def of(cls, images: Tensor, words: Tensor) -> Target:
         """See a reference set; a kernel wider than the median heuristic's also pulls samples that are far off."""
         outputs = see(images)
-        width = GaussianKernel().resolved(outputs).width / 2
-        kernels = {"output_kernel": GaussianKernel(width), "prompt_kernel": GaussianKernel(2.0)}
+        gamma = GaussianKernel().resolved(outputs).resolved_gamma / 2
+        kernels = {"output_kernel": GaussianKernel(gamma), "prompt_kernel": GaussianKernel(2.0)}
         return cls(outputs, words, kernels)
 
     def energy(self, images: Tensor, words: Tensor) -> Tensor:

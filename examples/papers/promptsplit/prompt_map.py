@@ -34,8 +34,8 @@ def layout(test: Answers, reference: Answers, seed: int = 0) -> Tensor:
     from sklearn.manifold import TSNE
 
     outputs, prompts = (torch.cat(sides) for sides in zip(test.embedded(), reference.embedded(), strict=True))
-    width = GaussianKernel().resolved(reference.embedded()[0]).width
-    rows = torch.cat([outputs * width**0.5, prompts * 2**0.5], 1)  # sigma 0.5 of the prompts is gamma 2
+    gamma = GaussianKernel().resolved(reference.embedded()[0]).resolved_gamma
+    rows = torch.cat([outputs * gamma**0.5, prompts * 2**0.5], 1)  # sigma 0.5 of the prompts is gamma 2
     return torch.from_numpy(TSNE(perplexity=20, init="pca", random_state=seed).fit_transform(rows.numpy()))
 
 

@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 from genmonitor import GaussianKernel
 from genmonitor.functional import scendi_score
 from genmonitor.functional.scendi import JointCovariance, scendi_from_covariances
-from genmonitor.linalg.feature_maps import fourier_frequencies
+from genmonitor.kernels.covariance import random_features
 
 DIM, CLASSES = 32, 9
 
@@ -60,7 +60,7 @@ def gaussian(published: ModuleType, x: Tensor, t: Tensor, sigma: float, size: in
         with patch("torch.randn", lambda *_, **__: frequencies):
             return float(published.rff_sce_from_feats(t, x, settings)[0])
 
-    same = sigma * fourier_frequencies(DIM, size, kernel.width, 0).T.float()
+    same = sigma * random_features(kernel, DIM, size, 0).frequencies.T.float()
     draws = [torch.randn(DIM, size, generator=torch.Generator().manual_seed(seed)) for seed in range(5)]
     means = sum(map(theirs, draws)) / 5, sum(map(ours, range(5))) / 5
     return {"the same frequencies": (theirs(same), ours(0)), "mean of five draws": means}

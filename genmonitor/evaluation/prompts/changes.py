@@ -16,10 +16,10 @@ from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
-from genmonitor.functional.dispersion import kernel_dispersion
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
+from genmonitor.kernels.means import kernel_dispersion
 
 ALL = "all samples"
 """Name of all samples, where single prompts have too few or there are no prompts."""

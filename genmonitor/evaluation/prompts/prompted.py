@@ -112,7 +112,7 @@ class PromptedFeatures:
     def fit_widths(self, real: RealSubset | None, comm: Collective) -> None:
         """Fix the widths of the kernels that have none yet, that of outputs from real images."""
         self.prompt_kernel = self.prompt_kernel.resolved(self._prompt_rows.unique(dim=0))
-        if self.kernel.gamma is not None or not self.kernel.takes_width:
+        if self.kernel.gamma is not None or not self.kernel.takes_gamma:
             return
         if real is None:
             raise ValueError(

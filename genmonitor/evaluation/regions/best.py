@@ -42,18 +42,18 @@ class BestSoFar:
         }
 
     def farther_by(self, current: MMDInfluence, factor: float) -> set[str]:
-        """Name the regions whose MMD² is so many times that of their best before, at one of the kernel's widths.
+        """Name the regions whose MMD² is so many times that of their best before, at one of the kernel's gammas.
 
         What was as near to real images as these are to each other counts as far from them as chance may bring it.
 
-        The mean over widths alone would hide faults of a generator that is far from real images: under noise in all
+        The mean over gammas alone would hide faults of a generator that is far from real images: under noise in all
         pixels the narrow Gaussians are so far off that the mean hardly moves, and the wide ones see the rest.
         """
         best = self._comparable(current)
         if best is None:
             return set()
         least = LEAST_BEST * best.by_chance
-        farther = (current.by_width >= factor * torch.maximum(best.by_width, least)).any(1)
+        farther = (current.by_gamma >= factor * torch.maximum(best.by_gamma, least)).any(1)
         return {name for name, yes in zip(current.regions, farther.tolist(), strict=True) if yes}
 
     def update(self, current: MMDInfluence, epoch: float) -> None:
@@ -70,7 +70,7 @@ class BestSoFar:
             fake=torch.where(rows, current.fake, best.fake),
             real=torch.where(rows, current.real, best.real),
             second_order=torch.where(better, current.second_order, best.second_order),
-            by_width=torch.where(rows, current.by_width, best.by_width),
+            by_gamma=torch.where(rows, current.by_gamma, best.by_gamma),
         )
 
     def _comparable(self, current: MMDInfluence) -> MMDInfluence | None:

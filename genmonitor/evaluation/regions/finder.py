@@ -74,7 +74,7 @@ class Regions:
     def to_manifest(self) -> RegionsManifest:
         """Return plain Python only, without the partition, which is a file, and what is drawn once."""
         return {
-            "gamma": self.kernel.width,
+            "gamma": self.kernel.resolved_gamma,
             "widths": dict(self.widths),
             "baseline": {name: list(band) for name, band in self.baseline.items()},
             "range": list(self.value_range),

@@ -44,11 +44,11 @@ class RegionMetric(CosineMeanSimilarity):
         **kwargs: Any,
     ) -> None:
         super().__init__(partition, kernel, block_size, **kwargs)
-        gammas = [(widths or {}).get(name, kernel.width) for name in partition.regions()]
+        gammas = [(widths or {}).get(name, kernel.resolved_gamma) for name in partition.regions()]
         labels = partition.pixel_labels()
         units = torch.ones(labels.shape)
         for label, gamma in zip(partition.regions().values(), gammas, strict=True):
-            units[labels == label] = (gamma / kernel.width) ** 0.5
+            units[labels == label] = (gamma / kernel.resolved_gamma) ** 0.5
         self.register_buffer("units", units if widths else None, persistent=False)
 
     def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:

@@ -10,9 +10,8 @@ from genmonitor._validation import check_min_samples, check_pairs, check_positiv
 from genmonitor._validation.arguments import check_pair_kernels
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.product import PairKernel
-from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
-from genmonitor.linalg.sums import float64_sum
 
 
 def prompt_split_energy(

@@ -12,8 +12,7 @@ from torch.nn.functional import pad
 
 from genmonitor._validation import check_features, check_min_samples, check_pairs
 from genmonitor._validation.arguments import check_prompt_split_arguments
-from genmonitor.functional.promptsplit.joint_gram import by_gram
-from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features
+from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features, by_gram
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.product import PairKernel, feature_size
 from genmonitor.linalg.krylov import outermost
@@ -168,9 +167,9 @@ def prompt_split(
 
 
 def constant_prompts(name: str, outputs: Tensor, kernel: Kernel | None) -> tuple[Tensor, Kernel]:
-    """Return one prompt for all outputs [N, 1], and the kernel on it, 1 whatever its width."""
+    """Return one prompt for all outputs [N, 1], and the kernel on it, 1 whatever its gamma."""
     kernel = kernel or GaussianKernel()
-    is_open = kernel.takes_width and kernel.gamma is None
+    is_open = kernel.takes_gamma and kernel.gamma is None
     return torch.ones(len(check_features(name, outputs)), 1), replace(kernel, gamma=1.0) if is_open else kernel
 
 

@@ -15,7 +15,7 @@ from genmonitor.evaluation.prompts.changes import (
     spread_by_prompt,
 )
 from genmonitor.functional import mmd_influence
-from genmonitor.functional.dispersion import kernel_dispersion
+from genmonitor.kernels.means import kernel_dispersion
 
 SURE = 0.01
 

@@ -67,11 +67,11 @@ def test_best_names_what_is_farther_at_one_width_only():
 
 
 def test_best_that_cannot_be_told_from_real_images_counts_as_far_as_chance_may_bring_it():
-    before = influence(images(1))._replace(by_width=torch.full((3, 4), -1e-4, dtype=torch.float64))
+    before = influence(images(1))._replace(by_gamma=torch.full((3, 4), -1e-4, dtype=torch.float64))
     best = BestSoFar()
     best.update(before, 0.0)
     for chances, far in ((3.9, set()), (4.1, {"image", "cluster_1", "cluster_2"})):
-        assert best.farther_by(before._replace(by_width=chances * before.by_chance), 2) == far
+        assert best.farther_by(before._replace(by_gamma=chances * before.by_chance), 2) == far
 
 
 def test_best_scores_of_real_images_that_never_vary_are_nan():

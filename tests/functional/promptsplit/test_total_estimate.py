@@ -143,7 +143,7 @@ class Rational(Kernel):
     """A kernel of somebody else, of which no random functions are known."""
 
     def gram(self, x: Tensor, y: Tensor) -> Tensor:
-        return 1 / (1 + self.width * torch.cdist(x, y) ** 2)
+        return 1 / (1 + self.resolved_gamma * torch.cdist(x, y) ** 2)
 
 
 @pytest.mark.parametrize("eta", [0.3, 1.0])
