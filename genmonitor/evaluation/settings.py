@@ -369,8 +369,8 @@ def _from_plain(name: str, value: Any) -> Any:
     if "labels" in value:
         return PixelPartition(torch.tensor(value["labels"]), value["patch_size"])
     if "distances" in value:
-        knots = (torch.tensor(value[of], dtype=torch.float64) for of in ("distances", "heights"))
-        return W1KPCalibration.of(*knots, value["dim"])
+        distances, heights = (torch.tensor(value[of], dtype=torch.float64) for of in ("distances", "heights"))
+        return W1KPCalibration.of(distances, heights, value["dim"])
     stated = dict(value)
     kind = getattr(kernels, stated.pop("kernel"), None)
     if kind is None:

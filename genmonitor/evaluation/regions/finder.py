@@ -92,9 +92,7 @@ class Regions:
         return cls.from_manifest(state, PixelPartition(state["labels"], state["site_size"]), kernel)
 
     @classmethod
-    def from_manifest(
-        cls, state: RegionsManifest | Mapping[str, Any], partition: PixelPartition, kernel: Kernel
-    ) -> Regions:
+    def from_manifest(cls, state: Mapping[str, Any], partition: PixelPartition, kernel: Kernel) -> Regions:
         """Make it from what `to_manifest` returned, the partition and a kernel of the same kind."""
         return cls(
             partition,
