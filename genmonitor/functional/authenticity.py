@@ -10,7 +10,7 @@ from genmonitor._validation import check_features
 from genmonitor._validation.arguments import check_neighbors
 from genmonitor.functional.prdc import neighbor_radii
 from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered, squared_distances
+from genmonitor.linalg.distances import centered, rounding, squared_distances
 
 
 def authenticity(fake: Tensor, real: Tensor) -> Tensor:
@@ -56,9 +56,18 @@ def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> t
         The share; each generated sample's squared distance to its nearest training sample over that one's to its own
         [N]; which that is [N].
     """
-    x, y = centered(fake.double(), real.double())
-    found = [squared_distances(x[start:stop], y).min(1) for start, stop in row_blocks(len(x), 3 * 8, columns=len(y))]
-    nearest = torch.cat([some.indices for some in found])
-    ratios = torch.cat([some.values for some in found]) / real_radii[nearest]
+    fake, real = fake.double(), real.double()
+    x, y = centered(fake, real)
+    nearest = torch.cat([_nearest(x[a:b], y, real_radii) for a, b in row_blocks(len(x), 3 * 8, columns=len(y))])
+    ratios = (fake - real[nearest]).square().sum(1) / real_radii[nearest]
     ratios = ratios.nan_to_num(0, posinf=torch.inf)  # 0 / 0: a copy of what occurs twice in training
+    ratios = ratios.where((ratios - 1).abs() > 2 * rounding(x.shape[1]), 1)
     return (ratios > 1).double().mean(), ratios, nearest
+
+
+def _nearest(x: Tensor, y: Tensor, radii: Tensor) -> Tensor:
+    """Return which sample of y [M, D] is nearest to each of x; of several equally near the one of the largest radius."""
+    margin = rounding(x.shape[1])
+    at_least = squared_distances(x, y, margin=-margin)
+    at_most = (x - y[at_least.argmin(1)]).square().sum(1, keepdim=True) * (1 + margin)
+    return radii.where(at_least <= at_most, -1).argmax(1)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+from _helpers import lattices
+from hypothesis import given, settings
 from torch import Tensor
 
 from genmonitor.functional import authenticity
@@ -42,6 +44,28 @@ def test_a_copy_of_what_occurs_twice_in_training_is_a_copy():
     real = torch.tensor([[0.0], [0.0], [5.0]])
     assert authenticity(torch.tensor([[0.0], [0.0]]), real) == 0
     assert authenticity(torch.tensor([[0.1], [0.0]]), real) == 0.5
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(found=lattices.lattices(2))
+def test_on_a_grid_distances_tie_as_in_whole_numbers(found):
+    dtype, (fake, real) = found
+    expected = lattices.authenticity(lattices.whole(fake), lattices.whole(real))
+    assert float(authenticity(fake, real)) == expected
+    assert float(authenticity(fake.flip(0), real.flip(0))) == expected
+    if dtype == torch.float64:
+        assert float(authenticity(0.1 * fake, 0.1 * real)) == expected
+
+
+def test_one_hot_samples_are_no_further_away_than_training_samples_are_from_each_other():
+    assert authenticity(torch.eye(60)[:30], torch.eye(60)[30:]) == 0
+
+
+def test_of_several_nearest_a_copy_of_any_is_one():
+    """2 lies between 1, whose own nearest is 0.5 away, and 3, whose own is 2 away."""
+    real = torch.tensor([[0.5], [1.0], [3.0]])
+    for order in ([0, 1, 2], [2, 1, 0]):
+        assert authenticity(torch.tensor([[2.0], [2.0]]), real[order]) == 0
 
 
 def test_what_it_says_of_real_samples_is_documented():
