@@ -66,7 +66,7 @@ def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> t
 
 
 def _nearest(x: Tensor, y: Tensor, radii: Tensor) -> Tensor:
-    """Return which sample of y [M, D] is nearest to each of x; of several equally near the one of the largest radius."""
+    """Return which of y [M, D] is nearest to each of x [N, D]; of several as near, the one of the largest radius."""
     margin = rounding(x.shape[1])
     at_least = squared_distances(x, y, margin=-margin)
     at_most = (x - y[at_least.argmin(1)]).square().sum(1, keepdim=True) * (1 + margin)

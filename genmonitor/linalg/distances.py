@@ -4,8 +4,8 @@
 ‖x‖² + ‖y‖² - 2⟨x, y⟩ costs one matrix product and is off by rounding times ‖x‖² + ‖y‖², however close x and y are.
 Three steps make that harmless: `centered` shifts samples so that the norms are those of their spread; where even so the
 rounding of float32 would show, it takes float64; and `squared_distances` computes the pairs anew, one difference after
-the other, whose distance is lost in float64 too. What compares distances takes bounds of them, by `rounding`: those that
-rounding cannot tell apart are equal.
+the other, whose distance is lost in float64 too. Who compares distances takes bounds of them by `rounding`, so that
+those that rounding cannot tell apart are equal.
 """
 
 from __future__ import annotations
