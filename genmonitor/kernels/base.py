@@ -99,8 +99,9 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
         Raises:
             ValueError: if they differ in D or dtype, or are not finite.
         """
-        check_finite("x", check_tensor("x", x))
-        check_finite("y", check_tensor("y", y))
+        x, y = check_tensor("x", x), check_tensor("y", y)
+        check_finite("x", x)
+        check_finite("y", y)
         if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or x.dtype != y.dtype:
             raise ValueError(
                 f"Expected `x` [N, D] and `y` [M, D] of one D and dtype, but got {list(x.shape)} of {x.dtype} and "

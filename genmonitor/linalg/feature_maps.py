@@ -63,7 +63,7 @@ def fourier_frequencies(dim: int, num_features: int, gamma: float, seed: int = 0
     """
     check_at_least("num_features", num_features, 1)
     generator = torch.Generator().manual_seed(seed)
-    return math.sqrt(2 * gamma) * torch.randn(num_features, dim, generator=generator)
+    return math.sqrt(2 * gamma) * torch.randn(num_features, dim, dtype=torch.float32, generator=generator)
 
 
 def fourier_features(x: Tensor, frequencies: Tensor) -> Tensor:

@@ -138,7 +138,8 @@ class W1KPCalibration:
             >>> calibration.inverse(torch.tensor([0.0, 0.2, 0.6], dtype=torch.float64))
             tensor([0., 1., 4.], dtype=torch.float64)
         """
-        check_finite("heights", check_tensor("heights", heights))
+        heights = check_tensor("heights", heights)
+        check_finite("heights", heights)
         if bool(((heights < 0) | (heights > 1)).any()):
             raise ValueError(
                 f"Expected `heights` in [0, 1], but got {float(heights.min()):g} to {float(heights.max()):g}. "

@@ -260,3 +260,12 @@ def test_the_closest_pair_of_outputs_that_differ_as_much_as_any_is_two_of_them()
     calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=3)
     (row,) = w1kp_by_prompt(far, torch.zeros(3, dtype=torch.long), calibration=calibration)
     assert (row.closest_pair, row.closest) == ((0, 1), 0)
+
+
+def test_levels_are_named_by_other_cutoffs():
+    assert similarity_level(0.5, (0.6, 0.7, 0.8)) == "none"
+    assert similarity_level(0.75, (0.6, 0.7, 0.8)) == "medium"
+    with pytest.raises(ValueError, match=r"three rising numbers, such as \(0\.2, 0\.4, 0\.85\), but got \(0\.5,\)"):
+        similarity_level(0.5, (0.5,))
+    with pytest.raises(ValueError, match="three rising numbers"):
+        similarity_level(0.5, (0.5, 0.4, 0.8))
