@@ -37,6 +37,7 @@ from genmonitor._validation.tensors import (
     check_same_length,
     check_samples,
     check_tensor,
+    plain,
 )
 
 __all__ = [
@@ -67,4 +68,5 @@ __all__ = [
     "check_some_prompts",
     "check_tensor",
     "check_whole_blocks",
+    "plain",
 ]

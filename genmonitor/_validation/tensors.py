@@ -14,12 +14,21 @@ class NotFiniteError(ValueError):
 
 
 def check_tensor(name: str, value: object) -> Tensor:
-    """Refuse what is not a real-valued tensor."""
+    """Return a dense real-valued tensor as a plain Tensor, without the class of a subclass."""
     if not isinstance(value, Tensor):
         raise TypeError(f"Expected `{name}` to be a torch.Tensor, but got {type(value).__name__}. Convert it first.")
     if value.is_complex() or value.dtype == torch.bool:
         raise TypeError(f"Expected `{name}` to hold real numbers, but got dtype {value.dtype}.")
-    return value
+    if value.layout != torch.strided:
+        raise TypeError(f"Expected `{name}` to be a dense tensor, but got layout {value.layout}. Use x.to_dense().")
+    if value.is_meta:
+        raise TypeError(f"Expected `{name}` to hold values, but got a tensor on the device meta. Make it on the CPU.")
+    return plain(value)
+
+
+def plain(value: Tensor) -> Tensor:
+    """Strip the class of a subclass, such as MONAI's MetaTensor: its methods may take other arguments."""
+    return value if type(value) is Tensor else value.as_subclass(Tensor)
 
 
 def check_finite(name: str, value: Tensor) -> None:
@@ -81,19 +90,18 @@ def check_features(name: str, value: object, dim: int | None = None) -> Tensor:
 
 def check_samples(name: str, value: object, shape: tuple[int, ...] | None = None) -> Tensor:
     """Return images [N, C, H, W] or features [N, D]; with `shape`, of the shape per sample given."""
-    ndim = check_tensor(name, value).ndim
+    value = check_tensor(name, value)
+    ndim = value.ndim
     if shape is not None and ndim != len(shape) + 1:
         raise ValueError(
             f"Expected `{name}` of shape [N, {', '.join(map(str, shape))}] like the samples before, "
-            f"but got {list(value.shape)}."  # type: ignore[attr-defined]
+            f"but got {list(value.shape)}."
         )
     if ndim == 4:
         return check_images(name, value, shape)
     if ndim == 2:
         return check_features(name, value, shape[0] if shape else None)
-    raise ValueError(
-        f"Expected `{name}` as images [N, C, H, W] or features [N, D], but got {list(value.shape)}."  # type: ignore[attr-defined]
-    )
+    raise ValueError(f"Expected `{name}` as images [N, C, H, W] or features [N, D], but got {list(value.shape)}.")
 
 
 def check_pairs(

@@ -18,27 +18,21 @@ from genmonitor.functional.scendi import scendi_score
 from genmonitor.functional.two_sample_test import two_sample_test
 from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
 from genmonitor.functional.w1kp import (
-    FittedCutoffs,
     ReusabilityCurve,
-    TwoAFC,
     W1KPCalibration,
     calibrate,
     expected_closest_pairs,
-    fit_cutoffs,
     prompt_reusability,
     reusability_curve,
     similarity_level,
-    two_afc_accuracy,
     w1kp_by_prompt,
     w1kp_score,
 )
 
 __all__ = [
-    "FittedCutoffs",
     "MMDInfluence",
     "RelativeSimilarity",
     "ReusabilityCurve",
-    "TwoAFC",
     "W1KPCalibration",
     "authenticity",
     "calibrate",
@@ -46,7 +40,6 @@ __all__ = [
     "conditional_vendi_score",
     "cosine_mean_similarity",
     "expected_closest_pairs",
-    "fit_cutoffs",
     "joint_diversity",
     "maximum_mean_discrepancy",
     "mmd_influence",
@@ -62,7 +55,6 @@ __all__ = [
     "rke_score",
     "scendi_score",
     "similarity_level",
-    "two_afc_accuracy",
     "two_sample_test",
     "vendi_from_covariance",
     "vendi_from_gram",

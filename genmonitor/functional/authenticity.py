@@ -10,16 +10,17 @@ from genmonitor._validation import check_features
 from genmonitor._validation.arguments import check_neighbors
 from genmonitor.functional.prdc import neighbor_radii
 from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered, squared_distances
+from genmonitor.linalg.distances import centered, rounding, squared_distances
 
 
 def authenticity(fake: Tensor, real: Tensor) -> Tensor:
     """Share of generated samples that are further from their nearest training sample than that is from its own nearest.
 
     Real samples held out from training get a share that grows with the dimension of the features (of a normal
-    distribution and 1000 training samples about 0.5 in 2 dimensions, 0.85 in 768) and falls with M: compare with
-    theirs. Less than that says that training samples are copied; a share near 1 may say that the generator misses the
-    data.
+    distribution and 1000 training samples about 0.4 in 2 dimensions, 0.8 in 64, 0.87 in 768) and, in many dimensions,
+    with M (in 64 from 0.78 of 250 to 0.83 of 4000): compare with theirs. Less than that says that training samples are
+    copied; a share near 1 may say that the generator misses the data. Of several training samples that are equally
+    near, to within the rounding of float64, the one furthest from its own nearest counts: a copy of any is a copy.
 
     Args:
         fake: features [N, D], N at least 2.
@@ -56,9 +57,18 @@ def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> t
         The share; each generated sample's squared distance to its nearest training sample over that one's to its own
         [N]; which that is [N].
     """
-    x, y = centered(fake.double(), real.double())
-    found = [squared_distances(x[start:stop], y).min(1) for start, stop in row_blocks(len(x), 3 * 8, columns=len(y))]
-    nearest = torch.cat([some.indices for some in found])
-    ratios = torch.cat([some.values for some in found]) / real_radii[nearest]
+    fake, real = fake.double(), real.double()
+    x, y = centered(fake, real)
+    nearest = torch.cat([_nearest(x[a:b], y, real_radii) for a, b in row_blocks(len(x), 3 * 8, columns=len(y))])
+    ratios = (fake - real[nearest]).square().sum(1) / real_radii[nearest]
     ratios = ratios.nan_to_num(0, posinf=torch.inf)  # 0 / 0: a copy of what occurs twice in training
+    ratios = ratios.where((ratios - 1).abs() > 2 * rounding(x.shape[1]), 1)
     return (ratios > 1).double().mean(), ratios, nearest
+
+
+def _nearest(x: Tensor, y: Tensor, radii: Tensor) -> Tensor:
+    """Return which of y [M, D] is nearest to each of x [N, D]; of several as near, the one of the largest radius."""
+    margin = rounding(x.shape[1])
+    at_least = squared_distances(x, y, margin=-margin)
+    at_most = (x - y[at_least.argmin(1)]).square().sum(1, keepdim=True) * (1 + margin)
+    return radii.where(at_least <= at_most, -1).argmax(1)

@@ -9,7 +9,7 @@ from torch import Tensor
 from genmonitor._validation import check_features
 from genmonitor._validation.arguments import check_neighbors
 from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered, squared_distances
+from genmonitor.linalg.distances import centered, rounding, squared_distances
 
 
 def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5) -> dict[str, Tensor]:
@@ -17,7 +17,8 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
 
     Precision: fraction of fake samples in the ball of any real one. Recall: fraction of real samples in the ball of any
     fake one. Density: number of real balls that a fake sample lies in, over k, on average; it may exceed 1, since dense
-    real samples count for more. Coverage: fraction of real samples whose ball contains a fake one. Balls are open.
+    real samples count for more. Coverage: fraction of real samples whose ball contains a fake one. Balls are open: what
+    lies as far away as the k-th neighbor, to within the rounding of float64, is outside.
     Values at different N, M or k must not be compared.
 
     Args:
@@ -58,33 +59,39 @@ def neighbor_radii(x: Tensor, k: int) -> Tensor:
         k: number of neighbors.
 
     Returns:
-        [N], float64; 0 where k others equal the sample.
+        [N], float64; 0 where k others equal the sample. From the differences of the two: exact for whole numbers.
     """
-    x, _ = centered(wide := x.double(), wide)
-    nearest = x.new_full((len(x), k), torch.inf)
+    wide = x.double()
+    near, _ = centered(wide, wide)
+    nearest = near.new_full((len(x), k), torch.inf)
+    neighbors = torch.zeros_like(nearest, dtype=torch.long)
     for start, stop in row_blocks(len(x), 3 * 8):
-        distances = squared_distances(x[start:stop], x[start:])
+        distances = squared_distances(near[start:stop], near[start:])
         distances[:, : stop - start].fill_diagonal_(torch.inf)
-        nearest[start:stop] = _smallest(nearest[start:stop], distances, 1)
-        nearest[stop:] = _smallest(nearest[stop:], distances[:, stop - start :], 0)
-    return nearest.amax(1)
+        _take_nearer(nearest[start:stop], neighbors[start:stop], distances, start)
+        _take_nearer(nearest[stop:], neighbors[stop:], distances[:, stop - start :].T, start)
+    return (wide - wide[neighbors[:, -1]]).square().sum(1)
 
 
-def _smallest(known: Tensor, distances: Tensor, dim: int) -> Tensor:
-    """Return the k smallest of those known [N, k] and of distances, which lie along `dim` for each of the N."""
-    k = known.shape[1]
-    found = distances.topk(min(k, distances.shape[dim]), dim=dim, largest=False).values
-    return torch.cat([known, found if dim else found.T], 1).topk(k, largest=False).values
+def _take_nearer(nearest: Tensor, neighbors: Tensor, distances: Tensor, first: int) -> None:
+    """Update the k nearest neighbors [N, k] of N samples by their distances [N, M] to others, numbered from `first`."""
+    k = nearest.shape[1]
+    found = distances.topk(min(k, distances.shape[1]), largest=False)
+    values, order = torch.cat([nearest, found.values], 1).topk(k, largest=False)
+    nearest.copy_(values)
+    neighbors.copy_(torch.cat([neighbors, found.indices + first], 1).gather(1, order))
 
 
 def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: Tensor, k: int) -> dict[str, Tensor]:
     """Compute the four values from the samples and their `neighbor_radii`, a block of pairs at a time."""
     x, y = centered(fake.double(), real.double())
+    margin = rounding(x.shape[1])
+    fake_radii, real_radii = fake_radii * (1 - margin), real_radii * (1 - margin)
     precise = torch.zeros(len(x), dtype=torch.bool, device=x.device)
     recalled = inside = covered = torch.zeros((), dtype=torch.float64, device=x.device)
     for start, stop in row_blocks(len(y), 3 * 8, columns=len(x)):
-        distances, radii = squared_distances(y[start:stop], x), real_radii[start:stop, None]
-        within_real = distances < radii
+        distances = squared_distances(y[start:stop], x, margin=margin)
+        within_real = distances < real_radii[start:stop, None]
         precise |= within_real.any(0)
         inside = inside + within_real.sum()
         covered = covered + within_real.any(1).sum()

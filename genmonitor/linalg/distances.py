@@ -4,7 +4,8 @@
 ‖x‖² + ‖y‖² - 2⟨x, y⟩ costs one matrix product and is off by rounding times ‖x‖² + ‖y‖², however close x and y are.
 Three steps make that harmless: `centered` shifts samples so that the norms are those of their spread; where even so the
 rounding of float32 would show, it takes float64; and `squared_distances` computes the pairs anew, one difference after
-the other, whose distance is lost in float64 too.
+the other, whose distance is lost in float64 too. Who compares distances takes bounds of them by `rounding`, so that
+those that rounding cannot tell apart are equal.
 """
 
 from __future__ import annotations
@@ -79,7 +80,11 @@ def holds_distances(x: Tensor, gamma: float | None = None) -> bool:
 
 
 def squared_distances(
-    x: Tensor, y: Tensor, gamma: float | None = None, then: Callable[[Tensor], Tensor] | None = None
+    x: Tensor,
+    y: Tensor,
+    gamma: float | None = None,
+    then: Callable[[Tensor], Tensor] | None = None,
+    margin: float = 0.0,
 ) -> Tensor:
     """Squared Euclidean distances through one matrix product, never negative.
 
@@ -91,6 +96,8 @@ def squared_distances(
         y: samples [M, D].
         gamma: as for `centered`.
         then: changes distances in place, a few rows at a time while they are in the cache; not under autograd.
+        margin: `rounding` for upper bounds of float64 distances in their place, less than 0 for lower ones; not under
+            autograd.
 
     Returns:
         Distances [N, M].
@@ -106,16 +113,27 @@ def squared_distances(
         if not exact:
             _correct(out, squares.detach(), others.detach(), x, y)
         return out.clamp_min(0)
+    if margin:
+        squares, others = squares * (1 + margin), others * (1 + margin)
     out = x @ y.T
     rows = rows_in_cache(out)
     for some, own, of in zip(out.split(rows), squares.split(rows), x.split(rows), strict=True):
         torch.add(others, some, alpha=-2, out=some).add_(own[:, None])
         if not exact:
-            _correct(some, own, others, of, y)
+            _correct(some, own, others, of, y, margin)
         some.clamp_min_(0)
         if then is not None:
             then(some)
     return out
+
+
+def rounding(dim: int) -> float:
+    """Return how far float64 may be off: a sum of squares by this part of itself, a product by as much of the norms.
+
+    Distances of samples with `dim` values that are no further apart count as equal. They are so where samples lie on a
+    grid, such as binary or quantized ones, and then rounding must not decide which of them is the smaller.
+    """
+    return (dim + 8) * torch.finfo(torch.float64).eps
 
 
 def symmetric_product(x: Tensor) -> Tensor:
@@ -149,15 +167,15 @@ def _norms_suffice(squares: Tensor, others: Tensor, gamma: float | None) -> bool
     return gamma * largest * torch.finfo(torch.float64).eps <= LOSS
 
 
-def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: Tensor) -> None:
-    """Compute anew, in place, the distances [N, M] that rounding may have changed by more than `LOSS`.
+def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: Tensor, margin: float = 0.0) -> None:
+    """Compute anew, in place, the distances [N, M] that rounding or the margin may have changed by more than `LOSS`.
 
     Equal samples are told by a fingerprint: a collapsed generator gives many pairs of them.
     """
     if not distances.numel():
         return
     # those that may be, by the largest norms, in one pass; "not above" also finds NaN, the difference of two infinities
-    resolved = torch.finfo(torch.float64).eps / LOSS
+    resolved = max(torch.finfo(torch.float64).eps, 2 * abs(margin)) / LOSS
     rows, columns = (~(distances.detach() > resolved * (squares.max() + others.max()))).nonzero(as_tuple=True)
     lost = ~(distances.detach()[rows, columns] > resolved * (squares[rows] + others[columns]))
     rows, columns = rows[lost], columns[lost]
@@ -169,7 +187,7 @@ def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: T
         rows, columns = rows[differ], columns[differ]
     step = max(1, chunking.MEMORY_BUDGET // (3 * 8 * x.shape[1]))
     for i, j in zip(rows.split(step), columns.split(step), strict=True):
-        distances.index_put_((i, j), (x[i] - y[j]).square().sum(1))
+        distances.index_put_((i, j), (x[i] - y[j]).square().sum(1) * (1 + margin))
 
 
 def _fingerprints(x: Tensor) -> Tensor:

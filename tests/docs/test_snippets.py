@@ -76,11 +76,7 @@ SAYS = {
     "docs/metrics/promptsplit.md": lambda s: (
         s["split"].compute()["eigenvalues"].abs().sort().values.diff().argmax() == 1  # between the pair and the rest
     ),
-    "docs/metrics/w1kp.md": lambda s: (
-        s["w1kp"].per_prompt()[0].prompt == 2
-        and s["w1kp"].per_prompt()[0].w1kp > 0.9
-        and all(abs(found - given) < 0.02 for found, given in zip(s["levels"].cutoffs, (0.3, 0.5, 0.9), strict=True))
-    ),
+    "docs/metrics/w1kp.md": lambda s: s["w1kp"].per_prompt()[0].prompt == 2 and s["w1kp"].per_prompt()[0].w1kp > 0.9,
     "docs/monitors/pixel-clusters.md": lambda s: Path(s["best"].best_model_path).exists(),
     "docs/monitors/diversity.md": lambda s: (
         0 <= last(s)["prompt_share"] <= 1

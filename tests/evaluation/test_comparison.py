@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from _helpers.evaluations import halves
+from _helpers.meta_tensor import MetaTensor
 
 import genmonitor
 from genmonitor import PixelPartition, compare
@@ -34,6 +35,11 @@ def has_a_region_alone(figure):
 
 def drawn(n, of):
     return torch.randperm(of, generator=torch.Generator().manual_seed(0))[:n]
+
+
+def test_regions_are_found_in_images_of_a_subclass_of_tensor():
+    found, expected = (compare(cls(REAL), cls(DARK), n_clusters=2) for cls in (MetaTensor, torch.as_tensor))
+    assert found.to_dict() == expected.to_dict()
 
 
 def test_the_finding_names_the_dark_half(one):

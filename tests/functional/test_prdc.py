@@ -3,6 +3,8 @@ import prdc
 import pytest
 import torch
 from _helpers import entropy_references as twin
+from _helpers import lattices
+from _helpers.golden import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -78,12 +80,40 @@ def test_near_copies_are_told_apart():
     assert floats(real[:15] + 1e-7, real, 2) == pytest.approx(twin.prdc((real[:15] + 1e-7).numpy(), real.numpy(), 2))
 
 
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(found=lattices.lattices(2, least=6), k=st.integers(1, 5))
+def test_on_a_grid_distances_tie_as_in_whole_numbers(found, k):
+    dtype, (fake, real) = found
+    expected = lattices.prdc(lattices.whole(fake), lattices.whole(real), k)
+    assert floats(fake, real, k) == pytest.approx(expected, abs=1e-12)
+    if dtype == torch.float64:  # a grid that no dtype holds exactly
+        assert floats(0.1 * fake, 0.1 * real, k) == pytest.approx(expected, abs=1e-12)
+
+
+def test_one_hot_samples_are_all_equally_far():
+    found = floats(torch.eye(60)[:30], torch.eye(60)[30:])
+    assert found == {"precision": 0, "recall": 0, "density": 0, "coverage": 0}
+
+
+def test_binary_digits_are_as_the_prdc_package_counts_them():
+    images = (digits().flatten(1) > 0.5).float()
+    fake, real = images[:800], images[800:1600]
+    expected = lattices.prdc(lattices.whole(fake), lattices.whole(real), 5)
+    assert floats(fake, real) == pytest.approx(expected, abs=1e-12)
+    assert floats(fake, real) == pytest.approx(prdc.compute_prdc(real.numpy(), fake.numpy(), 5), abs=1e-12)
+
+
 def test_blocks_of_pairs_change_nothing(monkeypatch):
     fake, real = draw(50, shift=0.5), draw(70, seed=1)
     whole = floats(fake, real)
     rows = []
     original = functional.squared_distances
-    monkeypatch.setattr(functional, "squared_distances", lambda x, y: rows.append((len(x), len(y))) or original(x, y))
+
+    def counted(x: Tensor, y: Tensor, **options: float) -> Tensor:
+        rows.append((len(x), len(y)))
+        return original(x, y, **options)
+
+    monkeypatch.setattr(functional, "squared_distances", counted)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 8 * 70 * 4)
     assert floats(fake, real) == pytest.approx(whole, abs=1e-15)
     assert max(n * m for n, m in rows) <= 4 * 70

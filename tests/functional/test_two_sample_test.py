@@ -47,8 +47,8 @@ def test_twin(channels, dtype, error):
 
 def test_p_values_are_of_the_statistics_of_random_splits():
     fake, real = draw(12, 1, 2, 6), draw(15, 1, 2, 6, seed=1)
-    samples, labels = pooled(fake.flatten(1), real.flatten(1))
-    splits = torch.cat([labels[None], random_splits(27, 12, 39, seed=3)])
+    samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), seed=3)
+    splits = torch.cat([labels[None], random_splits(27, 12, 39, seed)])
     expected = ref.split_statistics(samples.numpy(), splits.numpy(), [r.numpy() for r in columns(THIRDS, 1)], WIDTHS)
     found = two_sample_test(fake, real, partition=THIRDS, num_permutations=39, seed=3)
     assert float(found["image"]) == pytest.approx(ref.familywise_p_values(expected[:1])[0])
@@ -80,6 +80,30 @@ def test_level_by_simulation():
         rejected_image += float(found["image"]) <= 0.05
     assert 7 <= rejected <= 33
     assert 7 <= rejected_image <= 33
+
+
+@pytest.mark.parametrize("pool", ["drawn each time", "the same"])
+def test_the_level_holds_at_each_seed_where_one_direction_decides(pool):
+    """As binomial as chance: the squared deviations of 8 rates from 5 % sum to 31.8 with probability 1e-4."""
+    generator, count, deviations = torch.Generator().manual_seed(0), 200, 0.0
+    x = torch.randn(60, 1, generator=generator)
+    for seed in range(8):
+        rejected = 0
+        for _ in range(count):
+            x = torch.randn(60, 1, generator=generator) if pool != "the same" else x
+            x = x[torch.randperm(60, generator=generator)]
+            rejected += float(two_sample_test(x[:30], x[30:], num_permutations=39, seed=seed)) <= 0.05
+        deviations += (rejected - 0.05 * count) ** 2 / (0.05 * 0.95 * count)
+    assert deviations < 31.8
+
+
+def test_rounding_of_the_samples_leaves_the_splits():
+    """A generator's images differ in their last bits by the batch size and the device that they are made with."""
+    fake, real = draw(200, 12), draw(220, 12, seed=1)
+    seeds = {pooled(fake + 1e-7 * draw(200, 12, seed=s), real, seed=5)[2] for s in range(2, 6)}
+    assert seeds == {pooled(fake, real, seed=5)[2]}
+    others = {pooled(fake, real, seed=6)[2], pooled(fake[:199], real, seed=5)[2], pooled(fake + 0.01, real, seed=5)[2]}
+    assert len(others - seeds) == 3
 
 
 @pytest.mark.parametrize("fault", ["noise", "blur", "shift"])
@@ -119,7 +143,7 @@ def test_scale_and_shift_do_not_matter_to_the_statistics():
 
 def test_blocks_of_rows_give_the_same(monkeypatch):
     fake, real = draw(300, 12), draw(310, 12, seed=1)
-    samples, labels = pooled(fake, real)
+    samples, labels, _ = pooled(fake, real, seed=0)
     splits = torch.cat([labels[None], random_splits(610, 300, 20, seed=0)])
     expected = split_statistics(samples, splits, columns(THIRDS, 1), WIDTHS)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 100_000)

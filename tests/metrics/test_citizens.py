@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from _helpers.citizens import CITIZENS, HALVES, REAL_AND_FAKE, feed
+from _helpers.meta_tensor import MetaTensor
 from matplotlib import pyplot
 from torchmetrics import MetricCollection
 
@@ -89,6 +90,28 @@ def test_gamma_is_saved_without_asking(name):
     again.load_state_dict(metric.state_dict())
     gammas = {key: float(value) for key, value in metric.named_buffers() if "gamma" in key}
     assert {key: float(value) for key, value in again.named_buffers()} == pytest.approx(gammas, nan_ok=True, abs=0)
+
+
+@every
+def test_subclasses_of_tensor_are_taken_as_tensors(name):
+    citizen = CITIZENS[name]
+    as_subclass = [(tuple(map(MetaTensor, tensors)), how) for tensors, how in citizen.calls(8)]
+    metric = citizen.fed(as_subclass)
+    same(metric.compute(), citizen.fed(citizen.calls(8)).compute(), 0)
+    kept = [x for state in metric.metric_state.values() for x in (state if isinstance(state, list) else [state])]
+    assert {type(x) for x in kept} == {torch.Tensor}
+
+
+@every
+def test_the_default_dtype_does_not_matter(name):
+    citizen = CITIZENS[name]
+    calls, expected = citizen.calls(), citizen.fed().compute()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = citizen.fed(calls).compute()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    same(found, expected, 1e-12)
 
 
 @every

@@ -19,11 +19,13 @@ import torch
 from torch import Tensor
 
 sys.path.append(str(Path(__file__).resolve().parents[2]))
+from cutoffs import FittedCutoffs, fit_cutoffs
 from data import digits
+from two_afc import TwoAFC, two_afc_accuracy
 
 from genmonitor import W1KPScore
-from genmonitor.functional import W1KPCalibration, calibrate, fit_cutoffs, two_afc_accuracy
-from genmonitor.functional.w1kp import FittedCutoffs, PromptVariability, TwoAFC
+from genmonitor.functional import W1KPCalibration, calibrate
+from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.plotting.diversity import least_varied
 
 PLANTED = (0.2, 0.4, 0.85)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
-from genmonitor._validation import check_images
+from genmonitor._validation import check_images, plain
 from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
@@ -204,7 +204,7 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
             f"Expected images [N, C, H, W] in a batch, but got {describe_batch(batch if found is None else found)}. "
             "Give `image_key=` a key, an index or a callable from the batch to its images, or `real_images=`."
         )
-    return found[:, None] if found.ndim == 3 else found
+    return plain(found)[:, None] if found.ndim == 3 else plain(found)
 
 
 def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:

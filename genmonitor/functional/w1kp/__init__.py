@@ -2,25 +2,19 @@
 """W1KP: how alike the outputs of one prompt are, on a scale calibrated for their embedding and read by people."""
 
 from genmonitor.functional.w1kp.calibration import W1KPCalibration, calibrate
-from genmonitor.functional.w1kp.cutoffs import FittedCutoffs, fit_cutoffs
 from genmonitor.functional.w1kp.reusability import ReusabilityCurve, reusability_curve
 from genmonitor.functional.w1kp.score import PromptVariability, similarity_level, w1kp_by_prompt, w1kp_score
 from genmonitor.functional.w1kp.subsets import expected_closest_pairs, prompt_reusability
-from genmonitor.functional.w1kp.two_afc import TwoAFC, two_afc_accuracy
 
 __all__ = [
-    "FittedCutoffs",
     "PromptVariability",
     "ReusabilityCurve",
-    "TwoAFC",
     "W1KPCalibration",
     "calibrate",
     "expected_closest_pairs",
-    "fit_cutoffs",
     "prompt_reusability",
     "reusability_curve",
     "similarity_level",
-    "two_afc_accuracy",
     "w1kp_by_prompt",
     "w1kp_score",
 ]

@@ -25,8 +25,7 @@ from genmonitor._validation import (
     check_some_prompts,
     check_tensor,
 )
-from genmonitor.linalg.distances import centered, squared_distances
-from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.distances import rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,8 +115,8 @@ class W1KPCalibration:
             )
 
     def __call__(self, distances: Tensor) -> Tensor:
-        """Return F of squared distances of any shape, float64, as numpy.interp would."""
-        return _interpolate(distances, self.distances, self.heights)
+        """Return F of squared distances of any shape, float64, as numpy.interp would; rounding does not miss a knot."""
+        return _interpolate(distances.double() * (1 + 2 * rounding(self.dim)), self.distances, self.heights)
 
     def inverse(self, heights: Tensor) -> Tensor:
         """Return the squared distances at which F has these heights: the raw distance of a level of similarity.
@@ -139,7 +138,8 @@ class W1KPCalibration:
             >>> calibration.inverse(torch.tensor([0.0, 0.2, 0.6], dtype=torch.float64))
             tensor([0., 1., 4.], dtype=torch.float64)
         """
-        check_finite("heights", check_tensor("heights", heights))
+        heights = check_tensor("heights", heights)
+        check_finite("heights", heights)
         if bool(((heights < 0) | (heights > 1)).any()):
             raise ValueError(
                 f"Expected `heights` in [0, 1], but got {float(heights.min()):g} to {float(heights.max()):g}. "
@@ -189,9 +189,12 @@ def calibrate(features: Tensor, prompt_index: Tensor | None = None) -> W1KPCalib
 
 def pair_distances(x: Tensor) -> Tensor:
     """Return the squared distances [n, n], float64, between outputs [n, D]."""
-    double = x.double()
-    with full_precision():
-        return squared_distances(*centered(double, double)).fill_diagonal_(0)
+    n = len(x)
+    rows, columns = torch.triu_indices(n, n, offset=1, device=x.device)
+    out = torch.zeros(n, n, dtype=torch.float64, device=x.device)
+    # one difference after the other, in the same way for each pair: equal distances are equal to the last bit
+    out[rows, columns] = torch.nn.functional.pdist(x.double()).square()
+    return out + out.T
 
 
 def similarities(x: Tensor, index: Tensor, calibration: W1KPCalibration) -> dict[int, Tensor]:

@@ -50,7 +50,7 @@ class ReusabilityCurve:
         return self._crossing(self.high), self._crossing(self.low)
 
     def _crossing(self, curve: tuple[float, ...]) -> int:
-        return reusability(torch.tensor(curve), self.cutoff)
+        return reusability(torch.tensor(curve, dtype=torch.float64), self.cutoff)
 
 
 def reusability_curve(

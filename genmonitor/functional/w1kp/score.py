@@ -165,7 +165,7 @@ def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
 
     Args:
         value: a similarity.
-        cutoffs: where low, medium and high begin, such as those of `fit_cutoffs` for an embedding of your own.
+        cutoffs: where low, medium and high begin, such as those fitted to judgments of an embedding of your own.
 
     Raises:
         TypeError: if the value is no number.

@@ -90,7 +90,7 @@ def closest_pairs(similarity: Tensor, generator: torch.Generator | None, k: int 
     n = len(similarity)
     k = k or n
     generator = generator or torch.Generator().manual_seed(0)
-    orders = torch.rand(SUBSETS, n, generator=generator).argsort(1)[:, :k].to(similarity.device)
+    orders = torch.rand(SUBSETS, n, dtype=torch.float32, generator=generator).argsort(1)[:, :k].to(similarity.device)
     closest = []
     for some in orders.split(max(1, chunking.MEMORY_BUDGET // (4 * 8 * k * k))):
         # the similarity of each output to the closest one before it in the order

@@ -4,6 +4,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from _helpers.meta_tensor import MetaTensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from genmonitor.evaluation.data.images import ImageSource, find_images, fingerprint
@@ -30,6 +31,14 @@ LABELS = torch.arange(6)
 )
 def test_find_images_in_every_common_kind_of_batch(batch, key):
     assert find_images(batch, key) is IMAGES
+
+
+def test_images_of_a_subclass_of_tensor_are_read_as_tensors():
+    images, gray = MetaTensor(IMAGES), MetaTensor(IMAGES[:, 0])
+    assert {type(find_images(batch, None)) for batch in (images, gray, {"image": images})} == {torch.Tensor}
+    read = ImageSource(TensorDataset(images), None, "data").read([4, 0])
+    assert type(read) is torch.Tensor
+    assert torch.equal(read, IMAGES[[4, 0]])
 
 
 def test_find_images_gives_gray_ones_a_channel():

@@ -4,6 +4,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
+from _helpers import lattices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +47,28 @@ def test_one_prompt_is_the_mean_over_all_pairs(n, seed):
     found = w1kp_score(x, calibration=CALIBRATION)
     assert float(found["w1kp"]) == pytest.approx(closest_pair(x.numpy(), 2), abs=1e-12)
     assert (found["prompts"], found["skipped"]) == (1, 0)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(found=lattices.lattices(2, least=4))
+def test_on_a_grid_distances_tie_as_in_whole_numbers(found):
+    dtype, (x, known) = found
+    prompts = torch.arange(len(x)) % 2
+    expected = lattices.w1kp(lattices.whole(x), prompts.numpy(), lattices.whole(known))
+    assert float(w1kp_score(x, prompts, calibration=calibrate(known))["w1kp"]) == pytest.approx(expected, abs=1e-12)
+    if dtype == torch.float64:
+        found = w1kp_score(0.1 * x, prompts, calibration=calibrate(0.1 * known))
+        assert float(found["w1kp"]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_one_hot_outputs_are_as_alike_as_those_calibrated():
+    """Nine in ten of the calibration's pairs are as far apart as any: F(2) is their share, and that of equal ones."""
+    kinds = torch.arange(100) % 10
+    calibration = calibrate(torch.eye(10)[kinds])
+    pairs, equal = 4950, 450
+    found = w1kp_score(torch.eye(10)[kinds[:20]], calibration=calibration)["w1kp"]
+    far = 1 - pairs / (pairs + 2)
+    assert float(found) == pytest.approx((10 * (1 - equal / (pairs + 2)) + 180 * far) / 190, abs=1e-12)
 
 
 def test_k_2_is_the_pairwise_mean_and_k_n_the_maximum():
@@ -237,3 +260,12 @@ def test_the_closest_pair_of_outputs_that_differ_as_much_as_any_is_two_of_them()
     calibration = W1KPCalibration.of(torch.tensor([0.0, 4.0]), torch.tensor([0.0, 1.0]), dim=3)
     (row,) = w1kp_by_prompt(far, torch.zeros(3, dtype=torch.long), calibration=calibration)
     assert (row.closest_pair, row.closest) == ((0, 1), 0)
+
+
+def test_levels_are_named_by_other_cutoffs():
+    assert similarity_level(0.5, (0.6, 0.7, 0.8)) == "none"
+    assert similarity_level(0.75, (0.6, 0.7, 0.8)) == "medium"
+    with pytest.raises(ValueError, match=r"three rising numbers, such as \(0\.2, 0\.4, 0\.85\), but got \(0\.5,\)"):
+        similarity_level(0.5, (0.5,))
+    with pytest.raises(ValueError, match="three rising numbers"):
+        similarity_level(0.5, (0.5, 0.4, 0.8))

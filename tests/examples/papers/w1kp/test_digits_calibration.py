@@ -4,10 +4,11 @@ import sys
 import digits_calibration
 import pytest
 import torch
+from cutoffs import fit_cutoffs
 from data import digits
 from digits_calibration import PLANTED, judge_pairs, judge_triplets
 
-from genmonitor.functional import W1KPCalibration, calibrate, fit_cutoffs
+from genmonitor.functional import W1KPCalibration, calibrate
 
 
 def test_script_calibrates_measures_and_draws(monkeypatch, capsys, tmp_path):

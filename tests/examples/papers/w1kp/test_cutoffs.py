@@ -4,8 +4,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 import pytest
 import torch
-
-from genmonitor.functional import fit_cutoffs, similarity_level
+from cutoffs import fit_cutoffs
 
 PLANTED = (0.2, 0.4, 0.85)
 
@@ -86,15 +85,6 @@ def test_a_level_that_no_value_speaks_for_has_no_room():
     assert min(found.cutoffs) == -float("inf") or max(found.cutoffs) == float("inf")
 
 
-def test_levels_are_named_by_other_cutoffs():
-    assert similarity_level(0.5, (0.6, 0.7, 0.8)) == "none"
-    assert similarity_level(0.75, (0.6, 0.7, 0.8)) == "medium"
-    with pytest.raises(ValueError, match=r"three rising numbers, such as \(0\.2, 0\.4, 0\.85\), but got \(0\.5,\)"):
-        similarity_level(0.5, (0.5,))
-    with pytest.raises(ValueError, match="three rising numbers"):
-        similarity_level(0.5, (0.5, 0.4, 0.8))
-
-
 def test_refusals():
     similarity, levels = judged(30)
     with pytest.raises(ValueError, match=r"every level from 0 to the highest.* but got \[0, 2\]"):
@@ -103,15 +93,9 @@ def test_refusals():
         fit_cutoffs(similarity, 0 * levels)
     with pytest.raises(ValueError, match="every level from 0"):
         fit_cutoffs(similarity, levels - 1)
-    with pytest.raises(TypeError, match="`levels` as whole numbers"):
-        fit_cutoffs(similarity, levels.double())
-    with pytest.raises(ValueError, match="as many samples"):
-        fit_cutoffs(similarity, levels[1:])
-    with pytest.raises(ValueError, match=r"`similarity` of shape \[N\], but got \[5, 6\]"):
-        fit_cutoffs(similarity.view(5, 6), levels)
-    with pytest.raises(ValueError, match="`folds` to be a whole number >= 2"):
-        fit_cutoffs(similarity, levels, folds=1)
-    with pytest.raises(ValueError, match="at least 40 samples, but got 30"):
-        fit_cutoffs(similarity, levels, folds=40)
-    with pytest.raises(ValueError, match="`similarity`"):
-        fit_cutoffs(similarity / 0, levels)
+    for wrong in ((similarity, levels[1:]), (similarity.view(5, 6), levels), (similarity / 0, levels)):
+        with pytest.raises(ValueError, match="`similarity` and `levels` of one shape"):
+            fit_cutoffs(*wrong)
+    for folds in (1, 40):
+        with pytest.raises(ValueError, match=f"from 2 to the number of pairs, 30, but got {folds}"):
+            fit_cutoffs(similarity, levels, folds=folds)

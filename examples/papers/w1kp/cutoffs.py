@@ -8,15 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor._validation import (
-    check_at_least,
-    check_finite,
-    check_integers,
-    check_min_samples,
-    check_same_length,
-    check_tensor,
-)
-
 
 @dataclass(frozen=True)
 class FittedCutoffs:
@@ -57,9 +48,8 @@ def fit_cutoffs(similarity: Tensor, levels: Tensor, *, folds: int = 5, seed: int
         seed: of the draw of the folds.
 
     Raises:
-        TypeError: if an input is not a tensor of numbers of the right kind.
-        ValueError: if values are not finite, lengths differ, `folds` is no number from 2 to N, or a level between 0
-            and the highest never occurs.
+        ValueError: if shapes differ, values are not finite, `folds` is no number from 2 to N, or a level between 0 and
+            the highest never occurs.
 
     References:
         Tang et al., "Words Worth a Thousand Pictures: Measuring and Understanding Perceptual Variability in
@@ -71,14 +61,14 @@ def fit_cutoffs(similarity: Tensor, levels: Tensor, *, folds: int = 5, seed: int
         >>> found.cutoffs, found.accuracy
         ((0.25, 0.625), 1.0)
     """
-    check_at_least("folds", folds, 2)
-    values = check_tensor("similarity", similarity).detach().double()
-    if values.ndim != 1:
-        raise ValueError(f"Expected `similarity` of shape [N], but got {list(values.shape)}. Use x.flatten().")
-    check_finite("similarity", values)
-    labels = check_integers("levels", levels)
-    check_same_length("similarity", values, "levels", labels)
-    check_min_samples("similarity", values, folds)
+    values, labels = similarity.detach().double(), levels.long()
+    if values.ndim != 1 or values.shape != labels.shape or not bool(values.isfinite().all()):
+        raise ValueError(
+            f"Expected `similarity` and `levels` of one shape [N] and finite, but got {list(values.shape)} and "
+            f"{list(labels.shape)}, {int(values.isfinite().sum())} of them finite."
+        )
+    if not 2 <= folds <= len(values):
+        raise ValueError(f"Expected `folds` from 2 to the number of pairs, {len(values)}, but got {folds}.")
     missing = sorted(set(range(max(2, int(labels.max()) + 1))) - set(labels.tolist()))
     if missing or labels.min() < 0:
         raise ValueError(

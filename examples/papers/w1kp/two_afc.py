@@ -8,8 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_finite, check_min_samples, check_same_length, check_tensor
-
 
 class TwoAFC(NamedTuple):
     """How often a distance agrees with people (two-alternative forced choice).
@@ -43,8 +41,7 @@ def two_afc_accuracy(to_a: Tensor, to_b: Tensor, chose_b: Tensor) -> TwoAFC:
         chose_b: share of the people who found b the nearer [N], in [0, 1], as LPIPS and DreamSim publish theirs.
 
     Raises:
-        TypeError: if an input is no tensor of real numbers.
-        ValueError: if there is no triplet, lengths differ, or values are not finite or no shares.
+        ValueError: if there is no triplet, shapes differ, or values are not finite or no shares.
 
     References:
         Zhang et al., "The Unreasonable Effectiveness of Deep Features as a Perceptual Metric", arXiv 1801.03924.
@@ -57,14 +54,13 @@ def two_afc_accuracy(to_a: Tensor, to_b: Tensor, chose_b: Tensor) -> TwoAFC:
         >>> round(found.accuracy, 3), round(found.ceiling, 3), found.majority
         (0.6, 0.7, 0.5)
     """
-    given = {"to_a": to_a, "to_b": to_b, "chose_b": chose_b}
-    a, b, votes = (check_tensor(name, value).detach().double() for name, value in given.items())
+    a, b, votes = (value.detach().double() for value in (to_a, to_b, chose_b))
     for name, value in (("to_a", a), ("to_b", b), ("chose_b", votes)):
-        if value.ndim != 1:
-            raise ValueError(f"Expected `{name}` of shape [N], but got {list(value.shape)}. Use x.flatten().")
-        check_finite(name, value)
-        check_same_length("to_a", a, name, value)
-    check_min_samples("to_a", a, 1)
+        if value.ndim != 1 or not len(value) or value.shape != a.shape or not bool(value.isfinite().all()):
+            raise ValueError(
+                f"Expected `{name}` of shape [N] like `to_a`, finite, N at least 1, but got {list(value.shape)} with "
+                f"{int(value.isfinite().sum())} finite values."
+            )
     if not 0 <= float(votes.min()) <= float(votes.max()) <= 1:
         raise ValueError(
             f"Expected `chose_b` in [0, 1], but got {float(votes.min()):g} to {float(votes.max()):g}. "
