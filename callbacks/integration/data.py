@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +38,30 @@ def reference_images(
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
         return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
-    training, validation = (
-        find_loader(loaders, image_key) for loaders in (training_dataloaders(trainer), validation_dataloaders(trainer))
-    )
+    held_out = validation_dataloaders(trainer)
+    training = find_loader(training_dataloaders(trainer), image_key)
+    validation = find_loader(held_out, image_key) if _have_batches(held_out) else None
     # overfitting takes both from the beginning of the data, whatever samplers say
     if comm.world_size > 1 and not trainer.overfit_batches:  # type: ignore[attr-defined]
         given = given_dataloaders(trainer)
         before = None if given is None else (find_loader(given[0], image_key), find_loader(given[1], image_key))
         check_split((training, validation), before, comm)
     return ReferenceImages(training=training, validation=validation, image_key=image_key, with_index=with_index)
+
+
+def validates(trainer: pl.Trainer) -> bool:
+    """Say whether the training validates anything; Lightning's `enable_validation` is true without a batch, too."""
+    return trainer.enable_validation and _have_batches(validation_dataloaders(trainer))
+
+
+def _have_batches(loaders: Any) -> bool:
+    def length(loader: Any) -> float:
+        try:
+            return len(loader)
+        except (TypeError, NotImplementedError):  # of a stream
+            return math.inf
+
+    return any(map(length, all_loaders(loaders)))
 
 
 def find_loader(loaders: Any, image_key: ImageKey) -> Any:

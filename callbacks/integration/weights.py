@@ -51,17 +51,34 @@ def chosen_weights(
     if present == wanted:
         yield wanted
         return
-    _swap(average.module, pl_module)
-    try:
+    with _values_of(average.module, pl_module):
         yield wanted
+
+
+@contextmanager
+def _values_of(source: torch.nn.Module, target: torch.nn.Module) -> Iterator[None]:
+    """Have one module's values in another inside the block; afterwards both are what they were, to the last bit.
+
+    Values of one dtype change places, which takes no memory for a second set. Those of two, as where the average is
+    float32 and the trained module bfloat16, would be rounded on their way there and back, so the target gets copies.
+    """
+    sides = (itertools.chain(module.parameters(), module.buffers()) for module in (source, target))
+    pairs = list(zip(*sides, strict=True))
+    kept = [(y, y.detach().clone(), x) for x, y in pairs if x.dtype != y.dtype]
+    _swap(pairs)
+    for y, _, x in kept:
+        y.data.copy_(x.data)
+    try:
+        yield
     finally:
-        _swap(average.module, pl_module)
+        _swap(pairs)
+        for y, own, _ in kept:
+            y.data.copy_(own)
 
 
-def _swap(a: torch.nn.Module, b: torch.nn.Module) -> None:
-    pairs = zip(itertools.chain(a.parameters(), a.buffers()), itertools.chain(b.parameters(), b.buffers()), strict=True)
-    with torch.no_grad():
-        for x, y in pairs:
-            kept = x.detach().clone()
+def _swap(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for x, y in pairs:
+        if x.dtype == y.dtype:
+            given = x.detach().clone()
             x.data.copy_(y.data)
-            y.data.copy_(kept)
+            y.data.copy_(given)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -159,7 +158,8 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
             inner += chain(*items) if len(items) <= MAX_ITEMS else ()
         if _is_array(thing) and thing.nbytes <= tensor_bytes:
             tensor_bytes -= thing.nbytes
-            restore.append(partial(_overwrite, thing, copy.copy(thing) if isinstance(thing, np.ndarray) else thing.clone()))
+            content = thing.copy() if isinstance(thing, np.ndarray) else thing.detach().clone()
+            restore.append(partial(_overwrite, thing, content))
         queue.extend((part, levels, depth - 1) for part in inner if depth)
 
     def put_back() -> None:
@@ -210,7 +210,7 @@ def _rebind(namespace: dict[str, Any], bound: dict[str, Any]) -> None:
 
 def _items(kind: Any, container: Any) -> list[tuple[Any, ...]]:
     """Return a container's items by its kind's own methods: a Counter's `update` adds."""
-    return list(kind.items(container) if issubclass(kind, dict) else zip(kind.__iter__(container)))  # noqa: B905
+    return list(kind.items(container) if issubclass(kind, dict) else zip(kind.__iter__(container)))
 
 
 def _refill(kind: Any, container: Any, items: list[tuple[Any, ...]]) -> None:
