@@ -11,8 +11,8 @@ from genmonitor._io import say
 from genmonitor.callbacks.configuration import check_configuration
 from genmonitor.callbacks.integration.compat import at_progress, training_dataloaders
 from genmonitor.callbacks.integration.data import find_loader
-from genmonitor.callbacks.integration.loaded import loaded_loops, loaded_weights
 from genmonitor.callbacks.integration.provenance import run_folder
+from genmonitor.callbacks.integration.weights import loaded_loops, loaded_weights
 from genmonitor.evaluation.training_state.isolation import preserve_training_state
 from genmonitor.evaluation.training_state.sharding import kept_sharded
 from genmonitor.loggers.publisher import print_reports

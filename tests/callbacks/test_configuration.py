@@ -6,6 +6,9 @@ import re
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
+from _helpers.prompted import Prompted
+from _helpers.prompted import plain as prompted
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch.utils.data import IterableDataset
 
 from genmonitor import CosineKernel, PixelPartition
@@ -282,3 +285,28 @@ def test_two_monitors_of_one_prefix_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"several have `prefix`='cms'.* prefix='cms_2'"):
         fit(tmp_path, plain(), Other(3, n_samples=60, n_cluster_images=200), module=module)
     assert module.steps == 0
+
+
+class FSDPStrategy(SingleDeviceStrategy):
+    """Goes by the name of the one that splits the parameters, which itself needs GPUs."""
+
+
+class DeepSpeedStrategy(SingleDeviceStrategy):
+    """The same, of DeepSpeed."""
+
+    zero_stage_3 = True
+
+
+@pytest.mark.parametrize("monitor", [plain, prompted])
+@pytest.mark.parametrize(
+    ("strategy", "name"), [(FSDPStrategy, "FSDPStrategy"), (DeepSpeedStrategy, "DeepSpeed stage 3")]
+)
+def test_strategy_that_cannot_go_on_after_an_error_is_refused(tmp_path, monitor, strategy, name):
+    with pytest.raises(ValueError, match=rf"or ModelParallelStrategy.*but got {name}.*`genmonitor sweep`"):
+        fit(tmp_path, monitor(), module=Prompted(), strategy=strategy(torch.device("cpu")))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_lightnings_own_fsdp_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="but got FSDPStrategy"):
+        fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")

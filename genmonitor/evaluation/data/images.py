@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
 from genmonitor._validation import check_images
-from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
 
@@ -25,6 +24,27 @@ NAMES = ("image", "images", "pixel_values")
 READ_BATCH = 128
 READ_TWICE = 32
 """Images that are read twice: a flip of one in ten goes unnoticed in one of 500 datasets."""
+
+
+class StreamedItems(Dataset[Any]):
+    """Items taken from a stream, in its order.
+
+    Args:
+        items: as a dataset gives them.
+    """
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def note(self, name: str) -> str:
+        """Return what the user should know of them."""
+        return f"{name} can only be streamed, so its first {len(self)} images serve as real images for the run"
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
 
 
 class ImageSource:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -20,7 +21,6 @@ from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.lockstep import Lockstep
-from genmonitor.evaluation.sampling.memory import free_memory, is_out_of_memory
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
 from genmonitor.evaluation.training_state.rng import seed_everything
@@ -32,6 +32,8 @@ ALONE = 2
 SAME_SAMPLE = 0.05
 """Two draws are of one sample if they differ by less than so much of the pixels' standard deviation: low precision and
 long chains of steps make more of rounding."""
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
+"""What CUDA and MPS, the CPU's allocator, and cuDNN say."""
 PromptedSampleFn = Callable[[Any, Any], Tensor]
 
 
@@ -187,7 +189,6 @@ def _find_method(
 
 def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, remedy: str) -> Callable[[Any], Tensor]:
     """Let a function that is not made for its argument say so; it is the user's, and may be of any signature."""
-
     where = ""
 
     def complaint(error: Exception) -> ValueError:
@@ -252,3 +253,22 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int,
         out = out.nan_to_num()
     images = check_images("generated images", out)
     return images
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Say whether an error means that there was not enough memory.
+
+    Example:
+        >>> is_out_of_memory(RuntimeError("MPS backend out of memory"))
+        True
+    """
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in OUT_OF_MEMORY)
+
+
+def free_memory() -> None:
+    """Give back what nobody holds any more."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from genmonitor.evaluation.data.images import ImageSource, find_images, fingerprint
+from genmonitor.evaluation.data.images import ImageSource, StreamedItems, find_images, fingerprint
 
 IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(6)
@@ -254,3 +254,9 @@ def test_two_tensors_of_images_in_a_dictionary_are_refused():
     batch = {"before": torch.zeros(2, 3, 4, 4), "after": torch.zeros(2, 3, 4, 4)}
     with pytest.raises(ValueError, match=r"keys \['before', 'after'\].*Give `image_key="):
         find_images(batch, None)
+
+
+def test_streamed_items_are_a_dataset_that_says_how_many():
+    items = StreamedItems(["a", "b"])
+    assert (len(items), items[1]) == (2, "b")
+    assert "the data can only be streamed, so its first 2 images" in items.note("the data")

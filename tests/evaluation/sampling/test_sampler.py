@@ -11,7 +11,7 @@ from torch import nn
 
 from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler, draw_batch
+from genmonitor.evaluation.sampling.sampler import Sampler, draw_batch, free_memory, is_out_of_memory
 
 pytestmark = LIGHTNING_SAYS
 
@@ -151,3 +151,27 @@ class Conditional(nn.Module):
 def test_a_sampler_that_takes_n_for_something_else_is_told_so():
     with pytest.raises(ValueError, match=r"20 generated images, but got 16\. It takes n as its `cond`\..*`sample_fn=`"):
         Sampler(20).draw(SampledModel(Conditional(), torch.device("cpu")), range(20))
+
+
+SAID = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed in a non-contiguous"),
+]
+
+
+@pytest.mark.parametrize("error", SAID, ids=["CUDA", "MPS", "cuDNN"])
+def test_what_devices_say_is_understood(error):
+    assert is_out_of_memory(error)
+
+
+def test_what_the_cpu_says_is_understood():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), ValueError("out of memory")])
+def test_other_errors_are_others(error):
+    assert not is_out_of_memory(error)
+    free_memory()
