@@ -39,7 +39,7 @@ def logged_step(trainer: Any, pl_module: Any) -> int:
 def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
     """Let other callbacks know a value, by Lightning's own `log`: a module may have another of that name."""
     kinds = type(pl_module).__mro__
-    base = next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
+    base: Any = next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
     base.log(pl_module, key, value, logger=False, **options)
 
 
