@@ -5,18 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from typing_extensions import Unpack
 
+from genmonitor._io import say
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
 from genmonitor.callbacks.failures import fill_callback_keys, fill_scheduler_keys
 from genmonitor.callbacks.integration.collective import TrainerCollective
-from genmonitor.callbacks.integration.compat import batches_seen, logged_step
-from genmonitor.callbacks.integration.data import batch_size, reference_images
+from genmonitor.callbacks.integration.compat import (
+    averaged_model,
+    batches_seen,
+    ends_with_training,
+    find_weight_averaging,
+    log_value,
+    logged_step,
+)
+from genmonitor.callbacks.integration.data import batch_size, reference_images, validates
 from genmonitor.callbacks.integration.progress import trainer_progress
 from genmonitor.callbacks.integration.provenance import circumstances, run_folder
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
@@ -24,7 +34,7 @@ from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.results import Record, Samples
+from genmonitor.evaluation.results import MOMENT, Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
@@ -60,6 +70,8 @@ class GenerativeMonitor(Monitor, Callback):
     The record is added to `history`; report and figures are in the folder genmonitor-validate or genmonitor-test of
     the run, and nothing of the training's changes.
 
+    Two monitors of a kind in one Trainer need names of their own: give each another `prefix=`.
+
     Args:
         evaluator: what is evaluated; log keys and files begin with its prefix.
         sampler: how samples are drawn, as many as the evaluator wants; `ValidationSamples` takes those that
@@ -71,7 +83,8 @@ class GenerativeMonitor(Monitor, Callback):
         **options: those that every monitor takes, by keyword: see `EvaluationOptions`.
 
     Attributes:
-        history: a record of values, with `epoch` and `step`, for each evaluation of the run.
+        history: a record of values, with `epoch` and `step`, for each evaluation of the run. It stays empty in a script
+            whose strategy trains in processes of its own, such as ddp_spawn and ddp_notebook: history.csv has them.
         images_seen: training images until the last evaluation, None where they are not known.
         fitted: whether the evaluator is, in this process.
     """
@@ -94,6 +107,7 @@ class GenerativeMonitor(Monitor, Callback):
         self.images_seen: int | None = 0
         self.fitted = False
         self._proved = 0
+        self._validates = True
         self._stage = "fit"
 
     @property
@@ -121,6 +135,8 @@ class GenerativeMonitor(Monitor, Callback):
             self.publisher.notes.add(note)
         fill_scheduler_keys(trainer, self.prefix)
         self._proved = 0
+        with preserve_training_state(pl_module):
+            self._validates = validates(trainer)
         with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self.fit_evaluator(trainer, pl_module)
             for note in mode_notes(self, trainer):
@@ -172,7 +188,7 @@ class GenerativeMonitor(Monitor, Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate at the end of an epoch where nothing is validated."""
-        if not trainer.enable_validation and self.schedule.epoch_due(trainer.current_epoch):
+        if not self._validates and self.schedule.epoch_due(trainer.current_epoch):
             self.evaluate_and_log(trainer, pl_module)
         self._after_all_monitors(trainer)
 
@@ -188,12 +204,17 @@ class GenerativeMonitor(Monitor, Callback):
         if trainer.is_global_zero:
             finish_run(self.publisher)
         if not self.history and not self.failures.count and not self.failures.not_finite:
-            rank_zero_warn(
-                f"{type(self).__name__}: training ended before the first evaluation. Evaluate more often, or train "
-                "longer."
+            self.publisher.notes.warn(
+                "training ended before the first evaluation. Evaluate more often, or train longer."
             )
         if trainer.is_global_zero and self.history and self.verbose:
-            self.publisher.attempt(lambda: print(self.summary()))
+            self.publisher.attempt(lambda: say(self.summary()))
+            if ends_with_training(trainer):
+                self.publisher.notes.warn(
+                    "the training's processes end here, and `history` with them: in your script it stays empty. All "
+                    f"values are in {self.publisher.folder.path / 'history.csv'}, the latest in "
+                    "`trainer.callback_metrics`."
+                )
         together = monitors(trainer)
         if trainer.is_global_zero and together[-1] is self:
             print_reports([monitor.publisher for monitor in together if monitor.verbose])
@@ -249,18 +270,21 @@ class GenerativeMonitor(Monitor, Callback):
         record = self.evaluate(trainer, pl_module)
         if record is None:
             return
-        named = {f"{self.prefix}/{x}": float(record[x]) for x in record if x not in ("epoch", "step")}
-        by_steps = self.schedule.by_steps
-        # not to the loggers: there one that refuses a value would end the run, and values that do not fall on a
-        # multiple of log_every_n_steps would be lost
-        pl_module.log_dict(named, on_step=by_steps, on_epoch=not by_steps, logger=False, batch_size=1, sync_dist=True)
+        named = {f"{self.prefix}/{x}": float(record[x]) for x in record if x not in MOMENT}
+        if trainer.state.fn == "fit":  # not by `log`, which ends a run whose module logs the same key in this hook
+            trainer.callback_metrics.update({key: torch.tensor(named[key], device=pl_module.device) for key in named})
+            return
+        for key, value in named.items():  # what `validate` and `test` return
+            self.publisher.attempt(partial(log_value, pl_module, key, value, batch_size=1, sync_dist=True))
 
     def _proof(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> AbstractContextManager[None]:
         """Prove that the training is left alone, at the first occasions of a fit."""
         self._proved += 1
         if self._proved > PROOFS or trainer.state.fn != "fit":
             return nullcontext()
-        return prove_unchanged(pl_module, self.publisher.notes.add, trainer.optimizers)
+        average = averaged_model(find_weight_averaging(trainer))
+        averaged = None if average is None else average.module
+        return prove_unchanged(pl_module, self.publisher.notes.add, trainer.optimizers, averaged)
 
     def _after_all_monitors(self, trainer: pl.Trainer) -> None:
         """Free the samples and finish the evaluations that the monitors have in common."""

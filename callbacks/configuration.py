@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from genmonitor.callbacks.integration.sharding import check_sharding
 from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.training_state.sharding import SWEEP
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -38,13 +38,26 @@ def check_configuration(
     else:
         monitor.sampler.resolve(SampledModel(pl_module, pl_module.device))
     check_weights(monitor.weights, trainer)
-    check_sharding(trainer)
+    _check_sharding(trainer)
     for name, network in monitor.evaluator.networks().items():
         check_not_shared(name, network, pl_module)
     if [other.prefix for other in others].count(monitor.prefix) > 1:
         raise ValueError(
             f"Expected monitors that log under names of their own, but several have `prefix`={monitor.prefix!r}. "
             f"Give one of them another, for example prefix={monitor.prefix + '_2'!r}."
+        )
+
+
+def _check_sharding(trainer: pl.Trainer) -> None:
+    """Refuse what splits a model in a way that cannot go on after an error while samples are drawn."""
+    names = [base.__name__ for base in type(trainer.strategy).__mro__]
+    refused = "FSDPStrategy" if "FSDPStrategy" in names else ""
+    refused = "DeepSpeed stage 3" if getattr(trainer.strategy, "zero_stage_3", False) else refused
+    if refused:
+        raise ValueError(
+            "Expected a strategy that keeps the whole model on every process, or ModelParallelStrategy (FSDP2, tensor "
+            f"parallelism), but got {refused}, which cannot go on after an error while samples are drawn. Train with "
+            f"one of these, or {SWEEP}"
         )
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lightning.pytorch.utilities import rank_zero_warn
-
+from genmonitor._io import say
 from genmonitor.callbacks.configuration import check_configuration
 from genmonitor.callbacks.integration.compat import at_progress, training_dataloaders
 from genmonitor.callbacks.integration.data import find_loader
-from genmonitor.callbacks.integration.loaded import loaded_loops, loaded_weights
 from genmonitor.callbacks.integration.provenance import run_folder
+from genmonitor.callbacks.integration.weights import loaded_loops, loaded_weights
 from genmonitor.loggers.publisher import print_reports
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.sharding import kept_sharded
@@ -43,8 +42,8 @@ def evaluate_once(
     """
     check_configuration(monitor, others, trainer, pl_module)
     if not monitor.fitted and not _has_real_images(monitor, trainer):
-        rank_zero_warn(
-            f"{type(monitor).__name__} evaluates nothing: it was not fitted before, and the Trainer has no training "
+        monitor.publisher.notes.warn(
+            "it evaluates nothing: it was not fitted before, and the Trainer has no training "
             "data to fit it to. Give the monitor `real_images=`, or the Trainer a datamodule with training data."
         )
         return
@@ -63,7 +62,7 @@ def evaluate_once(
                 monitor.publisher.publish_fit(monitor.evaluator, monitor.values, [])
         monitor.evaluate_and_log(trainer, pl_module)
         if trainer.is_global_zero and monitor.history and monitor.verbose:
-            monitor.publisher.attempt(lambda: print(monitor.summary()))
+            monitor.publisher.attempt(lambda: say(monitor.summary()))
             if others[-1] is monitor:
                 print_reports([one.publisher for one in others if one.verbose])
 

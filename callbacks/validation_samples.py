@@ -11,6 +11,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_images
 from genmonitor.callbacks.integration.compat import find_weight_averaging
+from genmonitor.callbacks.integration.data import validates
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
@@ -111,7 +112,7 @@ def check_reuse(monitor: GenerativeMonitor, trainer: pl.Trainer) -> None:
         ValueError: if so.
     """
     reason = None
-    if not trainer.enable_validation:
+    if not validates(trainer):
         reason = "validates nothing. Give validation data"
     elif monitor.schedule.by_steps:
         reason = "evaluates between validations, by `every_n_train_steps`. Leave that out"

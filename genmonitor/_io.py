@@ -1,12 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a file so that whoever looks, also after a crash, finds the old one or the new one and never half of it."""
+"""Writing what must not do harm: files that are complete or not there, lines whose failure stops nothing."""
 
 from __future__ import annotations
 
 import json
 import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+
+def say(text: str, by: Callable[[str], Any] = print) -> None:
+    """Say something as far as that is possible: `print` may meet a full disk, `warnings.warn` may raise its warning.
+
+    Where `by` fails it is tried with ASCII alone, and then stderr is.
+
+    Example:
+        >>> say("done")
+        done
+    """
+    plain = text.encode("ascii", "backslashreplace").decode()
+    for attempt in (lambda: by(text), lambda: by(plain), lambda: print(plain, file=sys.stderr)):
+        with suppress(Exception):
+            attempt()
+            return
 
 
 def atomic_write(path: Path, content: bytes) -> None:

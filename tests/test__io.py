@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import io
 from pathlib import Path
 
 import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor._io import atomic_write
+from genmonitor._io import atomic_write, say
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.report import write_report
 
@@ -54,3 +55,21 @@ def test_what_was_saved_is_loaded(tmp_path):
     CALIBRATION.save(str(tmp_path / "calibration.pt"))
     assert PixelPartition.load(tmp_path / "partition.npz") == PARTITION
     assert torch.equal(W1KPCalibration.load(tmp_path / "calibration.pt").distances, CALIBRATION.distances)
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(28, "No space left on device"), BrokenPipeError(), UserWarning("an error")]
+)
+def test_what_cannot_be_said_goes_to_stderr(capsys, failure):
+    def by(text):
+        raise failure
+
+    say("the finding", by)
+    assert capsys.readouterr().err == "the finding\n"
+
+
+def test_a_name_beyond_the_encoding_is_said_with_escapes(monkeypatch):
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    monkeypatch.setattr("sys.stdout", out)
+    say("Läufe/report.html")
+    assert out.buffer.getvalue().strip() == b"L\\xe4ufe/report.html"

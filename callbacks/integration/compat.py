@@ -15,8 +15,10 @@ __all__ = [
     "at_progress",
     "averaged_model",
     "batches_seen",
+    "ends_with_training",
     "find_weight_averaging",
     "given_dataloaders",
+    "log_value",
     "logged_step",
     "progress_in",
     "training_dataloaders",
@@ -32,6 +34,13 @@ def logged_step(trainer: Any, pl_module: Any) -> int:
     """
     stepped: int = trainer.fit_loop.epoch_loop._batches_that_stepped
     return stepped - (pl_module._current_fx_name == "on_train_epoch_end")
+
+
+def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
+    """Let other callbacks know a value, by Lightning's own `log`: a module may have another of that name."""
+    kinds = type(pl_module).__mro__
+    base: Any = next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
+    base.log(pl_module, key, value, logger=False, **options)
 
 
 def batches_seen(trainer: Any) -> tuple[int, int]:
@@ -149,6 +158,11 @@ def find_weight_averaging(trainer: Any) -> Any:
     """
     named = (c for c in trainer.callbacks if "WeightAveraging" in {base.__name__ for base in type(c).__mro__})
     return next(named, None)
+
+
+def ends_with_training(trainer: Any) -> bool:
+    """Say whether Lightning started this process for a training alone, by spawn or fork; its launcher has no name."""
+    return "_MultiProcessingLauncher" in {base.__name__ for base in type(trainer.strategy.launcher).__mro__}
 
 
 def averaged_model(averaging: Any) -> Any:

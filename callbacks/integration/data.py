@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,17 @@ from genmonitor.callbacks.integration.compat import (
     training_dataloaders,
     validation_dataloaders,
 )
-from genmonitor.callbacks.integration.splits import check_split
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.data.images import ImageKey, ImageSource
+from genmonitor.evaluation.data.images import ImageKey, ImageSource, sampled_indices
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
+
+Loaders = tuple[Any, Any]
+"""A training loader, and a validation loader or None."""
 
 
 def reference_images(
@@ -37,15 +40,30 @@ def reference_images(
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
         return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
-    training, validation = (
-        find_loader(loaders, image_key) for loaders in (training_dataloaders(trainer), validation_dataloaders(trainer))
-    )
+    held_out = validation_dataloaders(trainer)
+    training = find_loader(training_dataloaders(trainer), image_key)
+    validation = find_loader(held_out, image_key) if _have_batches(held_out) else None
     # overfitting takes both from the beginning of the data, whatever samplers say
     if comm.world_size > 1 and not trainer.overfit_batches:  # type: ignore[attr-defined]
         given = given_dataloaders(trainer)
         before = None if given is None else (find_loader(given[0], image_key), find_loader(given[1], image_key))
         check_split((training, validation), before, comm)
     return ReferenceImages(training=training, validation=validation, image_key=image_key, with_index=with_index)
+
+
+def validates(trainer: pl.Trainer) -> bool:
+    """Say whether the training validates anything; Lightning's `enable_validation` is true without a batch, too."""
+    return trainer.enable_validation and _have_batches(validation_dataloaders(trainer))
+
+
+def _have_batches(loaders: Any) -> bool:
+    def length(loader: Any) -> float:
+        try:
+            return len(loader)
+        except (TypeError, NotImplementedError):  # of a stream
+            return math.inf
+
+    return any(map(length, all_loaders(loaders)))
 
 
 def find_loader(loaders: Any, image_key: ImageKey) -> Any:
@@ -113,3 +131,47 @@ def images_until(trainer: pl.Trainer, progress: TrainingProgress) -> int | None:
         return None
     in_epoch = min(int(per_epoch) * size, len(loaders[0].sampler))
     return progress.epoch * in_epoch + min(progress.batches_in_epoch * size, in_epoch)
+
+
+def check_split(used: Loaders, given: Loaders | None, comm: Collective) -> None:
+    """Refuse loaders that yield each other's images, or others on each process; every process calls it.
+
+    With several processes Lightning gives each loader a DistributedSampler. One around the loader's own `sampler` keeps
+    what that chooses from. In a `batch_sampler` it takes the sampler's place, so that each loader yields the whole
+    dataset.
+
+    Args:
+        used: what the training really runs.
+        given: the same as the user gave them; None where nobody kept them.
+        comm: the processes that train together.
+
+    Raises:
+        ValueError: if both yield images of one dataset, at least one of them all, and that is not known to be meant so;
+            or if samplers choose from other images on each process.
+    """
+    training, validation = used
+    dataset = getattr(training, "dataset", None)
+    if dataset is getattr(validation, "dataset", None) and dataset is not None:
+        whole = _yield_everything(used)
+        if any(whole) and (given is None or _yield_everything(given) != whole):
+            raise ValueError(
+                f"Expected validation images that are not trained on, but with several processes {_which(whole)} data "
+                f"are all {len(dataset)} images of the {type(dataset).__name__} from which both come: Lightning "
+                "replaces the sampler in a `batch_sampler`. Make the split by `sampler=` or by Subset, or give "
+                "`real_images=`."
+            )
+    for name, loader in zip(("training", "validation"), used, strict=True):
+        indices = sampled_indices(loader)
+        if comm.any_true(comm.broadcast(indices) != indices):
+            raise ValueError(
+                f"Expected the sampler of the {name} data to choose from the same images on every process, but the "
+                "processes have others. Seed what draws its indices, or give `real_images=`."
+            )
+
+
+def _yield_everything(loaders: Loaders) -> list[bool]:
+    return [sampled_indices(loader) is None for loader in loaders]
+
+
+def _which(whole: list[bool]) -> str:
+    return "training and validation" if all(whole) else "training" if whole[0] else "validation"

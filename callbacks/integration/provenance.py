@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 
 
 def run_folder(trainer: pl.Trainer) -> Path:
-    """Return the folder of the run, that in which ModelCheckpoint puts its own: the same on every process."""
+    """Return the folder of the run, that in which ModelCheckpoint puts its own: the same on every process.
+
+    It stays where it is when the working directory changes.
+    """
     folder = Path(trainer.default_root_dir)
     if trainer.loggers:
         logger = trainer.loggers[0]
         version = logger.version if isinstance(logger.version, str) else f"version_{logger.version}"
         folder = Path(logger.save_dir or folder) / str(logger.name) / version
-    return Path(trainer.strategy.broadcast(str(folder), src=0))
+    return Path(trainer.strategy.broadcast(str(folder.absolute()), src=0))
 
 
 def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: str) -> TrainingManifest:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which weights are evaluated where Lightning's WeightAveraging keeps a second set of them."""
+"""Which weights are evaluated: those that train, their average, or those of a loaded checkpoint."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from genmonitor.callbacks.checkpoints.files import fit_loop, has_averaged, read_checkpoint
 from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging
-from genmonitor.callbacks.integration.loaded import loaded_weights
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -51,17 +52,57 @@ def chosen_weights(
     if present == wanted:
         yield wanted
         return
-    _swap(average.module, pl_module)
-    try:
+    with _values_of(average.module, pl_module):
         yield wanted
+
+
+@contextmanager
+def _values_of(source: torch.nn.Module, target: torch.nn.Module) -> Iterator[None]:
+    """Have one module's values in another inside the block; afterwards both are what they were, to the last bit.
+
+    Values of one dtype change places, which takes no memory for a second set. Those of two, as where the average is
+    float32 and the trained module bfloat16, would be rounded on their way there and back, so the target gets copies.
+    """
+    sides = (itertools.chain(module.parameters(), module.buffers()) for module in (source, target))
+    pairs = list(zip(*sides, strict=True))
+    kept = [(y, y.detach().clone(), x) for x, y in pairs if x.dtype != y.dtype]
+    _swap(pairs)
+    for y, _, x in kept:
+        y.data.copy_(x.data)
+    try:
+        yield
     finally:
-        _swap(average.module, pl_module)
+        _swap(pairs)
+        for y, own, _ in kept:
+            y.data.copy_(own)
 
 
-def _swap(a: torch.nn.Module, b: torch.nn.Module) -> None:
-    pairs = zip(itertools.chain(a.parameters(), a.buffers()), itertools.chain(b.parameters(), b.buffers()), strict=True)
-    with torch.no_grad():
-        for x, y in pairs:
-            kept = x.detach().clone()
+def _swap(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    for x, y in pairs:
+        if x.dtype == y.dtype:
+            given = x.detach().clone()
             x.data.copy_(y.data)
-            y.data.copy_(kept)
+            y.data.copy_(given)
+
+
+def loaded_loops(trainer: pl.Trainer) -> dict[str, Any]:
+    """Return the state of the training's loop: that in the checkpoint that was loaded, else the Trainer's own."""
+    saved = _loaded(trainer)
+    state: dict[str, Any] = trainer.fit_loop.state_dict() if saved is None else fit_loop(saved)
+    return state
+
+
+def loaded_weights(trainer: pl.Trainer) -> Literal["raw", "averaged"]:
+    """Say which weights Lightning has put into the module where nothing averages them now."""
+    saved = _loaded(trainer)
+    return "averaged" if saved is not None and has_averaged(saved) else "raw"
+
+
+def _loaded(trainer: pl.Trainer) -> dict[str, Any] | None:
+    """Return the checkpoint of `trainer.validate` or `trainer.test`; None where there is none that can be read here."""
+    if trainer.state.fn == "fit" or trainer.ckpt_path is None:
+        return None
+    try:
+        return read_checkpoint(Path(trainer.ckpt_path))
+    except (OSError, ValueError):  # on another machine, or with objects of the user's
+        return None

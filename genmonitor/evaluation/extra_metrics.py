@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 from torchmetrics import Metric
 
+from genmonitor._io import say
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.values import Better, ValueSpec
 from genmonitor.kernels import Kernel
@@ -143,7 +144,9 @@ class ExtraMetrics:
             if self._of == "features":
                 _check_width(metric)
             for i, batch in enumerate(samples.split(BATCH)):
-                beside = {} if prompts is None or "prompts" not in takes else {"prompts": prompts.split(BATCH)[i]}
+                beside = {}
+                if prompts is not None and "prompts" in takes:
+                    beside["prompts"] = prompts.split(BATCH)[i].clone()
                 metric.update(self._as_expected(metric, batch), **beside)
             return
         if real is None:
@@ -158,7 +161,7 @@ class ExtraMetrics:
 
     def _as_expected(self, metric: Any, images: Tensor) -> Tensor:
         if getattr(metric, "used_custom_model", True):
-            return images
+            return images.clone()  # a metric may work in place
         low, high = self._range
         scaled = ((images - low) / (high - low)).clamp(0, 1).expand(-1, max(3, images.shape[1]), -1, -1)
         return scaled if metric.normalize else (255 * scaled).round().byte()
@@ -168,7 +171,7 @@ class ExtraMetrics:
         if name not in self._has_real:  # some of the real images may be in already
             _reset_both_sides(self._metrics[name])
         # on every process that it happens on
-        warnings.warn(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", stacklevel=2)
+        say(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", warnings.warn)
 
 
 def _check_width(metric: Any) -> None:

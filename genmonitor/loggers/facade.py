@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
+from genmonitor._io import say
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend, find_backend
@@ -105,10 +106,10 @@ class Loggers:
             except Exception as error:
                 if logger not in _warned:
                     _warned.add(logger)
-                    warnings.warn(
+                    say(
                         f"{type(logger).__name__} did not take what was logged: {type(error).__name__}: {error}. "
                         "The other loggers and the files of the run are not affected; this is said once.",
-                        stacklevel=4,
+                        warnings.warn,
                     )
 
     def _backend(self, logger: Any) -> Backend | None:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from genmonitor._io import say
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
@@ -74,7 +75,7 @@ class Publisher:
         self._name, self._prefix, self._on_alert, self._raise_errors = name, prefix, on_alert, raise_errors
         self._inform = inform
         self.notes = Notes(name, warn, inform)
-        self.attempt = Attempt(lambda text: warn(f"{name}: {text}"), raise_errors)
+        self.attempt = Attempt(self.notes.warn, raise_errors)
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
         self._writes = False
@@ -278,4 +279,4 @@ def finish_run(publisher: Publisher) -> None:
 def print_reports(publishers: Iterable[Publisher]) -> None:
     """Say where the pages are that publishers wrote, each once: monitors of a Trainer share theirs."""
     for page in dict.fromkeys(publisher.page for publisher in publishers if publisher.page is not None):
-        print(f"Report: {page}")
+        say(f"Report: {page}")

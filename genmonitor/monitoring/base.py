@@ -7,10 +7,12 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
+from genmonitor._io import say
 from genmonitor._manifest import EvaluationManifest
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.collective import Collective, FailedElsewhereError
@@ -92,8 +94,9 @@ class Monitor:
         self.evaluator, self.sampler = evaluator, sampler
         self.failures = FailurePolicy(on_error)
         self.verbose = check_bool("verbose", verbose)
-        raises, said = self.failures.raises, inform if verbose else _say_nothing
-        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warn, said)
+        raises, said = self.failures.raises, partial(say, by=inform) if verbose else _say_nothing
+        warned = warn if raises else partial(say, by=warn)
+        self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warned, said)
         self.real_images, self.image_key = real_images, image_key
         self.history: History = []
         self.findings: tuple[Finding, ...] = ()
@@ -217,8 +220,7 @@ class Monitor:
             where = f" on process {comm.rank}" if comm.world_size > 1 else ""
             trace = "".join(traceback.format_exception(error))
             # not by the publisher, which only process zero says
-            text = f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}"
-            warnings.warn(text, stacklevel=2)
+            say(f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}", warnings.warn)
         if not_finite:
             if self.failures.found_not_finite() and comm.rank == 0:
                 self.publisher.publish_alert(not_finite_alert(self.prefix, moment.whole_epoch))

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from typing_extensions import Unpack
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.collective import Collective, current_processes
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.data.streams import streams_taken
+from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
@@ -62,7 +65,8 @@ class LoopMonitor(Monitor):
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
 
     Raises:
-        ValueError: if the sampler draws other samples than the evaluator takes them for, or `evaluate_on` is no device.
+        ValueError: if the sampler draws other samples than the evaluator takes them for, `evaluate_on` is no device, or
+            there is no image in the real ones.
         TypeError: if a logger is none of these.
 
     Example:
@@ -101,7 +105,10 @@ class LoopMonitor(Monitor):
         super().__init__(evaluator, sampler, real_images=real_images, **says, **options)
         if real_images is None:
             raise ValueError("Expected `real_images`, a Dataset, DataLoader or tensor, but got None.")
-        self.folder, self.validation_images = Path(folder), validation_images
+        for name, data in (("`real_images`", real_images), ("`validation_images`", validation_images)):
+            if data is not None and not is_stream(data):
+                _check_images(ImageSource(data, self.image_key, name))
+        self.folder, self.validation_images = Path(folder).absolute(), validation_images
         given = loggers if isinstance(loggers, (list, tuple)) else [loggers]
         self.loggers = [as_logger(logger) for logger in given if current_processes().rank == 0]
         self._fitted = False
@@ -140,8 +147,9 @@ class LoopMonitor(Monitor):
                 DistributedDataParallel, which may wait for the others in each forward pass.
             module: the networks that a function draws with, one or several: they are in eval mode and without gradients
                 meanwhile, and their modes, buffers and gradients are put back. Not needed for a Module or its method.
-            step: the optimizer's, at least that of the evaluation before.
-            epoch: with its part that is over, if you like.
+            step: the optimizer's, at least that of the evaluation before. Once fitted, an evaluation at a smaller one
+                is skipped, as `on_error` says.
+            epoch: finite, with its part that is over, if you like.
 
         Returns:
             What was found; None where it failed and was skipped, or where the monitor is switched off.
@@ -149,7 +157,13 @@ class LoopMonitor(Monitor):
         Raises:
             ValueError: if the configuration cannot work.
         """
-        moment = self._moment(step, epoch)
+        try:
+            moment = self._moment(step, epoch)
+        except (TypeError, ValueError) as error:
+            if self.failures.raises or not self._fitted:
+                raise
+            self.publisher.notes.add(f"an evaluation is skipped. {error}")
+            return None
         if self.failures.switched_off:
             return None
         model, comm = SampledModel.of(sample, module), current_processes()
@@ -201,13 +215,25 @@ class LoopMonitor(Monitor):
             yield
 
     def _moment(self, step: int, epoch: float) -> Moment:
+        with suppress(TypeError):  # what is no whole number is refused below
+            step = step if isinstance(step, bool) else index(step)
         check_at_least("step", step, 0)
         if self.history and step < self.history[-1]["step"]:
             raise ValueError(
                 f"Expected `step` to be at least that of the evaluation before, {self.history[-1]['step']}, but got "
                 f"{step}. Give the number of optimizer steps so far, over the whole run."
             )
+        if not math.isfinite(epoch):
+            raise ValueError(f"Expected `epoch` to be a finite number, but got {epoch}.")
         return Moment(float(epoch), step, int(epoch))
+
+
+def _check_images(source: ImageSource) -> None:
+    """Refuse data without images before time was spent."""
+    try:
+        source.read([0])
+    except ValueError as error:
+        raise ValueError(f"Expected {source.name} to hold images. {error}") from error
 
 
 def _progress(comm: Collective) -> Progress:

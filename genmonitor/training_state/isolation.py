@@ -3,21 +3,34 @@
 
 from __future__ import annotations
 
-import copy
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import FunctionType, MethodType
+from functools import partial
+from itertools import chain
+from types import FunctionType, MemberDescriptorType, MethodType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
-from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng
+from genmonitor.training_state.rng import (
+    MAX_DEPTH,
+    MAX_OBJECTS,
+    find_generators,
+    preserve_generators,
+    preserve_rng,
+)
 
-CONTAINERS = (list, dict, set, deque)
+CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
+"""What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
+MAX_ITEMS = 1000
+"""How many items a container may have that is looked through for others."""
+MAX_BYTES = 2**28
+"""Memory for copies of tensors that are no buffers, and of arrays: 256 MiB."""
 FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "types", "typing")
 """Packages whose objects hang on modules without being the user's own state, such as the Trainer."""
 
@@ -30,9 +43,10 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     in Lightning's validation loop. Restored are the random states of torch (CPU, every CUDA device, MPS), numpy, python
     and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
     statistics; each parameter's `grad` and `requires_grad`; and every attribute of each submodule and of the plain
-    objects that it holds, such as a counter, a list that sampling appends to, or a noise scheduler: what an attribute
-    is bound to, and the items of lists, dictionaries, sets and deques. Not copied, and so not restored where sampling
-    writes into them, are parameters, tensors that are no buffers, and what lies deeper.
+    objects that it holds, such as a counter, a list that sampling appends to, a hook, or a noise scheduler: what an
+    attribute is bound to, the items of lists, dictionaries, sets, deques and their subclasses, and the values of other
+    tensors and arrays, as many as 256 MiB hold. Not copied, and so not restored where sampling writes into them, are
+    parameters and what lies deeper.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -86,7 +100,8 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     parts = list(module.modules())
     # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
     modes = [(part, part.training) for part in parts if _is_uninitialized(part)]
-    put_back = _remember_all([part.__dict__ for part in parts if not _is_uninitialized(part)])
+    owners = [part for part in parts if not _is_uninitialized(part)]
+    put_back = _remember_all(owners, MAX_BYTES, module.buffers())
     try:
         yield
     finally:
@@ -98,7 +113,8 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
 def remember_attributes(owner: Any) -> Callable[[], None]:
     """Return a function that puts back the attributes of an object and of the plain objects that it holds.
 
-    What each is bound to comes back, and the items of lists, dictionaries, sets and deques; what lies deeper does not.
+    What each is bound to comes back, and the items of containers, also of those in containers; what lies deeper does
+    not, nor do the values of tensors.
 
     Example:
         >>> from types import SimpleNamespace
@@ -110,12 +126,41 @@ def remember_attributes(owner: Any) -> Callable[[], None]:
         >>> owner
         namespace(count=1, seen=['a'])
     """
-    return _remember_all([vars(owner)])
+    return _remember_all([owner], 0)
 
 
-def _remember_all(namespaces: list[dict[str, Any]]) -> Callable[[], None]:
-    held = [vars(value) for namespace in namespaces for value in namespace.values() if _is_plain(value)]
-    restore = [_remember(namespace) for namespace in {id(one): one for one in (*namespaces, *held)}.values()]
+def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any] = ()) -> Callable[[], None]:
+    """Return a function that puts back objects and what they hold, the nearest things first.
+
+    Args:
+        owners: whose attributes count, whatever their type; of what they hold, only those of plain objects.
+        tensor_bytes: memory for copies of tensors and arrays.
+        known: what somebody else puts back.
+    """
+    seen, restore = {id(thing) for thing in known}, []
+    queue = deque((owner, 2, MAX_DEPTH) for owner in owners)
+    while queue and len(restore) < MAX_OBJECTS:
+        thing, levels, depth = queue.popleft()
+        if id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        inner: list[Any] = []
+        if levels == 2 or (levels == 1 and _is_plain(thing)):
+            levels -= 1
+            namespace, slots = getattr(thing, "__dict__", {}), _slots(thing)
+            bound, held = dict(namespace), [slot.__get__(thing) for slot in slots]
+            restore.append(partial(_rebind, namespace, bound))
+            restore += [partial(slot.__set__, thing, value) for slot, value in zip(slots, held, strict=True)]
+            inner += [*bound.values(), *held]
+        if kind := next((kind for kind in CONTAINERS if isinstance(thing, kind)), None):
+            items = _items(kind, thing)
+            restore.append(partial(_refill, kind, thing, items))
+            inner += chain(*items) if len(items) <= MAX_ITEMS else ()
+        if _is_array(thing) and thing.nbytes <= tensor_bytes:
+            tensor_bytes -= thing.nbytes
+            content = thing.copy() if isinstance(thing, np.ndarray) else thing.detach().clone()
+            restore.append(partial(_overwrite, thing, content))
+        queue.extend((part, levels, depth - 1) for part in inner if depth)
 
     def put_back() -> None:
         for one in restore:
@@ -131,35 +176,59 @@ def _is_uninitialized(part: nn.Module) -> bool:
 
 def _is_plain(value: Any) -> bool:
     """Say whether something is an object of the user's own, with attributes."""
-    if isinstance(value, (nn.Module, Tensor, type, FunctionType, MethodType)) or not hasattr(value, "__dict__"):
+    if isinstance(value, (nn.Module, Tensor, type, FunctionType, MethodType)):
         return False
-    return type(value).__module__.split(".")[0] not in FOREIGN
+    has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
+    return has_attributes and type(value).__module__.split(".")[0] not in FOREIGN
 
 
-def _remember(namespace: dict[str, Any]) -> Callable[[], None]:
-    """Return a function that binds attributes to what they are bound to now, and refills containers."""
-    bound = dict(namespace)
-    contents = [(value, copy.copy(value)) for value in bound.values() if type(value) in CONTAINERS]
-
-    def put_back() -> None:
-        for name in namespace.keys() - bound.keys():
-            del namespace[name]
-        for name, value in bound.items():
-            if name not in namespace or namespace[name] is not value:
-                namespace[name] = value
-        for container, content in contents:
-            if not _same_items(container, content):
-                container.clear()
-                (container.extend if isinstance(container, (list, deque)) else container.update)(content)
-
-    return put_back
+def _is_tensor(value: Any) -> bool:
+    """Say whether something is a tensor that can be copied and written to."""
+    whole = type(value) is Tensor and value.layout is torch.strided and not value.is_meta and not value.is_inference()
+    return whole and 0 not in value.stride()
 
 
-def _same_items(a: Any, b: Any) -> bool:
-    if len(a) != len(b):
-        return False
-    if isinstance(a, dict):
-        return all(name in a and a[name] is value for name, value in b.items())
-    if isinstance(a, set):
-        return bool(a == b)
-    return all(x is y for x, y in zip(a, b, strict=True))
+def _is_array(value: Any) -> bool:
+    return _is_tensor(value) or (type(value) is np.ndarray and value.flags.writeable)
+
+
+def _slots(owner: Any) -> list[MemberDescriptorType]:
+    """Return the attributes that an object keeps in `__slots__`, as far as they are bound."""
+    kinds = [vars(kind) for kind in type(owner).__mro__ if "__slots__" in vars(kind)]
+    slots = [(name, x) for kind in kinds for name, x in kind.items() if isinstance(x, MemberDescriptorType)]
+    return [slot for name, slot in slots if hasattr(owner, name)]
+
+
+def _rebind(namespace: dict[str, Any], bound: dict[str, Any]) -> None:
+    """Bind attributes to what they were bound to."""
+    for name in namespace.keys() - bound.keys():
+        del namespace[name]
+    for name, value in bound.items():
+        if name not in namespace or namespace[name] is not value:
+            namespace[name] = value
+
+
+def _items(kind: Any, container: Any) -> list[tuple[Any, ...]]:
+    """Return a container's items by its kind's own methods: a Counter's `update` adds."""
+    return list(kind.items(container) if issubclass(kind, dict) else zip(kind.__iter__(container)))
+
+
+def _refill(kind: Any, container: Any, items: list[tuple[Any, ...]]) -> None:
+    """Let a container hold what it held, in the same order."""
+    now = _items(kind, container)
+    if len(now) == len(items) and all(x is y for x, y in zip(chain(*now), chain(*items), strict=True)):
+        return
+    kind.clear(container)
+    if issubclass(kind, dict):
+        for name, value in items:
+            kind.__setitem__(container, name, value)
+    else:
+        (kind.update if kind is set else kind.extend)(container, chain(*items))
+
+
+def _overwrite(array: Any, content: Any) -> None:
+    if isinstance(array, np.ndarray):
+        array[...] = content
+    elif not torch.equal(array, content):
+        with torch.no_grad():
+            array.copy_(content)

@@ -23,9 +23,12 @@ NAMED = 3
 
 @contextmanager
 def prove_unchanged(
-    module: nn.Module, report: Callable[[str], Any], optimizers: Iterable[torch.optim.Optimizer] = ()
+    module: nn.Module,
+    report: Callable[[str], Any],
+    optimizers: Iterable[torch.optim.Optimizer] = (),
+    averaged: nn.Module | None = None,
 ) -> Iterator[None]:
-    """Report what the block changes of parameters, buffers, optimizer states and random states.
+    """Report what the block changes of parameters, buffers, averaged weights, optimizer states and random states.
 
     Each tensor is read once before and once after: for a billion parameters that takes seconds on a CPU, so monitors
     do it for the first evaluation of a fit.
@@ -34,11 +37,12 @@ def prove_unchanged(
         module: what is trained.
         report: takes a sentence that names what moved; not called if nothing did.
         optimizers: those that train it.
+        averaged: the module's second set of weights, where something averages them.
     """
-    optimizers = list(optimizers)
-    before = training_digest(module, optimizers)
+    trained = module, list(optimizers), averaged
+    before = training_digest(*trained)
     yield
-    after = training_digest(module, optimizers)
+    after = training_digest(*trained)
     here = [name for name in before | after if before.get(name) != after.get(name)]
     # of a sharded model, what moved may lie on another process alone
     if moved := list(dict.fromkeys(chain(*gather(sharded_parts(module), here)))):
@@ -49,10 +53,15 @@ def prove_unchanged(
         )
 
 
-def training_digest(module: nn.Module, optimizers: Iterable[torch.optim.Optimizer] = ()) -> dict[str, int]:
+def training_digest(
+    module: nn.Module, optimizers: Iterable[torch.optim.Optimizer] = (), averaged: nn.Module | None = None
+) -> dict[str, int]:
     """Return a number for each parameter, buffer, optimizer state and global random state; it changes with any bit."""
-    out = {f"parameter {name}": _digest(x) for name, x in module.named_parameters()}
-    out |= {f"buffer {name}": _digest(x) for name, x in module.named_buffers()}
+    out: dict[str, int] = {}
+    for which, weights in (("", module), ("averaged ", averaged)):
+        if weights is not None:
+            out |= {f"{which}parameter {name}": _digest(x) for name, x in weights.named_parameters()}
+            out |= {f"{which}buffer {name}": _digest(x) for name, x in weights.named_buffers()}
     for index, optimizer in enumerate(optimizers):
         for number, state in enumerate(optimizer.state.values()):
             for name, value in state.items() if isinstance(state, dict) else ():

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every monitor does with an evaluation, and how the runs of one monitor follow each other."""
 
+import pickle
+import warnings
+
 import pytest
 import torch
 from _helpers.logged import Remember
@@ -8,6 +11,8 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader
 from _helpers.prompted import Changed, Prompted, disagreeing
 from lightning import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.utilities.combined_loader import CombinedLoader
+from torch.utils.data import DataLoader
 
 from genmonitor.callbacks import GenerativeMonitor
 from genmonitor.callbacks.base import sampled_model
@@ -323,3 +328,111 @@ def test_generator_of_a_nested_module_is_restored_after_a_fit(tmp_path):
         states.append(module.parts[0][0].generator.get_state())
     assert torch.equal(*states)
     assert not torch.equal(states[0], torch.Generator().manual_seed(1).get_state())
+
+
+# without a batch to validate on
+
+
+EMPTY = {"[]": list, "[[]]": lambda: [[]], "combined": lambda: CombinedLoader({}), "no item": lambda: DataLoader([])}
+
+
+@pytest.mark.filterwarnings("ignore:Total length of")
+@pytest.mark.parametrize(("sanity", "every"), [(2, 1), (0, 2)])
+@pytest.mark.parametrize("given", EMPTY)
+def test_nothing_to_validate_on_is_no_validation(tmp_path, given, sanity, every):
+    monitor = brightness()
+    fit(tmp_path, monitor, val=EMPTY[given](), num_sanity_val_steps=sanity, check_val_every_n_epoch=every, max_epochs=2)
+    assert epochs(monitor) == [0, 1]
+
+
+# a module with words of its own
+
+
+class OwnLog(Linear):
+    def log(self, name):
+        raise AssertionError("the module's own")
+
+    def log_dict(self, values):
+        raise AssertionError("the module's own")
+
+    def training_step(self, batch, index):
+        return self.net.weight.square().sum()
+
+
+class SameKey(Linear):
+    def on_train_epoch_end(self):
+        self.log("brightness/mean", 3.0, on_epoch=True, reduce_fx="max")
+
+
+def test_a_log_method_of_the_modules_own_is_not_used(tmp_path):
+    monitor, stop = brightness(), EarlyStopping("brightness/mean")
+    runner, _ = fit(tmp_path, monitor, stop, module=OwnLog())
+    assert float(runner.callback_metrics["brightness/mean"]) == pytest.approx(monitor.history[-1]["mean"])
+
+
+def test_a_key_that_the_module_logs_too_ends_no_run(tmp_path):
+    monitor = GenerativeMonitor(Brightness(20), Sampler(20), on_error="warn")
+    fit(tmp_path, monitor, module=SameKey())
+    assert epochs(monitor) == [0, 1]
+
+
+# where nothing can be said
+
+
+class Mute:
+    """A full disk, or a pipe that nobody reads."""
+
+    def write(self, text):
+        raise OSError(28, "No space left on device")
+
+    flush = write
+
+
+def test_a_terminal_that_takes_nothing_ends_no_run(tmp_path, monkeypatch):
+    class LastCheckpoint(ModelCheckpoint):
+        ended = False
+
+        def on_train_end(self, trainer, pl_module):
+            self.ended = True
+
+    monitor, last = plain(on_error="warn"), LastCheckpoint(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", Mute())
+        fit(tmp_path, monitor, last, val=validation(), max_epochs=1)
+    assert last.ended
+    assert len(monitor.history) == 1
+
+
+def test_warnings_that_are_errors_end_no_run(tmp_path, capsys):
+    class Fails(Linear):
+        def sample(self, n):
+            if not self.training and self.trainer.global_step:
+                raise RuntimeError("no samples today")
+            return super().sample(n)
+
+    monitor = GenerativeMonitor(Brightness(20), Sampler(20), on_error="warn")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="Plain|GenerativeMonitor")
+        fit(tmp_path, plain(on_error="warn"), monitor, module=Fails(), max_epochs=1)
+    said = capsys.readouterr().err
+    assert "there is no validation data" in said
+    assert "no samples today" in said
+
+
+# other processes
+
+
+def test_a_monitor_can_be_sent_to_another_process():
+    monitor = pickle.loads(pickle.dumps(plain(on_error="warn")))
+    assert repr(monitor) == repr(plain())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
+def test_processes_of_the_training_alone_say_where_the_values_are(tmp_path, strategy, capfd):
+    monitor = plain(on_error="warn")
+    runner, _ = fit(tmp_path, monitor, val=validation(), max_epochs=1, strategy=strategy)
+    assert "`history` with them" in capfd.readouterr().err
+    assert (tmp_path / "genmonitor" / "history.csv").exists()
+    assert "cms/image" in runner.callback_metrics
+    assert monitor.history == []

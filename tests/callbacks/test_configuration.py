@@ -7,7 +7,10 @@ import warnings
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, Plain, digits, fit, loader, plain
+from _helpers.prompted import Prompted
+from _helpers.prompted import plain as prompted
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch.utils.data import IterableDataset
 
 from genmonitor import CosineKernel, PixelPartition
@@ -305,3 +308,28 @@ def test_checkpoint_that_would_keep_the_worst_is_told_of(tmp_path, key, mode, sa
     found = [str(x.message) for x in caught if "values are better" in str(x.message)]
     assert len(found) == (said is not None)
     assert all(re.search(said, text) for text in found)
+
+
+class FSDPStrategy(SingleDeviceStrategy):
+    """Goes by the name of the one that splits the parameters, which itself needs GPUs."""
+
+
+class DeepSpeedStrategy(SingleDeviceStrategy):
+    """The same, of DeepSpeed."""
+
+    zero_stage_3 = True
+
+
+@pytest.mark.parametrize("monitor", [plain, prompted])
+@pytest.mark.parametrize(
+    ("strategy", "name"), [(FSDPStrategy, "FSDPStrategy"), (DeepSpeedStrategy, "DeepSpeed stage 3")]
+)
+def test_strategy_that_cannot_go_on_after_an_error_is_refused(tmp_path, monitor, strategy, name):
+    with pytest.raises(ValueError, match=rf"or ModelParallelStrategy.*but got {name}.*`genmonitor sweep`"):
+        fit(tmp_path, monitor(), module=Prompted(), strategy=strategy(torch.device("cpu")))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_lightnings_own_fsdp_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="but got FSDPStrategy"):
+        fit(tmp_path, plain(), accelerator="gpu", devices=1, strategy="fsdp")

@@ -222,3 +222,30 @@ def test_extra_metrics_scale_images_for_torchmetrics_network(normalize, dtype, h
     assert {(x.dtype, tuple(x.shape[1:])) for x in metric.seen} == {(dtype, (3, 8, 8))}
     assert min(float(x.min()) for x in metric.seen) == 0
     assert max(float(x.max()) for x in metric.seen) == high
+
+
+class InPlace(Metric):
+    """Writes into what it is given, as `images.clamp_()` or a normalization in place does."""
+
+    full_state_update = False
+
+    def __init__(self):
+        super().__init__()
+        self.add_state("count", torch.tensor(0), dist_reduce_fx="sum")
+
+    def update(self, images, real):
+        images.zero_()
+        self.count += len(images)
+
+    def compute(self):
+        return self.count.float()
+
+
+def test_a_metric_that_works_in_place_changes_no_image():
+    metrics = ExtraMetrics({"rude": InPlace()})
+    fake, real = torch.rand(5, 1, 4, 4), torch.rand(5, 1, 4, 4)
+    before = fake.clone(), real.clone()
+    metrics.check(fake, real)
+    metrics.update(fake, real)
+    assert torch.equal(fake, before[0])
+    assert torch.equal(real, before[1])

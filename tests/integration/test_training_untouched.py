@@ -2,11 +2,12 @@
 """With and without a monitor, whatever it meets, a run ends in the same bits."""
 
 import random
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, digits, plain
+from _helpers.modules import LIGHTNING_SAYS, Deep, digits, plain
 from _helpers.traces import MODULES, run, same, without_monitor
 from lightning.pytorch.callbacks import Callback
 
@@ -124,6 +125,31 @@ def test_counting_the_images_seen_leaves_no_trace(expect_no_trace, what):
     key = 3 if what == "key" else draws
     data = [(*[0] * 3, image) for image in digits(0, 200)] if what == "key" else digits(0, 200)
     expect_no_trace("one optimizer", False, plain(image_key=key, real_images=data))
+
+
+class Counts(Deep):
+    """Learns from what its sampler wrote into whatever it holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.noise, self.seen = Counter(), torch.zeros(64), defaultdict(list)
+
+    def sample(self, n):
+        if not self.training:
+            self.calls["sample"] += 1
+            self.noise += 1
+            self.seen["sample"].append(n)
+            self.net[0].register_forward_hook(lambda module, given, out: out + 0.1)
+        return super().sample(n)
+
+    def training_step(self, batch, index):
+        held = self.calls["sample"] + self.noise.sum() + len(self.seen["sample"])
+        return super().training_step(batch, index) * (1 + held)
+
+
+def test_what_a_sampler_writes_into_the_module_leaves_no_trace(expect_no_trace, monkeypatch):
+    monkeypatch.setitem(MODULES, "counts", Counts)
+    expect_no_trace("counts", True, plain())
 
 
 def test_comparison_sees_a_single_draw_too_many(tmp_path):

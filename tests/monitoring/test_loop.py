@@ -262,3 +262,36 @@ def test_state_of_other_settings_starts_anew(tmp_path):
     )
     other.load_state_dict(first.state_dict())
     assert other.history == []
+
+
+@pytest.mark.parametrize("when", [{"step": 1}, {"epoch": float("nan")}, {"epoch": float("inf")}, {"step": 2.5}])
+def test_an_impossible_moment_is_skipped_in_mid_run(tmp_path, when):
+    module, monitor = Generator(), small(tmp_path, on_error="warn")
+    monitor.evaluate(module, step=np.int64(5), epoch=0)
+    with pytest.warns(UserWarning, match="an evaluation is skipped. Expected `(step|epoch)`"):
+        assert monitor.evaluate(module, **{"step": 6, "epoch": 1.0, **when}) is None
+    monitor.evaluate(module, step=torch.tensor(7), epoch=1)
+    assert [record["step"] for record in monitor.history] == [5, 7]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({"real_images": [["no", "images"]]}, "real_images"),
+        ({"validation_images": [{"a": 1}] * 9}, "validation_images"),
+    ],
+)
+def test_data_without_images_are_refused_at_once(tmp_path, data, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        small(tmp_path, **data)
+
+
+def test_a_folder_stays_where_it_is_when_the_working_directory_changes(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    module, monitor = Generator(), small("run")
+    monitor.evaluate(module, step=0, epoch=0)
+    monkeypatch.chdir("elsewhere")
+    monitor.evaluate(module, step=1, epoch=1)
+    assert not (tmp_path / "elsewhere" / "run").exists()
+    assert len(list((tmp_path / "run" / "genmonitor").glob("*_evaluation_*.json"))) == 2

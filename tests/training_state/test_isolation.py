@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import random
+from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -147,3 +149,118 @@ def test_remember_attributes_puts_back_what_is_held():
     put_back()
     assert (holder.count, holder.items, holder.part, part.seen) == (1, {"a": 1}, part, ["a"])
     assert not hasattr(holder, "new")
+
+
+class Own(list):
+    """A list of a user's own, with an attribute and with methods that do something else."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        self.count = 1
+
+    def extend(self, items):
+        raise AssertionError("the user's own")
+
+
+@dataclass(slots=True)
+class Slotted:
+    count: int = 1
+
+
+HELD = {
+    "dict": lambda: {"a": 1, "b": 2},
+    "OrderedDict": lambda: OrderedDict(a=1, b=2),
+    "defaultdict": lambda: defaultdict(int, a=1, b=2),
+    "Counter": lambda: Counter(a=1, b=2),
+    "UserDict": lambda: UserDict(a=1, b=2),
+    "list": lambda: [1, 2],
+    "subclass": lambda: Own([1, 2]),
+    "UserList": lambda: UserList([1, 2]),
+    "deque": lambda: deque([1, 2], maxlen=2),
+    "bytearray": lambda: bytearray([1, 2]),
+    "set": lambda: {1, 2},
+    "list in a dict": lambda: {"a": [1, 2]},
+    "Counter in a defaultdict": lambda: defaultdict(Counter, a=Counter(b=1)),
+    "object in a list": lambda: [Holder()],
+    "slots": Slotted,
+    "tensor": lambda: torch.tensor([1.0, float("nan")]),
+    "view": lambda: torch.arange(6.0).view(2, 3).t(),
+    "array": lambda: np.array([1.0, 2.0]),
+    "tensor in a list": lambda: [torch.ones(2)],
+}
+
+
+def touch(thing):
+    """Write into a container, an object or a tensor, and into what it holds."""
+    if isinstance(thing, (torch.Tensor, np.ndarray)):
+        thing += 1
+    elif isinstance(thing, (dict, UserDict)):
+        for value in list(thing.values()):
+            touch(value)
+        first = next(iter(thing))
+        thing[first] = thing.pop(first)  # the order
+        thing["new"] = thing[first]
+    elif isinstance(thing, set):
+        thing.add(3)
+    elif isinstance(thing, (list, UserList, deque, bytearray)):
+        for value in list(thing):
+            touch(value)
+        thing.append(3)
+        if isinstance(thing, Own):
+            thing.count = 2
+    elif hasattr(thing, "count"):
+        thing.count = 2
+
+
+def written(thing):
+    """Return all that can be seen of it."""
+    if isinstance(thing, (torch.Tensor, np.ndarray)):
+        return str(thing)
+    if isinstance(thing, (dict, UserDict)):
+        return [(name, written(value)) for name, value in thing.items()]
+    if isinstance(thing, (list, UserList, deque, set)):
+        return getattr(thing, "count", None) if isinstance(thing, Own) else 0, [written(value) for value in thing]
+    return vars(thing)["count"] if isinstance(thing, Holder) else repr(thing)
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_what_a_module_holds_comes_back(kind):
+    module = nn.Linear(1, 1)
+    module.held = held = HELD[kind]()
+    before = written(held)
+    with preserve_training_state(module):
+        touch(held)
+        assert written(held) != before
+        module.held = None
+    assert module.held is held
+    assert written(held) == before
+
+
+def test_an_ordered_dict_still_works_once_it_came_back():
+    module = nn.Linear(1, 1)
+    module.kept = OrderedDict(a=1, b=2)
+    with preserve_training_state(module):
+        module.kept.move_to_end("a")
+    assert list(module.kept) == ["a", "b"]
+    assert module.kept.popitem(last=False) == ("a", 1)
+
+
+def test_hooks_do_not_outlive_the_evaluation():
+    module, calls = nn.Sequential(nn.Linear(1, 1)), []
+    with preserve_training_state(module):
+        handle = module[0].register_forward_hook(lambda *_: calls.append(1))
+        module[0].register_full_backward_hook(lambda *_: calls.append(1))
+        module.register_forward_pre_hook(lambda *_: calls.append(1))
+    module(torch.ones(1, 1)).sum().backward()
+    assert calls == []
+    handle.remove()
+
+
+def test_tensors_beyond_the_memory_for_copies_are_left(monkeypatch):
+    monkeypatch.setattr("genmonitor.training_state.isolation.MAX_BYTES", 8)
+    module = nn.Linear(1, 1)
+    module.few, module.many = torch.zeros(2), torch.zeros(3)
+    with preserve_training_state(module):
+        module.few += 1
+        module.many += 1
+    assert (module.few.tolist(), module.many.tolist()) == ([0, 0], [1, 1, 1])

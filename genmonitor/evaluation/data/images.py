@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
 from genmonitor._validation import check_images, plain
-from genmonitor.evaluation.data.streamed_items import StreamedItems
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
 
@@ -24,6 +24,27 @@ NAMES = ("image", "images", "pixel_values")
 READ_BATCH = 128
 READ_TWICE = 32
 """Images that are read twice: a flip of one in ten goes unnoticed in one of 500 datasets."""
+
+
+class StreamedItems(Dataset[Any]):
+    """Items taken from a stream, in its order.
+
+    Args:
+        items: as a dataset gives them.
+    """
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def note(self, name: str) -> str:
+        """Return what the user should know of them."""
+        return f"{name} can only be streamed, so its first {len(self)} images serve as real images for the run"
+
+    def __getitem__(self, index: int) -> Any:
+        return self.items[index]
 
 
 class ImageSource:
@@ -176,7 +197,8 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     Args:
         batch: what a loader yields.
         key: None for the batch itself if it is a tensor, the first tensor of 4 or else of 3 dimensions of a tuple, or
-            the entry "image", "images" or "pixel_values" of a dictionary; else a key, an index or a callable.
+            the entry "image", "images" or "pixel_values" of a dictionary, else its only tensor of 4 or else of 3
+            dimensions; else a key, an index or a callable.
 
     Returns:
         Images [N, C, H, W]; gray ones [N, H, W] get a channel.
@@ -194,17 +216,23 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
     elif isinstance(batch, Tensor):
         found = batch
     elif isinstance(batch, Mapping):
+        alone = [tensors for tensors in _by_dimensions(batch.values()) if tensors][:1]
         found = next((batch[name] for name in NAMES if name in batch), None)
+        found = alone[0][0] if found is None and alone and len(alone[0]) == 1 else found
     elif isinstance(batch, Sequence):
-        # four dimensions first: three are those of gray images, but also of a text's embedding
-        tensors = [x for x in batch if isinstance(x, Tensor)]
-        found = next((x for ndim in (4, 3) for x in tensors if x.ndim == ndim), None)
+        found = next(chain(*_by_dimensions(batch)), None)
     if not isinstance(found, Tensor) or found.ndim not in (3, 4):
         raise ValueError(
             f"Expected images [N, C, H, W] in a batch, but got {describe_batch(batch if found is None else found)}. "
             "Give `image_key=` a key, an index or a callable from the batch to its images, or `real_images=`."
         )
     return plain(found)[:, None] if found.ndim == 3 else plain(found)
+
+
+def _by_dimensions(parts: Iterable[Any]) -> tuple[list[Tensor], ...]:
+    """Return the tensors of four dimensions, then those of three: gray images, but also embeddings of texts."""
+    tensors = [x for x in parts if isinstance(x, Tensor)]
+    return tuple([x for x in tensors if x.ndim == ndim] for ndim in (4, 3))
 
 
 def look_up(batch: Any, key: Any, argument: str, wanted: str) -> Any:

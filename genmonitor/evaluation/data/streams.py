@@ -11,8 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, find_images
-from genmonitor.evaluation.data.streamed_items import StreamedItems
+from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, StreamedItems, find_images
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.training_state.rng import (
     find_generators,

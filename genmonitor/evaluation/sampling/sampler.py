@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import say
 from genmonitor._validation import check_at_least, check_callable, check_images
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
@@ -19,7 +21,6 @@ from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.lockstep import Lockstep
-from genmonitor.evaluation.sampling.memory import free_memory, is_out_of_memory
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
 from genmonitor.training_state.rng import seed_everything
@@ -31,6 +32,8 @@ ALONE = 2
 SAME_SAMPLE = 0.05
 """Two draws are of one sample if they differ by less than so much of the pixels' standard deviation: low precision and
 long chains of steps make more of rounding."""
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "CUDNN_STATUS_NOT_SUPPORTED")
+"""What CUDA and MPS, the CPU's allocator, and cuDNN say."""
 PromptedSampleFn = Callable[[Any, Any], Tensor]
 
 
@@ -165,14 +168,14 @@ def _find_method(
     """
     if model.sample_fn is not None:
         remedy = f"Give a function that takes {wanted} and returns images [n, C, H, W]."
-        return _checked_call(model.sample_fn, f"`sample_fn({argument})`", remedy)
+        return _checked_call(model.sample_fn, f"`sample_fn({argument})`", argument, remedy)
     module = model.module
     remedy = (
         f"give `sample_fn=` a function of (pl_module, {argument}) that takes {wanted} and returns images [n, C, H, W]."
     )
     if sample_fn is not None:
         tried = f"`sample_fn(pl_module, {argument})`"
-        return _checked_call(partial(sample_fn, module), tried, f"Instead, {remedy}")
+        return _checked_call(partial(sample_fn, module), tried, argument, f"Instead, {remedy}")
     tried = f"`{method}({argument})`"
     found: Callable[[Any], Tensor] | None = getattr(module, method, None)
     if not callable(found):
@@ -181,18 +184,20 @@ def _find_method(
         raise ValueError(
             f"Expected a way to draw images, but {type(module).__name__} has no method {tried}. {asked}, or {remedy}"
         )
-    return _checked_call(found, f"`{type(module).__name__}.{method}({argument})`", f"Change it, or {remedy}")
+    return _checked_call(found, f"`{type(module).__name__}.{method}({argument})`", argument, f"Change it, or {remedy}")
 
 
-def _checked_call(function: Callable[[Any], Tensor], tried: str, remedy: str) -> Callable[[Any], Tensor]:
+def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, remedy: str) -> Callable[[Any], Tensor]:
     """Let a function that is not made for its argument say so; it is the user's, and may be of any signature."""
+    where = ""
 
     def complaint(error: Exception) -> ValueError:
         said = f"{type(error).__name__}: {error}"
-        return ValueError(f"Expected {tried} to draw images, but calling it so fails with {said}. {remedy}")
+        return ValueError(f"Expected {tried} to draw images, but calling it so fails with {said}.{where} {remedy}")
 
     try:
-        inspect.signature(function).bind(None)
+        taken_as = next(iter(inspect.signature(function).bind(None).arguments), argument)
+        where = "" if taken_as == argument else f" It takes {argument} as its `{taken_as}`."
     except TypeError as error:
         raise complaint(error) from error
     except ValueError:  # some that are compiled have no signature
@@ -200,9 +205,15 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, remedy: str) ->
 
     def call(given: Any) -> Tensor:
         try:
-            return function(given)
+            images = function(given)
         except (TypeError, AttributeError) as error:
             raise complaint(error) from error
+        wanted = given if isinstance(given, int) else len(given)
+        if isinstance(images, Tensor) and images.ndim == 4 and len(images) != wanted:
+            raise ValueError(
+                f"Expected {wanted} generated images, but got {len(images)}.{where} Return as many as asked. {remedy}"
+            )
+        return images
 
     return call
 
@@ -220,10 +231,10 @@ def draw_batch(
     # not in the handler, whose traceback still holds what the failed attempt had allocated
     free_memory()
     half = len(batch) // 2
-    warnings.warn(
+    say(
         f"There is no memory for {len(batch)} samples at once, so they are drawn by {half}. "
         f"Give sample_batch_size={half} to save the attempts.",
-        stacklevel=2,
+        warnings.warn,
     )
     return torch.cat([draw_batch(sample, part, seed, lockstep, repair) for part in (batch[:half], batch[half:])])
 
@@ -241,6 +252,23 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int,
     if repair and isinstance(out, Tensor):
         out = out.nan_to_num()
     images = check_images("generated images", out)
-    if len(images) != len(batch):
-        raise ValueError(f"Expected {len(batch)} generated images, but got {len(images)}. Return as many as asked.")
     return images
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Say whether an error means that there was not enough memory.
+
+    Example:
+        >>> is_out_of_memory(RuntimeError("MPS backend out of memory"))
+        True
+    """
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in OUT_OF_MEMORY)
+
+
+def free_memory() -> None:
+    """Give back what nobody holds any more."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

@@ -29,3 +29,9 @@ def test_circumstances_name_the_module_and_what_it_ran_on(tmp_path):
     expected = {"module": f"{Linear.__module__}:Linear", "data": None, "global_step": 3, "validation": False}
     expected |= {"device": "cpu", "precision": "32-true", "processes": 1, "threads": 1}
     assert asks.found.items() >= expected.items()
+
+
+def test_run_folder_stays_where_it_is_when_the_working_directory_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = run_folder(trainer("run"))
+    assert found == tmp_path / "run"

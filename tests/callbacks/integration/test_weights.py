@@ -3,8 +3,9 @@ import json
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Kept, digits, ema_averaging, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Deep, Kept, digits, ema_averaging, fit, loader, plain
 from lightning import LightningModule
+from lightning.pytorch.callbacks import Callback
 
 pytestmark = LIGHTNING_SAYS
 
@@ -97,3 +98,44 @@ def test_weights_go_back_when_an_evaluation_raises(tmp_path):
         fit(tmp_path, monitor, ema_averaging(decay=0.5), module=module, val=loader(digits(300, 400)), max_epochs=1)
     assert module.trained == [0, 1, 2]
     assert module.level.item() == AVERAGED[0]
+
+
+class Average(Callback):
+    """Keeps the averaged weights after each epoch."""
+
+    def __init__(self, averaging):
+        self.averaging, self.seen = averaging, []
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.seen += [x.clone() for x in self.averaging._average_model.module.state_dict().values()]
+
+
+@pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|samples depend)")
+@pytest.mark.parametrize("validate", [True, False], ids=["validated", "not validated"])
+@pytest.mark.parametrize(("weights", "monitor_first"), [("auto", True), ("raw", True), ("raw", False)])
+@pytest.mark.parametrize("precision", ["bf16-true", "64-true"])
+def test_averaging_in_any_precision_is_what_it_is_without(tmp_path, precision, weights, monitor_first, validate):
+    outcomes = []
+    for monitors in ([], [plain(weights=weights)]):
+        torch.manual_seed(1)
+        averaging = ema_averaging(decay=0.9)
+        average = Average(averaging)
+        callbacks = [*monitors, averaging, average] if monitor_first else [averaging, *monitors, average]
+        val = loader(digits(300, 400)) if validate else None
+        _, module = fit(tmp_path, *callbacks, module=Deep(), val=val, precision=precision)
+        outcomes.append([*module.state_dict().values(), *average.seen])
+    assert len(monitors[0].history) == 2
+    assert not any("changed" in note["text"] for note in monitors[0].publisher.notes.items)
+    assert all(a.dtype == b.dtype and torch.equal(a, b) for a, b in zip(*outcomes, strict=True))
+
+
+def test_a_sampler_that_writes_into_the_average_is_named(tmp_path):
+    averaging = ema_averaging(decay=0.5)
+
+    class Meddling(Counter):
+        def sample(self, n):
+            averaging._average_model.module.level.data += 1
+            return super().sample(n)
+
+    with pytest.warns(UserWarning, match="drawing samples changed the training: averaged parameter level"):
+        fit(tmp_path, averaging, plain(weights="raw"), module=Meddling(), val=loader(digits(300, 400)), max_epochs=1)

@@ -7,7 +7,7 @@ import torch
 from _helpers.meta_tensor import MetaTensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
-from genmonitor.evaluation.data.images import ImageSource, find_images, fingerprint
+from genmonitor.evaluation.data.images import ImageSource, StreamedItems, find_images, fingerprint
 
 IMAGES = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(6)
@@ -51,7 +51,7 @@ def test_find_images_gives_gray_ones_a_channel():
 @pytest.mark.parametrize(
     ("batch", "key", "said"),
     [
-        ({"x": IMAGES}, None, r"a dictionary with the keys \['x'\]"),
+        ({"x": LABELS}, None, r"a dictionary with the keys \['x'\]"),
         ({"x": IMAGES}, "y", r"`image_key`='y'.*a dictionary with the keys \['x'\]"),
         ((IMAGES,), 4, r"`image_key`=4.*a tuple of a tensor of shape \[6, 3, 8, 8\]"),
         ((IMAGES,), "image", "`image_key`='image'.*a tuple"),
@@ -245,3 +245,27 @@ def test_image_source_notices_one_flip_in_ten():
     (note,) = ImageSource(Flipped(500), None, "the data").reading_notes(range(500))
     assert "an image of the data is another each time it is read" in note
     assert ImageSource(Flipped(500).images, None, "x").reading_notes(range(500)) == ()
+
+
+@pytest.mark.parametrize(
+    ("batch", "shape"),
+    [
+        ({"input": torch.zeros(2, 3, 4, 4)}, [2, 3, 4, 4]),
+        ({"latents": torch.zeros(2, 4, 8, 8), "text": torch.zeros(2, 7, 5), "label": torch.zeros(2)}, [2, 4, 8, 8]),
+        ({"gray": torch.zeros(2, 8, 8), "label": torch.zeros(2)}, [2, 1, 8, 8]),
+    ],
+)
+def test_the_only_images_of_a_dictionary_are_found_under_any_name(batch, shape):
+    assert list(find_images(batch, None).shape) == shape
+
+
+def test_two_tensors_of_images_in_a_dictionary_are_refused():
+    batch = {"before": torch.zeros(2, 3, 4, 4), "after": torch.zeros(2, 3, 4, 4)}
+    with pytest.raises(ValueError, match=r"keys \['before', 'after'\].*Give `image_key="):
+        find_images(batch, None)
+
+
+def test_streamed_items_are_a_dataset_that_says_how_many():
+    items = StreamedItems(["a", "b"])
+    assert (len(items), items[1]) == (2, "b")
+    assert "the data can only be streamed, so its first 2 images" in items.note("the data")

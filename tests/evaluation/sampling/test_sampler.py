@@ -11,7 +11,7 @@ from torch import nn
 
 from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler, draw_batch
+from genmonitor.evaluation.sampling.sampler import Sampler, draw_batch, free_memory, is_out_of_memory
 
 pytestmark = LIGHTNING_SAYS
 
@@ -65,8 +65,9 @@ def test_neighboring_seeds_and_indices_share_no_sample():
 
 
 def test_draw_refuses_other_than_as_many_finite_images():
+    model = SampledModel(nn.Linear(1, 1), torch.device("cpu"), lambda n: torch.zeros(3, 1, 2, 2))
     with pytest.raises(ValueError, match="Expected 4 generated images, but got 3"):
-        drawn(lambda batch: torch.zeros(3, 1, 2, 2), [[0, 1, 2, 3]], 0)
+        Sampler(4).draw(model, range(4))
     with pytest.raises(ValueError, match=r"`generated images`.*2 of its 4 values are NaN"):
         drawn(lambda batch: torch.tensor([0.0, math.nan, 0.0, math.inf]).view(1, 1, 2, 2), [[0]], 0)
     with pytest.raises(TypeError, match=r"`generated images` to be a torch.Tensor, but got list.*`sample_fn=`"):
@@ -138,3 +139,39 @@ def test_sampler_takes_a_function_of_the_module():
 def test_settings_change_with_what_samples_depend_on():
     assert Sampler(4).settings() == {"n_samples": 4, "seed": 0, "prompts": None}
     assert Sampler(4, prompts=range(2), seed=3).settings() == {"n_samples": 4, "seed": 3, "prompts": [0, 1]}
+
+
+class Conditional(nn.Module):
+    """Takes a condition first, as conditional generators do."""
+
+    def sample(self, cond, batch_size=16):
+        return torch.zeros(batch_size, 1, 4, 4)
+
+
+def test_a_sampler_that_takes_n_for_something_else_is_told_so():
+    with pytest.raises(ValueError, match=r"20 generated images, but got 16\. It takes n as its `cond`\..*`sample_fn=`"):
+        Sampler(20).draw(SampledModel(Conditional(), torch.device("cpu")), range(20))
+
+
+SAID = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may appear if you passed in a non-contiguous"),
+]
+
+
+@pytest.mark.parametrize("error", SAID, ids=["CUDA", "MPS", "cuDNN"])
+def test_what_devices_say_is_understood(error):
+    assert is_out_of_memory(error)
+
+
+def test_what_the_cpu_says_is_understood():
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(2**60, dtype=torch.uint8)
+    assert is_out_of_memory(caught.value)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes do not match"), ValueError("out of memory")])
+def test_other_errors_are_others(error):
+    assert not is_out_of_memory(error)
+    free_memory()
