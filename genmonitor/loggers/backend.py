@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.report.figures import RenderedFigure
@@ -40,9 +40,6 @@ class Backend(ABC):
         ...     def log_alert(self, alert, step):
         ...         self.experiment.send_text(f"step {step}: {alert.title}")
     """
-
-    draws_every_scalar: ClassVar[bool] = False
-    """Whether it draws each scalar on a chart of its own, unasked: then it is not given the details."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -28,7 +28,6 @@ class Loggers:
     def __init__(self, loggers: Iterable[Any]) -> None:
         self._loggers = list(loggers)
         self._backends: dict[int, Backend | None] = {}
-        self._details: set[str] = set()
 
     def without_figures(self) -> list[str]:
         """Name the loggers that take no figure, so that the files are all there is of them."""
@@ -49,8 +48,6 @@ class Loggers:
             backend = self._backend(logger)
             if backend is None:
                 logger.log_metrics(dict(values), step=step)
-            elif backend.draws_every_scalar:
-                backend.log_scalars({key: x for key, x in values.items() if key not in self._details}, step)
             else:
                 backend.log_scalars(values, step)
 
@@ -66,7 +63,6 @@ class Loggers:
 
     def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
         """See `Backend.describe_values`."""
-        self._details |= {f"{prefix}/{name}" for name, info in values.items() if info.detail}
         self._each_backend(lambda backend: backend.describe_values(prefix, values))
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None = None) -> None:

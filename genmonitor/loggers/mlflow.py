@@ -19,8 +19,6 @@ FOLDER = "genmonitor"
 class MLflowBackend(Backend):
     """A logger whose experiment is an `MlflowClient`, which is told the run at each call."""
 
-    draws_every_scalar = True
-
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
         """Say whether it takes images for a run that the logger names."""

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
-from genmonitor.loggers import background
-from genmonitor.loggers.attempt import Attempt
-from genmonitor.loggers.deferred import Deferred
+from genmonitor.loggers import worker
 from genmonitor.loggers.facade import Loggers
+from genmonitor.loggers.jobs import Attempt, Jobs
 from genmonitor.loggers.notes import Notes
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
@@ -80,7 +79,7 @@ class Publisher:
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
         self._writes = False
-        self._later = Deferred(self.attempt, self._loggers, beside=False)
+        self._jobs = Jobs(self.attempt, self._loggers, parallel=False)
         self._described: set[str] = set()
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
@@ -88,7 +87,7 @@ class Publisher:
         self.message = ""
 
     def start(
-        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor", beside: bool = False
+        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor", parallel: bool = False
     ) -> None:
         """Begin a fit; every process calls it.
 
@@ -97,8 +96,8 @@ class Publisher:
             loggers: of the run.
             writes: whether there shall be files.
             folder: in that of the run, into which they go.
-            beside: whether figures and page are made in a process beside this one, from the second evaluation on;
-                somebody then calls `finish_evaluations` often, and `finish_run` at the end.
+            parallel: whether the worker process draws figures and writes the page, from the second evaluation on;
+                `finish_evaluations` must then be called often, and `finish_run` at the end.
         """
         self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
@@ -107,7 +106,7 @@ class Publisher:
         self.attempt.start()
         self.page, self.unfinished = None, False
         self._writes = writes
-        self._later = Deferred(self.attempt, self._loggers, beside and not self._raise_errors)
+        self._jobs = Jobs(self.attempt, self._loggers, parallel and not self._raise_errors)
 
     def publish_fit(self, evaluator: Evaluator[Any], history: History) -> None:
         """Show and write what is fixed for the run, having removed what an earlier run left in the folder."""
@@ -155,7 +154,7 @@ class Publisher:
         self.attempt(lambda: self._publish_figures(found.figures(), step, epoch, evaluator.figures_to_keep))
         self.attempt(lambda: self._write_images("images", evaluator.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
-        self._later.start()
+        self._jobs.start()
 
     def publish_alert(self, alert: Alert) -> None:
         """Warn, and send an alert to the loggers and to the user's function."""
@@ -172,15 +171,15 @@ class Publisher:
             if evaluations:
                 folder = RunFolder(self.folder.path.absolute())
                 step = self.notes.step
-                self._later(("page", folder.path, self._prefix), step, folder.write_report, self._take_page)
+                self._jobs(("page", folder.path, self._prefix), step, folder.write_report, self._take_page)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
         step = self.notes.step
-        if self._later.ready:
+        if self._jobs.ready:
             self._loggers.finish_evaluation(step)  # the values do not wait for figures
 
-        self._later(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
+        self._jobs(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
 
     def _describe(self, evaluator: Evaluator[Any], names: Iterable[str]) -> None:
         self._loggers.describe_values(self._prefix, {name: evaluator.value_info(name) for name in names})
@@ -195,7 +194,7 @@ class Publisher:
             take = partial(self._take_figure, name, step, when, epoch is not None)
             # the user's own code may be of a script, which no other process can import
             key = ("figure", self._prefix, name, None if when is None else step)
-            self._later(key, step, work, take, here=not _is_ours(figure))
+            self._jobs(key, step, work, take, inline=not _is_ours(figure))
 
     def _take_figure(
         self, name: str, step: int, epoch: int | None, latest: bool, drawn: tuple[RenderedFigure, OSError | None]
@@ -260,19 +259,19 @@ def _nothing() -> None:
 def finish_evaluations(publishers: Iterable[Publisher]) -> None:
     """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all.
 
-    Take over what the process beside this one has drawn since, too.
+    Deliver what the worker process has drawn since, too.
     """
     unfinished = [publisher for publisher in publishers if publisher.unfinished]
     if unfinished:
         unfinished[-1].finish()
     for publisher in unfinished:
         publisher.unfinished = False
-    background.deliver()  # last: no evaluation is unfinished into whose row it could come
+    worker.deliver()  # last: no evaluation is unfinished into whose row it could come
 
 
 def finish_run(publisher: Publisher) -> None:
     """Wait for what is still being drawn, for this publisher and those that it shares a run with."""
-    if skipped := background.drain():
+    if skipped := worker.drain():
         publisher.notes.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard: figures, texts, described scalars without the details, and a layout with several curves in one chart.
+"""TensorBoard: figures, texts, described scalars, and a layout with several curves in one chart.
 
 The report has a tab of its own there, see `genmonitor.tensorboard_plugin`.
 """
@@ -27,8 +27,6 @@ _layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDicti
 
 class TensorBoardBackend(Backend):
     """A logger whose experiment is a `SummaryWriter`, or writes like one."""
-
-    draws_every_scalar = True
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
@@ -64,7 +62,7 @@ class TensorBoardBackend(Backend):
 
         plugin = SummaryMetadata.PluginData(plugin_name="scalars")
         for name, info in values.items():
-            if info.about and not info.detail:
+            if info.about:
                 described = SummaryMetadata(
                     summary_description=info.about, plugin_data=plugin, data_class=DATA_CLASS_SCALAR
                 )

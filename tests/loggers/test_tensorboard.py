@@ -129,17 +129,16 @@ def test_descriptions_stand_beside_each_scalar(logger):
         events.SummaryMetadata("cms/fid")
 
 
-def test_details_have_no_card(tmp_path):
+def test_details_are_logged_and_described_like_other_scalars(tmp_path):
     logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
     loggers = Loggers([logger])
     loggers.describe_values("cms", {"image": ValueInfo("higher is better"), "p_image": ValueInfo("p", detail=True)})
     for step in (5, 10):
         loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, step)
     events = read_back(logger)
-    assert events.Tags()["scalars"] == ["run-cms/image", "run-epoch"]
-    assert [event.step for event in events.Scalars("run-cms/image")] == [5, 10]
-    with pytest.raises(KeyError):  # nor a description, for which TensorBoard would make an empty one
-        events.SummaryMetadata("run-cms/p_image")
+    assert events.Tags()["scalars"] == ["run-cms/image", "run-cms/p_image", "run-epoch"]
+    assert [event.step for event in events.Scalars("run-cms/p_image")] == [5, 10]
+    assert events.SummaryMetadata("run-cms/p_image").summary_description == "p"
 
 
 def test_table_is_a_text_without_pictures(logger):

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
+import signal
 from functools import partial
 
+import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from genmonitor.plotting.pixel_clusters import cluster_map
@@ -18,3 +21,18 @@ def test_rendered_figure_has_the_figures_own_size():
 def test_rendered_figure_of_a_function_is_what_it_draws():
     labels = [[1, 2], [0, 1]]
     assert RenderedFigure.of(partial(cluster_map, labels)).png == RenderedFigure.of(cluster_map(labels)).png
+
+
+def test_ctrl_c_waits_until_the_figure_is_drawn():
+    finished = []
+
+    def drawing():
+        signal.raise_signal(signal.SIGINT)
+        finished.append(True)
+        return Figure()
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        RenderedFigure.of(drawing)
+    assert finished
+    assert signal.getsignal(signal.SIGINT) is before
