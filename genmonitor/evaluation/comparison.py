@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor._formatting import RESOLUTION, as_sentence
+from genmonitor._html import figure_html, heading_html, text_html
 from genmonitor._validation import check_images
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import SingleProcess
@@ -29,8 +30,7 @@ from genmonitor.evaluation.text.notebook import on_map, regions_html
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.comparison import side_by_side
-from genmonitor.plotting.notebook import figure_html, heading_html, text_html
+from genmonitor.plotting.images import side_by_side
 
 PROBE = 16
 

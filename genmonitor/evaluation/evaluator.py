@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from genmonitor._html import text_html
 from genmonitor._validation import check_prefix
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
@@ -30,7 +31,6 @@ from genmonitor.evaluation.results import (
 )
 from genmonitor.evaluation.training_state.isolation import remember_attributes
 from genmonitor.evaluation.training_state.rng import preserve_rng, seed_everything
-from genmonitor.plotting.notebook import text_html
 from genmonitor.plotting.style import Drawing
 
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
-from genmonitor.plotting.notebook import text_html, values_html
+from genmonitor._html import text_html, values_html
 
 _T = TypeVar("_T")
 Record = dict[str, float]

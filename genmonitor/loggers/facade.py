@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All loggers of a Trainer behind one object, of which none can stop the others or the run."""
+"""All loggers of a run behind one object, of which none can stop the others or the run."""
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from weakref import WeakSet
 
 from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers.backend import Backend, find_backend
+from genmonitor.loggers.wandb import STEP, WandbBackend
 from genmonitor.report.figures import RenderedFigure
 
 _warned: WeakSet[Any] = WeakSet()
@@ -102,7 +104,7 @@ class Loggers:
                     _warned.add(logger)
                     warnings.warn(
                         f"{type(logger).__name__} did not take what was logged: {type(error).__name__}: {error}. "
-                        "The other loggers and the files of the run are not affected; this is said once.",
+                        "The other loggers and the files of the run are not affected. This warning is not repeated.",
                         stacklevel=4,
                     )
 
@@ -110,3 +112,68 @@ class Loggers:
         if id(logger) not in self._backends:  # not in the constructor: what makes an experiment may raise
             self._backends[id(logger)] = find_backend(logger)
         return self._backends[id(logger)]
+
+
+class Writer(ABC):
+    """A `SummaryWriter` or a run of W&B without a logger of Lightning's around it: takes scalars as these loggers do.
+
+    Args:
+        experiment: the `SummaryWriter` or the run.
+    """
+
+    def __init__(self, experiment: Any) -> None:
+        self.experiment = experiment
+
+    @abstractmethod
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log scalars."""
+
+
+class TensorBoardWriter(Writer):
+    """A `SummaryWriter`."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Add a point to each curve."""
+        for name, value in metrics.items():
+            self.experiment.add_scalar(name, value, step)
+        self.experiment.flush()  # nobody else may write for an hour
+
+
+class WandbWriter(Writer):
+    """A run of W&B."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log scalars over the step that they name: wandb's own must not go backwards."""
+        self.experiment.log({**metrics, STEP: step})
+
+
+def as_logger(given: Any) -> Any:
+    """Return a logger: a `SummaryWriter` or a run of W&B in one, also as a tracker of accelerate's.
+
+    Args:
+        given: one of these, or a logger of Lightning's or Fabric's, which is returned as it is.
+
+    Raises:
+        TypeError: if it is something else.
+
+    Example:
+        >>> class Recorder:
+        ...     def add_scalar(self, name, value, step):
+        ...         print(name, value, step)
+        ...
+        ...     def flush(self):
+        ...         pass
+        >>> as_logger(Recorder()).log_metrics({"cms/image": 0.5}, step=3)
+        cms/image 0.5 3
+    """
+    if hasattr(given, "log_metrics"):
+        return given
+    experiment = getattr(given, "tracker", given)
+    if WandbBackend.handles(None, experiment):
+        return WandbWriter(experiment)
+    if hasattr(experiment, "add_scalar"):
+        return TensorBoardWriter(experiment)
+    raise TypeError(
+        "Expected `loggers` to hold a torch.utils.tensorboard.SummaryWriter, a run of wandb.init(), a logger of "
+        f"Lightning's or Fabric's or a tracker of accelerate's, but got {type(given).__name__}."
+    )

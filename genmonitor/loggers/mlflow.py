@@ -13,7 +13,7 @@ from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.files import file_stem
 
 FOLDER = "genmonitor"
-"""Where the artifacts are."""
+"""Folder of the artifacts."""
 
 
 class MLflowBackend(Backend):
@@ -37,5 +37,5 @@ class MLflowBackend(Backend):
                 self.experiment.log_image(self.logger.run_id, picture, key=self.key(tag), step=step)
 
     def log_page(self, page: Path, step: int) -> None:
-        """Put the report beside the figures."""
+        """Log the report as an artifact, in the folder of the figures."""
         self.experiment.log_artifact(self.logger.run_id, str(page), FOLDER)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a monitor's findings go: the loggers, the files of the run, the report and the terminal."""
+"""Publisher of a monitor's findings: to loggers, files of the run, report and terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PublishedEvaluation:
-    """An evaluation and what belongs to it, whose record is the last of the history."""
+    """An evaluation with its history, whose last record it is, its samples and alerts."""
 
     evaluator: Evaluator[Any]
     evaluation: Evaluation
@@ -51,12 +51,12 @@ class Publisher:
         prefix: of log keys and files.
         on_alert: called with the text of each alert.
         raise_errors: let failures stop training after all, for tests.
-        warn: says what the user should know, on rank zero only.
-        inform: says what is nothing to be warned of, on rank zero only.
+        warn: warns the user, on rank zero only.
+        inform: prints other messages, on rank zero only.
 
     Attributes:
-        notes: what is said of the run and its evaluations; every process may say something.
-        attempt: does something that must not stop training, and says what went wrong.
+        notes: of the run and its evaluations; every process may add some.
+        attempt: runs best-effort side effects.
         page: where this fit wrote the report, None before.
         message: the line about the last evaluation.
         latest: PNG files of the figures of the last evaluation, by name.
@@ -253,7 +253,7 @@ def _is_ours(figure: Figure | Drawing) -> bool:
 
 
 def _nothing() -> None:
-    """Do nothing: what comes after it comes in its turn."""
+    """Do nothing: a job that keeps the order of what follows."""
 
 
 def finish_evaluations(publishers: Iterable[Publisher]) -> None:
@@ -270,12 +270,12 @@ def finish_evaluations(publishers: Iterable[Publisher]) -> None:
 
 
 def finish_run(publisher: Publisher) -> None:
-    """Wait for what is still being drawn, for this publisher and those that it shares a run with."""
+    """Wait for figures still being drawn, of this publisher and of those that it shares a run with."""
     if skipped := worker.drain():
         publisher.notes.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:
-    """Say where the pages are that publishers wrote, each once: monitors of a Trainer share theirs."""
+    """Print the path of each page once: monitors of a Trainer share theirs."""
     for page in dict.fromkeys(publisher.page for publisher in publishers if publisher.page is not None):
         print(f"Report: {page}")

@@ -17,7 +17,6 @@ import numpy as np
 
 from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers.backend import Backend
-from genmonitor.loggers.markdown import markdown_table
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.tables import without_pictures
 
@@ -46,14 +45,14 @@ class TensorBoardBackend(Backend):
         self.experiment.add_custom_scalars(layout)
 
     def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
-        """Say in the text tab, under ``<prefix>/about``, what each value means."""
+        """Add the meaning of each value to the text tab, under ``<prefix>/about``."""
         if about:
             rows = [f"| `{self.key(f'{prefix}/{name}')}` | {text} |" for name, text in about.items()]
             text = "\n".join(["| value | |", "| --- | --- |", *rows])
             self.experiment.add_text(self.key(f"{prefix}/about"), text)
 
     def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
-        """Give each scalar a description, which TensorBoard shows beside its chart."""
+        """Give each scalar a description, which TensorBoard shows with its chart."""
         # add_scalar takes one only in tensorboardX
         writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
         if writer is None:  # as in the experiment of a fast_dev_run
@@ -99,3 +98,39 @@ class TensorBoardBackend(Backend):
         """Add a text under ``alerts``, which Markdown takes for code and shows as it is."""
         as_code = textwrap.indent(f"{alert.title}\n\n{alert.text}", "    ")
         self.experiment.add_text(self.key("alerts"), as_code, global_step=step)
+
+
+def as_markdown(text: str) -> str:
+    """Write text so that Markdown shows it as it is: neither Markdown nor HTML in it has an effect.
+
+    Every ASCII character but letters, digits and spaces becomes its HTML entity, which both leave alone; what cannot be
+    printed, such as marks that turn the direction of writing, becomes the replacement character.
+
+    Example:
+        >>> as_markdown("<b>*a cat*")
+        '&#60;b&#62;&#42;a cat&#42;'
+    """
+    line = " ".join(text.split())
+    kept = (c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return "".join(f"&#{ord(c)};" if c.isascii() and not c.isalnum() and c != " " else c for c in kept)
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Write a table in Markdown.
+
+    Args:
+        columns: their names.
+        rows: strings and numbers.
+
+    Example:
+        >>> print(markdown_table(["prompt", "share"], [["a | b", 0.25]]))
+        | prompt | share |
+        | --- | --- |
+        | a &#124; b | 0&#46;25 |
+    """
+    head, *body = [[as_markdown(_text(cell)) for cell in line] for line in [columns, *rows]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(columns), *body])
+
+
+def _text(cell: Any) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

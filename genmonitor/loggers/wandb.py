@@ -16,7 +16,7 @@ from genmonitor.loggers.backend import Backend
 from genmonitor.report.figures import RenderedFigure
 
 STEP = "trainer/global_step"
-"""What Lightning's W&B logger logs beside every scalar. wandb's own step is never given: it must not go backwards."""
+"""What Lightning's W&B logger logs with every scalar. wandb's own step is never given: it must not go backwards."""
 REPORT = "genmonitor/report"
 """The key of the page, one for all monitors."""
 _MAX_TITLE = 63  # wandb refuses longer titles of alerts
@@ -37,7 +37,7 @@ class WandbBackend(Backend):
         self.experiment.define_metric(self.key(f"{prefix}/*"), step_metric=STEP, step_sync=True)
 
     def describe_values(self, prefix: str, values: Mapping[str, ValueInfo]) -> None:
-        """Have the run's summary hold the best of each value beside the last, and give details no chart unasked."""
+        """Have the run's summary hold the best and the last of each value, and give details no chart unasked."""
         best = {True: "max,last", False: "min,last", None: None}
         for name, info in values.items():
             self.experiment.define_metric(

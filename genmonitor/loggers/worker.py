@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker process: draws figures and writes the page while the training goes on.
 
-Not a thread: matplotlib holds the interpreter's lock, and a training of small steps would lose what drawing takes. Not
-`ProcessPoolExecutor`, nor loky's: both import the user's script a second time or need another in place of it, die of
-SIGPIPE or hang where a training is forked, wait for ever on exit for a worker that has stopped, and the standard
-library's worker outlives a training that was killed.
+Not a thread: matplotlib holds the interpreter's lock, and a training of small steps would lose the time of drawing. Not
+`ProcessPoolExecutor`: it imports the user's script a second time, ends it by SIGPIPE where that is not ignored, waits
+forever on exit for a worker that has stopped, and its worker outlives a training that was killed. loky's waits so too.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Worker:
         self._connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", COMMAND, json.dumps(sys.path)],
+                [sys.executable, "-I", "-c", COMMAND, json.dumps([str(path) for path in sys.path])],
                 stdin=theirs.fileno(),
                 # neither threads nor a GPU: both are the training's
                 env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},

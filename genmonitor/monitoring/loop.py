@@ -27,8 +27,8 @@ from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.training_state.isolation import preserve_training_state
 from genmonitor.evaluation.training_state.proof import prove_unchanged
 from genmonitor.evaluation.training_state.sharding import kept_sharded
+from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
-from genmonitor.loggers.writers import as_logger
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.failures import OnError
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From whatever a JSON file holds to what the report can show; the rest is left out."""
+"""Sanitized values of JSON files: parts that the report cannot show are left out."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def as_charts(charts: Any) -> dict[str, list[str]]:
 
 
 def as_texts(texts: Any) -> dict[str, str]:
-    """Return names with what is said of them."""
+    """Return texts by name."""
     return {name: str(text) for name, text in _as_dict(texts).items()}
 
 

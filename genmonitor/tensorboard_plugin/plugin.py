@@ -40,7 +40,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         self._logdir = Path(context.logdir).expanduser() if context.logdir else None
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
-        """Return what answers each route."""
+        """Return the handler of each route."""
         static = {f"/{name}": _serve_static(name, kind) for name, kind in _STATIC.items()}
         return {**static, "/runs": self._serve_runs, "/page": self._serve_page}
 
@@ -49,7 +49,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         return bool(self._pages())
 
     def frontend_metadata(self) -> FrontendMetadata:
-        """Say which script draws the tab."""
+        """Name the script that draws the tab."""
         return FrontendMetadata(es_module_path="/tab.js", tab_name="genmonitor")
 
     def _pages(self) -> dict[str, Path]:

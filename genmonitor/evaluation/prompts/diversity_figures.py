@@ -17,8 +17,8 @@ from genmonitor.evaluation.results import Evaluation, History, curve
 from genmonitor.evaluation.text.diversity import OF_REAL, SCORES
 from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.plotting import diversity as plots
+from genmonitor.plotting.metrics import reusability_figure
 from genmonitor.plotting.style import Drawing
-from genmonitor.plotting.w1kp import reusability_figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)

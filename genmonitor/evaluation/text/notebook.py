@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.pixel_clusters import TABLE_NOTE, finding, region_findings, region_table
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.notebook import beside_html, heading_html, map_html, table_html, text_html
 
 
 def regions_html(records: Sequence[Mapping[str, float]], partition: PixelPartition) -> str:
@@ -33,4 +33,4 @@ def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> 
         partition: the regions.
         bad: rows to set in bold.
     """
-    return beside_html(map_html(partition.labels), table_html(table.columns, table.rows, partition.regions(), bad))
+    return columns_html(map_html(partition.labels), table_html(table.columns, table.rows, partition.regions(), bad))
