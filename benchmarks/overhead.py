@@ -22,7 +22,7 @@ from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.loggers import background
+from genmonitor.loggers import worker
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from data import ImageData
@@ -100,7 +100,7 @@ def case(
         )
         at_start = time_calls(monitor, "on_train_start")
         after_epochs = time_calls(monitor, "on_validation_epoch_end")
-        taken_over = time_calls(background, "deliver")
+        taken_over = time_calls(worker, "deliver")
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(
                 max_epochs=EPOCHS,

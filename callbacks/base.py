@@ -130,7 +130,7 @@ class GenerativeMonitor(Monitor, Callback):
             self._start_new_run()
         # a trial run writes nothing
         writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
-        self.publisher.start(run_folder(trainer), trainer.loggers, writes, beside=True)
+        self.publisher.start(run_folder(trainer), trainer.loggers, writes, parallel=True)
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.notes.add(note)
         fill_scheduler_keys(trainer, self.prefix)

@@ -33,7 +33,7 @@ from genmonitor.evaluation import (
 )
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import curve
-from genmonitor.plotting.grid import paste, region_alone
+from genmonitor.plotting.images import paste, region_alone
 from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, new_figure, show_regions, to_tiles
 
 EPOCHS, FAULT = 18, 9

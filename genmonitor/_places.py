@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where in an image some of its sites are: in words, and as a map of characters for a terminal."""
+"""Regions of an image as people read them: in words, in colors, and as a map of characters for a terminal."""
 
 from __future__ import annotations
 
 import sys
 from string import ascii_lowercase, digits
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,6 +21,13 @@ MAP_ROWS, MAP_COLUMNS = 8, 16
 WHOLE, MOST = 0.95, 0.8
 """Parts of something that count as all and as nearly all of it."""
 _SYMBOLS = digits[1:] + ascii_lowercase
+# Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
+# deuteranopic and protanopic eyes. Figures print the cluster's number as well, so color never stands alone.
+_PALETTE = (
+    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
+    *("#5B2A9D", "#4F5B00", "#C2188F", "#7A1F1F", "#8679FF", "#12306B"),
+)
+_CONSTANT = "#B4B4B4"
 
 
 def describe_place(inside: Tensor) -> str:
@@ -162,3 +169,18 @@ def symbol_of(label: int, encoding: str | None = None) -> str:
     except (UnicodeEncodeError, LookupError):
         return "."
     return "·"
+
+
+def cluster_color(label: int) -> str:
+    """Return the color of a cluster, the same everywhere; label 0, the constant sites, is gray.
+
+    >>> cluster_color(0), cluster_color(1), cluster_color(13) == cluster_color(1)
+    ('#B4B4B4', '#0072B2', True)
+    """
+    return _PALETTE[(label - 1) % len(_PALETTE)] if label else _CONSTANT
+
+
+def colorize(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return labels of any shape as RGB in [0, 1], with one more axis at the end."""
+    table = [list(bytes.fromhex(cluster_color(label)[1:])) for label in range(int(labels.max(initial=0)) + 1)]
+    return np.take(np.divide(table, 255), labels, axis=0)

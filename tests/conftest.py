@@ -34,10 +34,10 @@ def same_threads():
 
 @pytest.fixture(autouse=True)
 def figures_in_this_process(monkeypatch):
-    """The process that draws beside a training takes seconds to load; tests of it start it themselves."""
-    if (background := sys.modules.get("genmonitor.loggers.background")) is not None:
-        monkeypatch.setattr(background, "start", lambda: None)
-        monkeypatch.setattr(background, "_running", None)  # a fixture of a module may have started it
+    """The worker process takes seconds to load; tests of it start it themselves."""
+    if (worker := sys.modules.get("genmonitor.loggers.worker")) is not None:
+        monkeypatch.setattr(worker, "start", lambda: None)
+        monkeypatch.setattr(worker, "_running", None)  # a fixture of a module may have started it
 
 
 @pytest.fixture(scope="session")

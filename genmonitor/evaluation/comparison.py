@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor._formatting import RESOLUTION, as_sentence
+from genmonitor._html import figure_html, heading_html, text_html
 from genmonitor._validation import check_images
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import SingleProcess
@@ -32,8 +33,7 @@ from genmonitor.functional.relative_similarity import relative_similarity_from_i
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.comparison import side_by_side
-from genmonitor.plotting.notebook import figure_html, heading_html, text_html
+from genmonitor.plotting.images import side_by_side
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,9 +8,9 @@ from typing import ClassVar, Generic
 
 from matplotlib.figure import Figure
 
+from genmonitor._html import text_html
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import EvaluationT, History, Record, Samples, ShownImages, Table, dated
-from genmonitor.plotting.notebook import text_html
 from genmonitor.plotting.style import Drawing
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
+from genmonitor._html import text_html, values_html
 from genmonitor.evaluation.findings import Finding
-from genmonitor.plotting.notebook import text_html, values_html
 
 Record = dict[str, float]
 """The values of one evaluation, with `epoch` and `step`."""

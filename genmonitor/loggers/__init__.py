@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Experiment loggers: one interface, one file per kind. A file added to this folder is found by itself."""
+"""Experiment loggers: one interface, one file per kind. Files in this folder are discovered."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: B027 - a backend does nothing with what its logger has no place for
-"""What one kind of experiment logger takes; a new kind is one new file beside this one.
+"""Backends: one per kind of experiment logger, each in a file of its own in this folder.
 
 A backend is chosen by what `logger.experiment` can do, not by the logger's class: `lightning` and `pytorch_lightning`
 have unrelated logger classes.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
@@ -42,9 +42,6 @@ class Backend(ABC):
         ...         self.experiment.send_text(f"step {step}: {alert.title}")
     """
 
-    draws_every_scalar: ClassVar[bool] = False
-    """Whether it draws each scalar on a chart of its own, unasked: then it is not given the details."""
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         _registered.append(cls)
@@ -54,12 +51,12 @@ class Backend(ABC):
 
     @property
     def takes_figures(self) -> bool:
-        """Whether it shows figures; if not, the user is told where their files are."""
+        """Whether it takes figures; if not, a message names the folder with their files."""
         return type(self).log_figures is not Backend.log_figures
 
     @property
     def experiment(self) -> Any:
-        """What the logger writes to."""
+        """The object that the logger writes to."""
         return self.logger.experiment
 
     def key(self, key: str) -> str:
@@ -70,7 +67,7 @@ class Backend(ABC):
     @classmethod
     @abstractmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
-        """Say whether this backend is the one for a logger, by what its experiment can do."""
+        """Return whether this backend serves a logger, by the methods of its experiment."""
 
     def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
         """Put values that belong together into one chart. Called before the first scalar.
@@ -116,10 +113,10 @@ class Backend(ABC):
         """Raise an alert; its text may hold names of the user's, so nothing in it may act as markup."""
 
     def log_page(self, page: Path, step: int) -> None:
-        """Show the report in place of the one from before."""
+        """Replace the report that is shown."""
 
     def finish_evaluation(self, step: int) -> None:
-        """Send what was collected: all there is of the evaluations at a step or of a fit, or a figure drawn later."""
+        """Flush what is collected: the evaluations at a step, a fit, or a figure drawn later."""
 
 
 def find_backend(logger: Any) -> Backend | None:

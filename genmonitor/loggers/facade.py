@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All loggers of a Trainer behind one object, of which none can stop the others or the run."""
+"""All loggers of a run behind one object, of which none can stop the others or the run."""
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from genmonitor._io import say
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend, find_backend
+from genmonitor.loggers.wandb import STEP, WandbBackend
 from genmonitor.report.figures import RenderedFigure
 
 _warned: WeakSet[Any] = WeakSet()
@@ -30,7 +32,6 @@ class Loggers:
     def __init__(self, loggers: Iterable[Any]) -> None:
         self._loggers = list(loggers)
         self._backends: dict[int, Backend | None] = {}
-        self._details: set[str] = set()
 
     def without_figures(self) -> list[str]:
         """Name the loggers that take no figure, so that the files are all there is of them."""
@@ -51,8 +52,6 @@ class Loggers:
             backend = self._backend(logger)
             if backend is None:
                 logger.log_metrics(dict(values), step=step)
-            elif backend.draws_every_scalar:
-                backend.log_scalars({key: x for key, x in values.items() if key not in self._details}, step)
             else:
                 backend.log_scalars(values, step)
 
@@ -68,7 +67,6 @@ class Loggers:
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
         """See `Backend.describe_values`."""
-        self._details |= {f"{prefix}/{spec.key}" for spec in values if spec.detail}
         self._each_backend(lambda backend: backend.describe_values(prefix, values))
 
     def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None = None) -> None:
@@ -116,3 +114,68 @@ class Loggers:
         if id(logger) not in self._backends:  # not in the constructor: what makes an experiment may raise
             self._backends[id(logger)] = find_backend(logger)
         return self._backends[id(logger)]
+
+
+class Writer(ABC):
+    """A `SummaryWriter` or a run of W&B without a logger of Lightning's around it: takes scalars as these loggers do.
+
+    Args:
+        experiment: the `SummaryWriter` or the run.
+    """
+
+    def __init__(self, experiment: Any) -> None:
+        self.experiment = experiment
+
+    @abstractmethod
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log scalars."""
+
+
+class TensorBoardWriter(Writer):
+    """A `SummaryWriter`."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Add a point to each curve."""
+        for name, value in metrics.items():
+            self.experiment.add_scalar(name, value, step)
+        self.experiment.flush()  # nobody else may write for an hour
+
+
+class WandbWriter(Writer):
+    """A run of W&B."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Log scalars over the step that they name: wandb's own must not go backwards."""
+        self.experiment.log({**metrics, STEP: step})
+
+
+def as_logger(given: Any) -> Any:
+    """Return a logger: a `SummaryWriter` or a run of W&B in one, also as a tracker of accelerate's.
+
+    Args:
+        given: one of these, or a logger of Lightning's or Fabric's, which is returned as it is.
+
+    Raises:
+        TypeError: if it is something else.
+
+    Example:
+        >>> class Recorder:
+        ...     def add_scalar(self, name, value, step):
+        ...         print(name, value, step)
+        ...
+        ...     def flush(self):
+        ...         pass
+        >>> as_logger(Recorder()).log_metrics({"cms/image": 0.5}, step=3)
+        cms/image 0.5 3
+    """
+    if hasattr(given, "log_metrics"):
+        return given
+    experiment = getattr(given, "tracker", given)
+    if WandbBackend.handles(None, experiment):
+        return WandbWriter(experiment)
+    if hasattr(experiment, "add_scalar"):
+        return TensorBoardWriter(experiment)
+    raise TypeError(
+        "Expected `loggers` to hold a torch.utils.tensorboard.SummaryWriter, a run of wandb.init(), a logger of "
+        f"Lightning's or Fabric's or a tracker of accelerate's, but got {type(given).__name__}."
+    )

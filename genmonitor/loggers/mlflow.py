@@ -13,13 +13,11 @@ from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.files import file_stem
 
 FOLDER = "genmonitor"
-"""Where the artifacts are."""
+"""Folder of the artifacts."""
 
 
 class MLflowBackend(Backend):
     """A logger whose experiment is an `MlflowClient`, which is told the run at each call."""
-
-    draws_every_scalar = True
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
@@ -39,5 +37,5 @@ class MLflowBackend(Backend):
                 self.experiment.log_image(self.logger.run_id, picture, key=self.key(tag), step=step)
 
     def log_page(self, page: Path, step: int) -> None:
-        """Put the report beside the figures."""
+        """Log the report as an artifact, in the folder of the figures."""
         self.experiment.log_artifact(self.logger.run_id, str(page), FOLDER)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a monitor says in words: in the terminal, and in the report at the evaluation at which it is said."""
+"""Notes of a monitor: messages in the terminal, kept for the report with their evaluation."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ WHOLE_RUN: Mapping[str, float | None] = {"epoch": None, "step": None}
 
 
 class Notes:
-    """The notes of a run, and the ways to say something.
+    """Notes of a run.
 
     Args:
         name: of the monitor, for messages.
-        warn: says what the user should know, on rank zero only.
-        inform: says what is nothing to be warned of, on rank zero only.
+        warn: warns the user, on rank zero only.
+        inform: prints other messages, on rank zero only.
 
     Attributes:
         items: the notes so far, each with its epoch, step and text; epoch and step are None for the whole run.
@@ -30,34 +30,34 @@ class Notes:
 
     @property
     def step(self) -> int:
-        """Return the step of what is said now, 0 for the whole run."""
+        """Step of new notes, 0 for the whole run."""
         return int(self._moment["step"] or 0)
 
     def set_moment(self, epoch: float, step: int) -> None:
-        """Say of which evaluation notes are from now on."""
+        """Attach further notes to an evaluation."""
         self._moment = {"epoch": epoch, "step": step}
 
     def set_whole_run(self) -> None:
-        """Say that notes are of the whole run from now on."""
+        """Attach further notes to the whole run."""
         self._moment = WHOLE_RUN
 
     def add(self, text: str) -> None:
-        """Warn, and say it in the report too."""
+        """Warn, and record it for the report."""
         self.warn(text)
         self.record(as_sentence(text))
 
     def record(self, text: str) -> None:
-        """Say it in the report alone."""
+        """Record a note for the report alone."""
         note = {**self._moment, "text": text}
-        if note not in self.items:  # a second fit says the same of its run
+        if note not in self.items:  # a second fit repeats those of its run
             self.items.append(note)
 
     def warn(self, text: str) -> None:
-        """Say what the user should know, in the terminal alone."""
+        """Warn in the terminal alone."""
         self._warn(f"{self._name}: {text if text.endswith('.') else f'{text}.'}")
 
     def inform(self, text: str) -> None:
-        """Say it in the terminal, where it is nothing to be warned of."""
+        """Print a message that is no warning."""
         self._inform(f"{self._name}: {text}")
 
     def reset(self) -> None:
@@ -65,11 +65,11 @@ class Notes:
         self.items = []
 
     def forget_evaluations(self) -> None:
-        """Drop the notes that are of an evaluation."""
+        """Drop the notes of evaluations."""
         self.items = [note for note in self.items if note["epoch"] is None]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the notes that are of an evaluation: those of the whole run are made anew."""
+        """Return the notes of evaluations: those of the whole run are made from scratch."""
         return {"notes": [dict(note) for note in self.items if note["epoch"] is not None]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

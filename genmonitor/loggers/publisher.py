@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a monitor's findings go: the loggers, the files of the run, the report and the terminal."""
+"""Publisher of a monitor's findings: to loggers, files of the run, report and terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
-from genmonitor.loggers import background
-from genmonitor.loggers.attempt import Attempt
-from genmonitor.loggers.deferred import Deferred
+from genmonitor.loggers import worker
 from genmonitor.loggers.facade import Loggers
+from genmonitor.loggers.jobs import Attempt, Jobs
 from genmonitor.loggers.notes import Notes
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.folder import RunFolder
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PublishedEvaluation:
-    """An evaluation and what belongs to it, whose record is the last of the history."""
+    """An evaluation with its history, whose last record it is, its samples and alerts."""
 
     evaluator: Evaluator[Any]
     evaluation: Evaluation
@@ -51,12 +50,12 @@ class Publisher:
         prefix: of log keys and files.
         on_alert: called with the text of each alert.
         raise_errors: let failures stop training after all, for tests.
-        warn: says what the user should know, on rank zero only.
-        inform: says what is nothing to be warned of, on rank zero only.
+        warn: warns the user, on rank zero only.
+        inform: prints other messages, on rank zero only.
 
     Attributes:
-        notes: what is said of the run and its evaluations; every process may say something.
-        attempt: does something that must not stop training, and says what went wrong.
+        notes: of the run and its evaluations; every process may add some.
+        attempt: runs best-effort side effects.
         page: where this fit wrote the report, None before.
         message: the line about the last evaluation.
         latest: PNG files of the figures of the last evaluation, by name.
@@ -79,7 +78,7 @@ class Publisher:
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
         self._writes = False
-        self._later = Deferred(self.attempt, self._loggers, beside=False)
+        self._jobs = Jobs(self.attempt, self._loggers, parallel=False)
         self._described: set[str] = set()
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
@@ -87,7 +86,7 @@ class Publisher:
         self.message = ""
 
     def start(
-        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor", beside: bool = False
+        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor", parallel: bool = False
     ) -> None:
         """Begin a fit; every process calls it.
 
@@ -96,8 +95,8 @@ class Publisher:
             loggers: of the run.
             writes: whether there shall be files.
             folder: in that of the run, into which they go.
-            beside: whether figures and page are made in a process beside this one, from the second evaluation on;
-                somebody then calls `finish_evaluations` often, and `finish_run` at the end.
+            parallel: whether the worker process draws figures and writes the page, from the second evaluation on;
+                `finish_evaluations` must then be called often, and `finish_run` at the end.
         """
         self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
@@ -106,7 +105,7 @@ class Publisher:
         self.attempt.start()
         self.page, self.unfinished = None, False
         self._writes = writes
-        self._later = Deferred(self.attempt, self._loggers, beside and not self._raise_errors)
+        self._jobs = Jobs(self.attempt, self._loggers, parallel and not self._raise_errors)
 
     def publish_fit(
         self, evaluator: Evaluator[Any], values: Callable[[], Sequence[ValueSpec]], history: History
@@ -165,7 +164,7 @@ class Publisher:
         self.attempt(lambda: self._publish_figures(figures(), step, epoch, kept))
         self.attempt(lambda: self._write_images("images", presenter.shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
-        self._later.start()
+        self._jobs.start()
 
     def publish_alert(self, alert: Alert) -> None:
         """Warn, and send an alert to the loggers and to the user's function."""
@@ -182,15 +181,15 @@ class Publisher:
             if evaluations:
                 folder = RunFolder(self.folder.path.absolute())
                 step = self.notes.step
-                self._later(("page", folder.path, self._prefix), step, folder.write_report, self._take_page)
+                self._jobs(("page", folder.path, self._prefix), step, folder.write_report, self._take_page)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
         step = self.notes.step
-        if self._later.ready:
+        if self._jobs.ready:
             self._loggers.finish_evaluation(step)  # the values do not wait for figures
 
-        self._later(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
+        self._jobs(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
 
     def _publish_figures(
         self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None, kept: tuple[str, ...] = ()
@@ -202,7 +201,7 @@ class Publisher:
             take = partial(self._take_figure, name, step, when, epoch is not None)
             # the user's own code may be of a script, which no other process can import
             key = ("figure", self._prefix, name, None if when is None else step)
-            self._later(key, step, work, take, here=not _is_ours(figure))
+            self._jobs(key, step, work, take, inline=not _is_ours(figure))
 
     def _take_figure(
         self, name: str, step: int, epoch: int | None, latest: bool, drawn: tuple[RenderedFigure, OSError | None]
@@ -254,29 +253,29 @@ def _is_ours(figure: Figure | Drawing) -> bool:
 
 
 def _nothing() -> None:
-    """Do nothing: what comes after it comes in its turn."""
+    """Do nothing: a job that keeps the order of what follows."""
 
 
 def finish_evaluations(publishers: Iterable[Publisher]) -> None:
     """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all.
 
-    Take over what the process beside this one has drawn since, too.
+    Deliver what the worker process has drawn since, too.
     """
     unfinished = [publisher for publisher in publishers if publisher.unfinished]
     if unfinished:
         unfinished[-1].finish()
     for publisher in unfinished:
         publisher.unfinished = False
-    background.deliver()  # last: no evaluation is unfinished into whose row it could come
+    worker.deliver()  # last: no evaluation is unfinished into whose row it could come
 
 
 def finish_run(publisher: Publisher) -> None:
-    """Wait for what is still being drawn, for this publisher and those that it shares a run with."""
-    if skipped := background.drain():
+    """Wait for figures still being drawn, of this publisher and of those that it shares a run with."""
+    if skipped := worker.drain():
         publisher.notes.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:
-    """Say where the pages are that publishers wrote, each once: monitors of a Trainer share theirs."""
+    """Print the path of each page once: monitors of a Trainer share theirs."""
     for page in dict.fromkeys(publisher.page for publisher in publishers if publisher.page is not None):
         say(f"Report: {page}")

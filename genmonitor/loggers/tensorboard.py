@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard: figures, texts, described scalars without the details, and a layout with several curves in one chart.
+"""TensorBoard: figures, texts, described scalars, and a layout with several curves in one chart.
 
 The report has a tab of its own there, see `genmonitor.tensorboard_plugin`.
 """
@@ -18,7 +18,6 @@ import numpy as np
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
-from genmonitor.loggers.markdown import markdown_table
 from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.tables import without_pictures
 
@@ -28,8 +27,6 @@ _layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDicti
 
 class TensorBoardBackend(Backend):
     """A logger whose experiment is a `SummaryWriter`, or writes like one."""
-
-    draws_every_scalar = True
 
     @classmethod
     def handles(cls, logger: Any, experiment: Any) -> bool:
@@ -49,7 +46,7 @@ class TensorBoardBackend(Backend):
         self.experiment.add_custom_scalars(layout)
 
     def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
-        """Say in the text tab, under ``<prefix>/about``, what each value means."""
+        """Add the meaning of each value to the text tab, under ``<prefix>/about``."""
         if about:
             rows = [f"| {keys} | {text} |" for keys, text in about.items()]
             text = "\n".join(["| value | |", "| --- | --- |", *rows])
@@ -65,7 +62,7 @@ class TensorBoardBackend(Backend):
 
         plugin = SummaryMetadata.PluginData(plugin_name="scalars")
         for spec in values:
-            if spec.about and not spec.detail:
+            if spec.about:
                 described = SummaryMetadata(
                     summary_description=spec.about, plugin_data=plugin, data_class=DATA_CLASS_SCALAR
                 )
@@ -102,3 +99,39 @@ class TensorBoardBackend(Backend):
         """Add a text under ``alerts``, which Markdown takes for code and shows as it is."""
         as_code = textwrap.indent(f"{alert.title}\n\n{alert.text}", "    ")
         self.experiment.add_text(self.key("alerts"), as_code, global_step=step)
+
+
+def as_markdown(text: str) -> str:
+    """Write text so that Markdown shows it as it is: neither Markdown nor HTML in it has an effect.
+
+    Every ASCII character but letters, digits and spaces becomes its HTML entity, which both leave alone; what cannot be
+    printed, such as marks that turn the direction of writing, becomes the replacement character.
+
+    Example:
+        >>> as_markdown("<b>*a cat*")
+        '&#60;b&#62;&#42;a cat&#42;'
+    """
+    line = " ".join(text.split())
+    kept = (c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
+    return "".join(f"&#{ord(c)};" if c.isascii() and not c.isalnum() and c != " " else c for c in kept)
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Write a table in Markdown.
+
+    Args:
+        columns: their names.
+        rows: strings and numbers.
+
+    Example:
+        >>> print(markdown_table(["prompt", "share"], [["a | b", 0.25]]))
+        | prompt | share |
+        | --- | --- |
+        | a &#124; b | 0&#46;25 |
+    """
+    head, *body = [[as_markdown(_text(cell)) for cell in line] for line in [columns, *rows]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(columns), *body])
+
+
+def _text(cell: Any) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)

@@ -17,7 +17,7 @@ from genmonitor.loggers.backend import Backend
 from genmonitor.report.figures import RenderedFigure
 
 STEP = "trainer/global_step"
-"""What Lightning's W&B logger logs beside every scalar. wandb's own step is never given: it must not go backwards."""
+"""What Lightning's W&B logger logs with every scalar. wandb's own step is never given: it must not go backwards."""
 REPORT = "genmonitor/report"
 """The key of the page, one for all monitors."""
 _MAX_TITLE = 63  # wandb refuses longer titles of alerts

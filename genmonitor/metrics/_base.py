@@ -46,13 +46,13 @@ class GenerativeMetric(Metric):
 
     def _repr_html_(self) -> str:
         """Return the values of the last `compute` for a notebook, on the map of the regions where there is one."""
-        from genmonitor.plotting.notebook import beside_html, heading_html, map_html, values_html
+        from genmonitor._html import columns_html, heading_html, map_html, values_html
 
         values, partition = self._last_values(), getattr(self, "partition", None)
         if not values:
             return heading_html(type(self).__name__, "before `compute`")
         table = values_html(values, None if partition is None else partition.regions())
-        body = table if partition is None else beside_html(map_html(partition.labels), table)
+        body = table if partition is None else columns_html(map_html(partition.labels), table)
         return heading_html(type(self).__name__) + body
 
     def _last_values(self) -> dict[str, Any]:

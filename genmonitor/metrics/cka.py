@@ -178,7 +178,7 @@ class PixelCKA(AnchoredMetric, KernelMetric):
         """Return the matrix of the last `compute` as a picture for a notebook."""
         if self._computed is None:
             return super()._repr_html_()
-        from genmonitor.plotting.notebook import figure_html
+        from genmonitor._html import figure_html
 
         return figure_html(self.plot(self._computed)[0], "CKA between the sites")
 

@@ -82,7 +82,7 @@ class CosineMeanSimilarity(TwoSampleMetric):
         """
         if self.partition is None or ax is not None:
             return super().plot(val, ax)
-        from genmonitor.plotting.cms import cms_figure
+        from genmonitor.plotting.metrics import cms_figure
 
         values: Any = self.compute() if val is None else val
         figure = cms_figure(values if isinstance(values, list) else [values], self.partition, baseline or {})

@@ -27,8 +27,8 @@ from genmonitor.evaluation.progress import Progress, no_progress, terminal_progr
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
-from genmonitor.loggers.writers import as_logger
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state

@@ -7,8 +7,8 @@ import html
 import sys
 from typing import TYPE_CHECKING
 
+from genmonitor._html import heading_html, png_html, values_html
 from genmonitor.evaluation.evaluator import NotFittedError
-from genmonitor.plotting.notebook import heading_html, png_html, values_html
 
 if TYPE_CHECKING:
     from genmonitor.monitoring.base import Monitor

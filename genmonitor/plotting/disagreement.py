@@ -71,7 +71,7 @@ class ModePrompts:
 def disagreement_curves(
     epochs: Curve, total: Curve, top: Sequence[Curve], bottom: Sequence[Curve], against: str
 ) -> Figure:
-    """How much the model and the reference differ over the epochs, and beside it the largest modes of either side.
+    """Difference between model and reference over the epochs, next to the largest modes of either side.
 
     Args:
         epochs: one per evaluation.
@@ -171,7 +171,7 @@ def changed_prompts(
 
 
 def strip(images: Array, value_range: tuple[float, float]) -> NDArray[Any]:
-    """Images [k, c, H, W] beside each other as one RGB picture, uint8 (h, w, 3); a white one where there are none."""
+    """Images [k, c, H, W] side by side as one RGB picture, uint8 (h, w, 3); a white one where there are none."""
     array = to_array(images)
     if not len(array):
         array = np.full((1, *array.shape[1:]), value_range[1])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DiversityMonitor's figures: the curves, the spectrum and the samples at the ends of each mode.
 
-What the prompts explain is blue, what the model adds by itself orange, both together black, in every figure.
+Variety that the prompts explain is blue, what the model alone adds orange, both together black, in every figure.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SHARES = {
 
 
 def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[str, float], n: int) -> Figure:
-    """How many modes over the epochs, and beside it the shares and how the images compare with real ones.
+    """Number of modes over the epochs, next to the shares and how the images compare with real ones.
 
     Args:
         epochs: one per evaluation.
@@ -105,7 +105,7 @@ def _modes_axis(ax: Axes, largest: float) -> None:
 
 
 def spectrum(outputs: Array, prompt_driven: Array, model_driven: Array, n: int) -> Figure:
-    """How the variety is spread over modes: of all images, of what the prompts explain, of what the model adds.
+    """Spectrum of the variety over modes: of all images, of what the prompts explain, of what the model adds.
 
     Args:
         outputs: eigenvalues of the outputs' covariance, in any order; they sum to 1.
@@ -124,7 +124,7 @@ def spectrum(outputs: Array, prompt_driven: Array, model_driven: Array, n: int) 
 
 
 def pca_spectrum(centered: Array, n: int) -> Figure:
-    """How the variety is spread over modes, of a generator without prompts.
+    """Spectrum of the variety over modes, of a generator without prompts.
 
     Args:
         centered: eigenvalues of the covariance of centered features, in any order.
@@ -172,7 +172,7 @@ def mode_samples(
     prompts: Sequence[Sequence[str]] | None,
     value_range: tuple[float, float] = (0.0, 1.0),
 ) -> Figure:
-    """The samples at both ends of each mode that the model adds by itself: what varies along it is what differs.
+    """The samples at both ends of each mode that the model alone adds: what varies along it is what differs.
 
     Args:
         shares: each mode's share of the model's own variety.

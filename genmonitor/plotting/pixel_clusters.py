@@ -18,7 +18,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from genmonitor._formatting import format_cms
-from genmonitor.plotting.grid import GAP, paste, region_alone
+from genmonitor.plotting.images import GAP, paste, region_alone
 from genmonitor.plotting.style import (
     FAINT,
     INK,
@@ -166,7 +166,7 @@ def cluster_curves(
 
 
 def _add_key(figure: Figure, with_baseline: bool, with_constant: bool) -> None:
-    """What the marks mean, below the map, where no curve and no tick can be in the way."""
+    """Legend of the marks, below the map, where no curve and no tick is in the way."""
     handles: list[Any] = [Line2D([], [], marker="o", markersize=10, linestyle="", color=INK, label="latest")]
     if with_baseline:
         handles.append(Patch(color=INK, alpha=0.4, linewidth=0, label="baseline: real images"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures share: colors, canvas, regions of pixels and the axis on which CMS is read."""
+"""Canvas, regions of pixels and the axis on which CMS is read, the same in all figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import Patch
@@ -20,14 +19,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from genmonitor._formatting import RESOLUTION, reaches_baseline
+from genmonitor._places import cluster_color as cluster_color
+from genmonitor._places import colorize as colorize
 
-# Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
-# deuteranopic and protanopic eyes. Figures print the cluster's number as well, so color never stands alone.
-_PALETTE = (
-    *("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"),
-    *("#5B2A9D", "#4F5B00", "#C2188F", "#7A1F1F", "#8679FF", "#12306B"),
-)
-_CONSTANT = "#B4B4B4"
 INK, FAINT = "#222222", "#8A8A8A"
 _DPI = 100
 THUMBNAIL = 128
@@ -47,24 +41,9 @@ def to_array(values: Array) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def cluster_color(label: int) -> str:
-    """The color of a cluster, the same in every figure; label 0, the constant sites, is gray.
-
-    >>> cluster_color(0), cluster_color(1), cluster_color(13) == cluster_color(1)
-    ('#B4B4B4', '#0072B2', True)
-    """
-    return _PALETTE[(label - 1) % len(_PALETTE)] if label else _CONSTANT
-
-
 def cluster_name(label: int) -> str:
     """A label as people read it: ``cluster 3``, or ``constant`` for 0."""
     return f"cluster {label}" if label else "constant"
-
-
-def colorize(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels of any shape as RGB in [0, 1], with one more axis at the end."""
-    table = [to_rgb(cluster_color(label)) for label in range(int(labels.max(initial=0)) + 1)]
-    return np.take(table, labels, axis=0)
 
 
 def new_figure(width: float, height: float, title: str, note: str = "", color: str = INK) -> Figure:

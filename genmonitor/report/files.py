@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the files in a run's folder: what writes and what reads them agree here."""
+"""Names of the files in a run's folder, for writers and readers."""
 
 from __future__ import annotations
 

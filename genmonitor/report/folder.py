@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import atomic_write, write_json
-from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.figures import RenderedFigure, describe_strip, encode_strip
 from genmonitor.report.files import (
     BY_EPOCH,
     HISTORY,
@@ -26,7 +26,6 @@ from genmonitor.report.files import (
 from genmonitor.report.manifest import versions
 from genmonitor.report.page import write_report
 from genmonitor.report.sanitize import as_record
-from genmonitor.report.strips import describe_strip, encode_strip
 from genmonitor.report.tables import without_pictures
 
 if TYPE_CHECKING:

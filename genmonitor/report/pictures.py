@@ -118,7 +118,7 @@ def _encode(path: Path) -> tuple[bytes, int]:
     return _encoded(path, at.st_mtime_ns, at.st_size)
 
 
-@lru_cache(maxsize=256)  # the page is written anew at each evaluation, with nearly the same pictures
+@lru_cache(maxsize=256)  # the page is written from scratch at each evaluation, with nearly the same pictures
 def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
     content = _read(path)
     try:
@@ -127,7 +127,7 @@ def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
             files = [content, _webp(pixels, lossless=True, method=1)]
             if min(map(len, files)) > PLAIN:
                 files.append(_webp(pixels, quality=QUALITY))
-    except (OSError, ValueError):  # what is no picture is shown as none
+    except (OSError, ValueError):  # not a picture
         return content, 0
     return min(files, key=len), pixels.width
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From whatever a JSON file holds to what the report can show; the rest is left out."""
+"""Sanitized values of JSON files: parts that the report cannot show are left out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in a run's folder: which part of one is written, and reading them again."""
+"""Tables in a run's folder: the part that is written, and reading it again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What TensorBoard loads: the routes of the tab. An exception here would keep TensorBoard from starting."""
+"""The plugin that TensorBoard loads: finds the runs' pages and serves them.
+
+An exception at import would keep TensorBoard from starting.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,13 +17,13 @@ from tensorboard.backend import http_util
 from tensorboard.plugins.base_plugin import FrontendMetadata, TBContext, TBPlugin
 from werkzeug import Request, Response
 
-from genmonitor.tensorboard_plugin.pages import find_pages
-
 # A page may come from anywhere: it runs its own scripts, in an origin of its own, and reaches nothing.
 _ALONE = (
     "sandbox allow-scripts allow-downloads allow-popups; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data: blob:"
 )
+# as genmonitor.report writes it, which is not imported: it loads torch, and TensorBoard would start seconds later
+_FOLDER, _PAGE = "genmonitor", "report.html"
 _STATIC = {"tab.js": "text/javascript", "tab.css": "text/css"}
 
 
@@ -35,7 +40,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         self._logdir = Path(context.logdir).expanduser() if context.logdir else None
 
     def get_plugin_apps(self) -> Mapping[str, Callable[..., Any]]:
-        """Return what answers each route."""
+        """Return the handler of each route."""
         static = {f"/{name}": _serve_static(name, kind) for name, kind in _STATIC.items()}
         return {**static, "/runs": self._serve_runs, "/page": self._serve_page}
 
@@ -44,7 +49,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         return bool(self._pages())
 
     def frontend_metadata(self) -> FrontendMetadata:
-        """Say which script draws the tab."""
+        """Name the script that draws the tab."""
         return FrontendMetadata(es_module_path="/tab.js", tab_name="genmonitor")
 
     def _pages(self) -> dict[str, Path]:
@@ -52,18 +57,42 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
 
     def _serve_runs(self, environ: Any, start_response: Any) -> Any:
         """Answer with the runs, and when each one's page was written."""
-        runs = [{"name": name, "written": page.stat().st_mtime} for name, page in self._pages().items()]
+        runs = []
+        for name, page in self._pages().items():
+            with suppress(OSError):  # removed meanwhile
+                runs.append({"name": name, "written": page.stat().st_mtime})
         found = {"logdir": str(self._logdir or ""), "runs": runs}
         return http_util.Respond(Request(environ), found, "application/json")(environ, start_response)
 
     def _serve_page(self, environ: Any, start_response: Any) -> Any:
         """Answer with the page of a run, whose name is looked up among those that were found."""
-        page = self._pages().get(Request(environ).args.get("run", ""))
-        if page is None:
-            return Response("There is no such run.", 404)(environ, start_response)
+        run = Request(environ).args.get("run", "")
+        try:
+            page = self._pages()[run].read_bytes()
+        except (KeyError, OSError):  # removed meanwhile
+            return Response("This run has no page, or none any more.", 404)(environ, start_response)
         headers = {"Content-Security-Policy": _ALONE, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
-        content = page.read_bytes() + b"<script>%s</script>" % _read("reload.js")
+        content = page + b"<script>%s</script>" % _read("reload.js")
         return Response(content, content_type="text/html; charset=utf-8", headers=headers)(environ, start_response)
+
+
+def find_pages(logdir: Path) -> dict[str, Path]:
+    """Return the page of each run by the run's name: the path of its folder below the logdir, as TensorBoard has it.
+
+    Linked folders are looked through, as by TensorBoard, each folder once; a page that is itself a link is left out,
+    and so is what is hidden.
+    """
+    pages, seen = {}, set()
+    for folder, below, _ in os.walk(logdir, followlinks=True):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if (real := os.path.realpath(folder)) in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        page = Path(folder, _FOLDER, _PAGE)
+        if page.is_file() and not page.is_symlink():
+            pages[Path(folder).relative_to(logdir).as_posix()] = page
+    return pages
 
 
 def _serve_static(name: str, kind: str) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ import pytest
 from genmonitor.cli.main import COMMANDS
 
 LAYERS = [
-    {"_formatting", "_io", "_manifest", "_places", "_validation", "training_state"},
+    {"_formatting", "_html", "_io", "_manifest", "_places", "_validation", "training_state"},
     {"linalg"},
     {"kernels", "partition"},
     {"functional", "_validation.arguments"},  # checks of arguments know kernels and calibrations
@@ -40,11 +40,8 @@ EXCEPTIONS = {
         "genmonitor.metrics.cka",
         "genmonitor.plotting.pixel_clusters",
     ): "torchmetrics' interface has metrics plot themselves",
-    ("genmonitor.metrics.cms", "genmonitor.plotting.cms"): "the same",
-    ("genmonitor.metrics.w1kp", "genmonitor.plotting.w1kp"): "the same",
-    ("genmonitor.metrics.cka", "genmonitor.plotting.notebook"): "IPython's interface has objects show themselves",
-    ("genmonitor.metrics._base", "genmonitor.plotting.notebook"): "the same",
-    ("genmonitor.partition", "genmonitor.plotting.notebook"): "the same",
+    ("genmonitor.metrics.cms", "genmonitor.plotting.metrics"): "the same",
+    ("genmonitor.metrics.w1kp", "genmonitor.plotting.metrics"): "the same",
 }
 """Arrows that may point up, inside functions only, each with its reason."""
 

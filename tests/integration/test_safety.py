@@ -57,7 +57,7 @@ def keyword(call, name):
     return next((ast.unparse(k.value) for k in call.keywords if k.arg == name), None)
 
 
-OVER_A_PIPE = {"background.py", "_worker.py"}
+OVER_A_PIPE = {"worker.py"}
 """What talks to a process of its own in pickles, which no file and nobody else can put there."""
 
 

@@ -66,7 +66,7 @@ def test_figures_of_an_epoch_follow_the_trainers_step(tmp_path):
             assert np.array_equal(logged.convert("RGB"), drawn.convert("RGB"))
 
 
-def test_details_have_no_chart(tmp_path):
+def test_details_are_logged_like_other_scalars(tmp_path):
     import lightning.pytorch.loggers
 
     logger = lightning.pytorch.loggers.MLFlowLogger(tracking_uri=f"file:{tmp_path / 'runs'}")
@@ -74,7 +74,7 @@ def test_details_have_no_chart(tmp_path):
     loggers.describe_values("cms", {"image": ValueInfo(), "p_image": ValueInfo(detail=True)})
     loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, 5)
     logger.finalize("success")
-    assert logger.experiment.get_run(logger.run_id).data.metrics == {"cms/image": 0.5, "epoch": 1}
+    assert logger.experiment.get_run(logger.run_id).data.metrics == {"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}
 
 
 def test_handles_clients_of_loggers_that_name_a_run(tmp_path):

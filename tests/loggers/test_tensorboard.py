@@ -13,7 +13,7 @@ from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
 from genmonitor.evaluation.results import Alert, Table, ValueInfo
 from genmonitor.loggers import Loggers
-from genmonitor.loggers.tensorboard import TensorBoardBackend
+from genmonitor.loggers.tensorboard import TensorBoardBackend, as_markdown, markdown_table
 
 
 @pytest.fixture
@@ -129,17 +129,16 @@ def test_descriptions_stand_beside_each_scalar(logger):
         events.SummaryMetadata("cms/fid")
 
 
-def test_details_have_no_card(tmp_path):
+def test_details_are_logged_and_described_like_other_scalars(tmp_path):
     logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
     loggers = Loggers([logger])
     loggers.describe_values("cms", {"image": ValueInfo("higher is better"), "p_image": ValueInfo("p", detail=True)})
     for step in (5, 10):
         loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, step)
     events = read_back(logger)
-    assert events.Tags()["scalars"] == ["run-cms/image", "run-epoch"]
-    assert [event.step for event in events.Scalars("run-cms/image")] == [5, 10]
-    with pytest.raises(KeyError):  # nor a description, for which TensorBoard would make an empty one
-        events.SummaryMetadata("run-cms/p_image")
+    assert events.Tags()["scalars"] == ["run-cms/image", "run-cms/p_image", "run-epoch"]
+    assert [event.step for event in events.Scalars("run-cms/p_image")] == [5, 10]
+    assert events.SummaryMetadata("run-cms/p_image").summary_description == "p"
 
 
 def test_table_is_a_text_without_pictures(logger):
@@ -167,3 +166,36 @@ def test_writer_without_layout_and_descriptions_is_enough():
     backend = TensorBoardBackend(AnyLogger(object()))
     backend.log_layout("cms", CHARTS)
     backend.describe_values("cms", {"mmd": ValueInfo("lower is better", False)})
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "[x](javascript:alert(1))",
+    "![x](https://example.com/seen.png)",
+    "a | b",
+    "*a* _b_ `c` ~~d~~ # e",
+    "<b onclick=alert(1)>cat</b>",
+    "&lt;script&gt;",
+    "| --- |",
+    "=cmd|' /C calc'!A0",
+    "1. one",
+    "\\[x\\](y)",
+    "un chat, \u732b, \U0001f408",
+]
+
+
+@pytest.mark.parametrize("prompt", HOSTILE)
+def test_markdown_table_shows_text_as_it_was_written(prompt):
+    html = shown_by_tensorboard(markdown_table(["prompt", "share"], [[prompt, 0.25], ["after", 1.0]]))
+    cells = [unescape(cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", html, re.DOTALL)]
+    assert cells == [prompt, "0.25", "after", "1"]
+    assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"table", "thead", "tbody", "tr", "th", "td"}
+
+
+def test_as_markdown_leaves_only_letters_and_digits():
+    escaped = as_markdown("".join(HOSTILE))
+    assert re.fullmatch(r"(&#\d+;|[\w ]|[^\x00-\x7f])*", escaped)
+
+
+def test_as_markdown_drops_breaks_and_marks_of_direction():
+    assert as_markdown("a\n\n# b\u202ec\x1b[0m") == "a &#35; b\ufffdc\ufffd&#91;0m"

@@ -4,10 +4,13 @@ import sys
 from importlib.metadata import entry_points
 
 import pytest
+from _helpers.runs import make_run
 from tensorboard.plugins.base_plugin import TBContext
 from werkzeug.test import Client
 
-from genmonitor.tensorboard_plugin.plugin import ReportTab
+from genmonitor.report import write_report
+from genmonitor.tensorboard_plugin import plugin
+from genmonitor.tensorboard_plugin.plugin import ReportTab, find_pages
 
 
 def write_page(run, text="<p>a page</p>"):
@@ -82,3 +85,48 @@ def test_without_a_logdir_there_is_nothing_to_show():
     assert not tab.is_active()
     assert ask(tab, "/runs").json == {"logdir": "", "runs": []}
     assert ask(tab, "/page").status_code == 404
+
+
+def test_page_that_is_removed_meanwhile_is_not_found(tab, tmp_path, monkeypatch):
+    pages = {"gone": tmp_path / "gone.html", **plugin.find_pages(tmp_path / "runs")}
+    monkeypatch.setattr(plugin, "find_pages", lambda logdir: pages)
+    answer = ask(tab, "/page", run="gone")
+    assert (answer.status_code, answer.text) == (404, "This run has no page, or none any more.")
+    assert [run["name"] for run in ask(tab, "/runs").json["runs"]] == ["version_0"]
+
+
+def page_of(run):
+    run.joinpath("genmonitor").mkdir(parents=True)
+    page = run / "genmonitor" / "report.html"
+    page.write_text("page")
+    return page
+
+
+def test_pages_are_found_by_the_names_that_tensorboard_gives_to_runs(tmp_path):
+    pages = {name: page_of(tmp_path / name) for name in (".", "gan/version_0", "genmonitor/runs/version_1")}
+    (tmp_path / "gan" / "version_2" / "genmonitor").mkdir(parents=True)  # has not evaluated yet
+    assert find_pages(tmp_path) == pages
+    assert find_pages(tmp_path / "missing") == {}
+
+
+def test_the_page_that_a_run_writes_is_found(tmp_path):
+    written = write_report(make_run(tmp_path / "run"))
+    assert find_pages(tmp_path) == {"run": written}
+
+
+def test_what_is_hidden_or_a_link_out_of_the_run_is_no_page(tmp_path):
+    page_of(tmp_path / ".trash" / "run")
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (tmp_path / "run" / "genmonitor").mkdir(parents=True)
+    (tmp_path / "run" / "genmonitor" / "report.html").symlink_to(secret)
+    assert find_pages(tmp_path) == {}
+
+
+def test_linked_folders_are_looked_through_once(tmp_path):
+    elsewhere = page_of(tmp_path / "elsewhere" / "version_0")
+    logdir = tmp_path / "logdir"
+    logdir.mkdir()
+    (logdir / "linked").symlink_to(elsewhere.parents[2])
+    (logdir / "round").symlink_to(logdir)
+    assert list(find_pages(logdir)) == ["linked/version_0"]

@@ -24,7 +24,7 @@ from genmonitor.plotting.disagreement import (
     strip,
 )
 from genmonitor.plotting.style import Drawing
-from genmonitor.plotting.w1kp import reusability_figure
+from genmonitor.plotting.metrics import reusability_figure
 
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
 """Modes of either sign in the figure, prompts of each, samples of each prompt and side."""

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor._formatting import format_cms, format_p, format_ratio
+from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Finding, verdict_of
@@ -24,7 +25,6 @@ from genmonitor.evaluation.results import Evaluation, History, Record, Samples, 
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.evaluation.verdicts import differs
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.notebook import beside_html, heading_html, map_html, table_html, text_html
 from genmonitor.plotting.style import Drawing
 
 TABLE_NOTE = (
@@ -211,4 +211,4 @@ def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> 
         partition: the regions.
         bad: rows to set in bold.
     """
-    return beside_html(map_html(partition.labels), table_html(table.columns, table.rows, partition.regions(), bad))
+    return columns_html(map_html(partition.labels), table_html(table.columns, table.rows, partition.regions(), bad))

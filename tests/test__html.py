@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from genmonitor import PixelPartition
-from genmonitor.plotting.notebook import heading_html, map_html, partition_html, table_html, text_html, values_html
+from genmonitor._html import heading_html, map_html, table_html, text_html, values_html
 from genmonitor.plotting.style import cluster_color
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]), patch_size=2)
@@ -40,7 +40,7 @@ def test_map_keeps_its_shape_on_the_page(size, style):
 
 
 def test_partition_says_how_large_and_where_each_region_is():
-    shown = partition_html(PARTITION)
+    shown = PixelPartition._repr_html_(PARTITION)
     assert rows(shown) == [
         ["region", "sites of 2×2 pixels", "where"],
         ["cluster_1", "4", PARTITION.location(1)],
@@ -48,7 +48,7 @@ def test_partition_says_how_large_and_where_each_region_is():
         ["constant", "1", "lower right"],
     ]
     assert PARTITION._repr_html_() == shown
-    assert rows(partition_html(PixelPartition(PARTITION.labels)))[0][1] == "pixels"
+    assert rows(PixelPartition._repr_html_(PixelPartition(PARTITION.labels)))[0][1] == "pixels"
 
 
 def test_rows_of_regions_have_their_color_and_bad_ones_are_bold():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a notebook shows of an object: tables and pictures as HTML that holds everything itself."""
+"""HTML for notebooks: tables and pictures that hold everything themselves."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import base64
 import html
 import io
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from PIL import Image
+from torch import Tensor
 
 from genmonitor._formatting import short
-from genmonitor.partition import PixelPartition
-from genmonitor.plotting.style import Array, cluster_color, colorize, to_array
+from genmonitor._places import cluster_color, colorize
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MAP_SIDE = 160
 """Side of a map of regions in pixels of the page."""
@@ -80,6 +81,7 @@ def values_html(values: Mapping[str, Any], labels: Mapping[str, int] | None = No
 def figure_html(figure: Figure, description: str) -> str:
     """Return a figure as a picture.
 
+    >>> from matplotlib.figure import Figure
     >>> figure_html(Figure((1, 1)), "nothing")[:49]
     '<img alt="nothing" src="data:image/png;base64,iVB'
     """
@@ -94,30 +96,23 @@ def png_html(png: bytes, description: str) -> str:
     return f'<img alt="{html.escape(description)}" src="{source}" style="max-width:100%">'
 
 
-def map_html(labels: Array) -> str:
+def map_html(labels: Tensor) -> str:
     """Return a map of the regions as a picture, each in the color that it has in every figure.
 
     Args:
         labels: whole numbers [h, w], 0 for what never varies.
     """
-    drawn = to_array(labels)
-    height, width = drawn.shape
+    from PIL import Image
+
+    height, width = labels.shape
     scale = MAP_SIDE / max(height, width)
     buffer = io.BytesIO()
-    Image.fromarray((255 * colorize(drawn)).round().astype(np.uint8)).save(buffer, format="png")
+    Image.fromarray((255 * colorize(labels.numpy(force=True))).round().astype(np.uint8)).save(buffer, format="png")
     size = f"width:{round(width * scale)}px;height:{round(height * scale)}px;image-rendering:pixelated"
     return png_html(buffer.getvalue(), "map of the regions").replace("max-width:100%", size)
 
 
-def beside_html(left: str, right: str) -> str:
+def columns_html(left: str, right: str) -> str:
     """Put two things side by side, where the page is wide enough."""
     place = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start;overflow-x:auto"
     return f'<div style="{place}"><div>{left}</div><div>{right}</div></div>'
-
-
-def partition_html(partition: PixelPartition) -> str:
-    """Return the map of a partition beside how large and where each region is."""
-    sizes, regions = partition.sizes(), partition.regions()
-    sites = "pixels" if partition.patch_size == 1 else f"sites of {partition.patch_size}×{partition.patch_size} pixels"
-    rows = [[name, sizes[label], partition.location(label)] for name, label in regions.items()]
-    return beside_html(map_html(partition.labels), table_html(["region", sites, "where"], rows, regions))

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.plotting.comparison import side_by_side
-from genmonitor.plotting.grid import region_alone
+from genmonitor.plotting.images import GAP, paste, region_alone, side_by_side
 from genmonitor.plotting.style import to_tiles
 
 LABELS = np.repeat([[0, 1, 1, 2]], 4, axis=0)
@@ -48,3 +47,21 @@ def test_sets_do_not_overlap():
     assert all(one.x1 < other.x0 for one, other in pairwise(places))
     assert places[-1].x1 <= 1
     assert {round(place.y1, 6) for place in places} == {round(places[0].y1, 6)}
+
+
+def test_each_image_stands_at_its_corner():
+    tiles = np.random.default_rng(0).random((5, 6, 4, 3))
+    canvas, corners = paste(tiles, columns=2)
+    assert canvas.shape == (3 * 6 + 2 * GAP, 2 * 4 + GAP, 3)
+    for tile, (x, y) in zip(tiles, corners, strict=True):
+        assert (canvas[y : y + 6, x : x + 4] == tile).all()
+
+
+def test_what_is_between_images_is_white():
+    canvas, _ = paste(np.zeros((3, 6, 6, 3)), columns=2)
+    assert (canvas[6 : 6 + GAP] == 1).all()
+    assert (canvas[6 + GAP :, 6 + GAP :] == 1).all()
+
+
+def test_a_row_that_is_not_full_leaves_the_canvas_narrow():
+    assert paste(np.zeros((2, 6, 6, 3)), columns=8)[0].shape == (6, 12 + GAP, 3)

@@ -20,9 +20,9 @@ from lightning import Callback, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.loggers import _worker, background
-from genmonitor.loggers.background import MOST_WAITING, Background, start
+from genmonitor.loggers import worker
 from genmonitor.loggers.publisher import Publisher, finish_evaluations, finish_run
+from genmonitor.loggers.worker import MAX_WAITING, Worker, start
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report.figures import RenderedFigure
 
@@ -32,7 +32,7 @@ pytestmark = LIGHTNING_SAYS
 @pytest.fixture(scope="module")
 def beside():
     """A process that is ready, the same for all tests here."""
-    started = Background()
+    started = Worker()
     deadline = time.monotonic() + 120
     while not started.ready and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -44,7 +44,7 @@ def beside():
 @pytest.fixture
 def broken():
     """A process that has ended."""
-    started = Background()
+    started = Worker()
     started._process.kill()
     yield started
     started.close()
@@ -114,10 +114,10 @@ def test_what_has_waited_longest_is_skipped_where_too_much_waits(beside):
     found = []
     beside.submit("first", partial(time.sleep, 0.5), partial(collect, []))
     time.sleep(0.1)
-    for value in range(MOST_WAITING + 3):
+    for value in range(MAX_WAITING + 3):
         beside.submit(value, partial(math.fabs, value), partial(collect, found))
     beside.drain()
-    assert found == list(range(3, MOST_WAITING + 3))
+    assert found == list(range(3, MAX_WAITING + 3))
     assert beside.skipped == 3
     beside.skipped = 0
 
@@ -127,10 +127,10 @@ def test_what_may_not_be_skipped_is_done_however_much_waits(beside):
     beside.submit("first", partial(time.sleep, 0.5), partial(collect, []))
     time.sleep(0.1)
     beside.submit("page", partial(math.fabs, -1), partial(collect, found), may_skip=False)
-    for value in range(MOST_WAITING):
+    for value in range(MAX_WAITING):
         beside.submit(value, partial(math.fabs, value), partial(collect, found))
     beside.drain()
-    assert found == [1, *range(1, MOST_WAITING)]
+    assert found == [1, *range(1, MAX_WAITING)]
     beside.skipped = 0
 
 
@@ -164,27 +164,19 @@ def test_random_state_is_untouched_also_by_whoever_takes_results(beside):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_interrupt_does_not_end_the_process(beside):
-    found = []
-    os.kill(beside._process.pid, signal.SIGINT)
-    beside.submit(0, partial(math.sqrt, 4.0), partial(collect, found))
-    beside.drain()
-    assert (found, beside.ready) == ([2.0], True)
-
-
 def test_what_a_process_that_ended_leaves_is_done_here(broken):
     found = []
     for value in (1.0, 4.0):
         broken.submit(value, partial(math.sqrt, value), partial(collect, found))
     broken.drain()
     broken.submit(9.0, partial(math.sqrt, 9.0), partial(collect, found))
-    broken.deliver()
+    broken.drain()
     assert (found, broken.ready) == ([1.0, 2.0, 3.0], False)
 
 
 def test_process_that_does_not_answer_is_given_up(monkeypatch):
-    stuck, found = Background(), []
-    monkeypatch.setattr(background, "PATIENCE", 0.2)
+    stuck, found = Worker(), []
+    monkeypatch.setattr(worker, "PATIENCE", 0.2)
     os.kill(stuck._process.pid, signal.SIGSTOP)
     stuck.submit(0, partial(math.sqrt, 4.0), partial(collect, found))
     stuck.drain()
@@ -193,11 +185,12 @@ def test_process_that_does_not_answer_is_given_up(monkeypatch):
 
 
 def test_process_that_cannot_load_what_it_needs_is_never_ready(monkeypatch):
-    monkeypatch.setattr(background, "LOAD", "import no_such_module")
-    lacking = Background()
-    lacking._thread.join(60)
-    assert not lacking.ready
-    assert lacking._process.wait(60) != 0
+    monkeypatch.setattr(worker, "COMMAND", "raise SystemExit(3)")
+    lacking, found = Worker(), []
+    assert lacking._process.wait(60) == 3
+    lacking.submit(0, partial(math.sqrt, 4.0), partial(collect, found))
+    lacking.drain()
+    assert (found, lacking.ready, lacking.lost) == ([2.0], False, False)
     lacking.close()
 
 
@@ -207,51 +200,118 @@ def refuse(*args):
 
 def test_process_that_cannot_be_followed_is_ended_and_not_tried_again(monkeypatch):
     processes, popen = [], subprocess.Popen
-    monkeypatch.setattr(background, "_running", None)
+    monkeypatch.setattr(worker, "_started", False)
     monkeypatch.setattr(subprocess, "Popen", lambda *args, **kw: processes.append(popen(*args, **kw)) or processes[-1])
     monkeypatch.setattr(threading.Thread, "start", refuse)
     for _ in range(2):
         start()
-        assert background.running() is None
+        assert worker.running() is None
     (process,) = processes
     assert process.returncode is not None
 
 
 @pytest.mark.parametrize(("name", "value"), [("executable", None), ("executable", ""), ("frozen", True)])
 def test_no_process_is_started_where_no_interpreter_takes_a_script(monkeypatch, name, value):
-    monkeypatch.setattr(background, "_running", None)
+    monkeypatch.setattr(worker, "_started", False)
     monkeypatch.setattr(sys, name, value, raising=False)
-    monkeypatch.setattr(background, "Background", refuse)
+    monkeypatch.setattr(worker, "Worker", refuse)
     start()
-    assert background.running() is None
+    assert worker.running() is None
 
 
-TRAINING = """
-import os, subprocess, sys
-here, fd = [sys.executable, "-I", sys.argv[1], str(os.getpid())], int(sys.argv[2])
-worker = subprocess.Popen(here, stdin=subprocess.PIPE, pass_fds=[fd])
-loader = subprocess.Popen(["sleep", "60"], pass_fds=[worker.stdin.fileno()], stdout=subprocess.DEVNULL)
-print(loader.pid, flush=True)
-os._exit(1)
+SCRIPT = """
+import math, os, signal, sys, time
+from functools import partial
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as scripts do whose output goes to `head`
+print("script runs", flush=True)  # not again in the worker, though no `if __name__ == "__main__"` guards it
+
+from genmonitor.loggers import worker
+
+worker.start()
+running, found = worker.running(), []
+while not running.ready:
+    time.sleep(0.1)
+
+
+def take(result):
+    found.append(result())
+
+
+for way in (sys.exit, os._exit):
+    running.submit(way, partial(time.sleep, 1), take)
+    running.submit("root", partial(math.sqrt, 4.0), take)
+    time.sleep(0.3)
+    child = os.fork()
+    if not child:
+        assert worker.running() is None and worker.drain() == 0
+        way(7)
+    print("fork ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    worker.drain()
+print("drawn", found, flush=True)
+
+running.submit("slow", partial(time.sleep, 1), take)
+running.submit("root", partial(math.sqrt, 9.0), take)
+try:
+    os.killpg(0, signal.SIGINT)
+    worker.drain()
+except KeyboardInterrupt:
+    worker.drain()
+print("after Ctrl-C", found[-1], running.ready, flush=True)
+
+running.submit("slow", partial(time.sleep, 60), take)
+running.submit("long", partial(len, bytes(5_000_000)), take)
+running._jobs.pop(0)  # nobody waits a minute for it here
+time.sleep(0.3)
+os.kill(running._process.pid, signal.SIGKILL)
+worker.drain()
+print("after a kill", found[-1], running.ready, running.lost, flush=True)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="of POSIX")
-def test_process_ends_with_the_training_though_a_fork_keeps_its_input_open():
-    lives, held = os.pipe()
-    command = [sys.executable, "-c", TRAINING, _worker.__file__, str(held)]
-    training = subprocess.run(command, pass_fds=[held], stdout=subprocess.PIPE, check=False)
-    os.close(held)
-    ended = select.select([lives], [], [], 20)[0]  # readable once nobody can write
-    os.kill(int(training.stdout), signal.SIGKILL)
+def test_what_scripts_and_systems_do_to_a_training_with_a_worker(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-W", "error", tmp_path / "script.py"]
+    ran = subprocess.run(command, capture_output=True, text=True, start_new_session=True, timeout=300, check=False)
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "script runs",
+        *["fork ended with 7"] * 2,
+        "drawn [None, 2.0, None, 2.0]",
+        "after Ctrl-C 3.0 True",
+        "after a kill 5000000 False True",
+    ]
+    assert ran.returncode == 0
+
+
+TRAINING = """
+import os, signal, sys, time
+from functools import partial
+from genmonitor.loggers import worker
+
+worker.start()
+while not worker.running().ready:
+    time.sleep(0.1)
+if not os.fork():
+    time.sleep(60)  # a worker of a DataLoader that outlives the training
+worker.running().submit(0, partial(time.sleep, 1), print)
+print(worker.running()._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="of Linux")
+def test_worker_ends_with_a_training_that_is_killed_though_a_fork_of_it_lives():
+    training = subprocess.Popen([sys.executable, "-c", TRAINING], stdout=subprocess.PIPE, start_new_session=True)
+    lives = os.pidfd_open(int(training.stdout.readline()))
+    ended = select.select([lives], [], [], 120)[0]
+    os.killpg(training.pid, signal.SIGKILL)
+    training.communicate()
     os.close(lives)
     assert ended
-
-
-def test_fork_has_no_process_beside_it(beside, monkeypatch):
-    monkeypatch.setattr(background, "_running", (os.getpid() + 1, beside))
-    assert background.running() is None
-    assert background.drain() == 0
 
 
 # a publisher
@@ -259,13 +319,13 @@ def test_fork_has_no_process_beside_it(beside, monkeypatch):
 
 @pytest.fixture
 def running(beside, monkeypatch):
-    monkeypatch.setattr(background, "_running", (os.getpid(), beside))
+    monkeypatch.setattr(worker, "_running", beside)
     return beside
 
 
 def publishes(folder, prefix="cms", loggers=()):
     publisher = Publisher("Name", prefix)
-    publisher.start(folder, loggers, beside=True)
+    publisher.start(folder, loggers, parallel=True)
     return publisher
 
 
@@ -283,10 +343,10 @@ def test_figures_drawn_later_are_rows_of_their_own_in_wandb(tmp_path, running):
         publisher._publish_figures({"first": drawing(1), "second": drawing(2)}, step, None)
         publisher.write_report(1)
         finish_evaluations([publisher])
-        while running._has_work():
+        while running._jobs:
             run.log({"loss": 1.0, "trainer/global_step": (step := step + 1)})  # as the user's training does
             time.sleep(0.05)
-            background.deliver()
+            worker.deliver()
     rows = [row for row in run.rows if "loss" not in row]
     names = ("cms/image", "cms/first", "cms/second", "genmonitor/report")
     assert [(name, row.pop("trainer/global_step")) for row in rows for name in names if name in row] == [
