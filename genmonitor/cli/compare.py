@@ -6,18 +6,16 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
 from rich.console import RenderableType
 from rich.text import Text
 
-from genmonitor._formatting import as_sentence
-from genmonitor.cli.arguments import IMAGES, given, given_path, whole_number
-from genmonitor.cli.reading.images import read_images
-from genmonitor.cli.showing.progress import working
-from genmonitor.cli.showing.results import add_out_argument, check_out, where_to_look, write_result
-from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
+from genmonitor.cli.arguments import IMAGES, nonempty, nonempty_path, whole_number
+from genmonitor.cli.encoding import default_device
+from genmonitor.cli.outputs import read_images
+from genmonitor.cli.progress import show_progress
+from genmonitor.cli.results import Result, add_out_argument, check_out, closing_lines, write_notes, write_result
+from genmonitor.cli.terminal import rich_table, with_finding, with_map
 from genmonitor.evaluation import Comparison, compare
 from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.evaluation.text.comparison import closer_note, closer_table
@@ -29,47 +27,39 @@ PREFIX = "cms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("real", metavar="REAL", type=given, help=f"real images, not trained on: {IMAGES}")
-    parser.add_argument("fake", metavar="FAKE", type=given, help="generated images, the same")
-    parser.add_argument(
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("real", metavar="REAL", type=nonempty, help=f"real images not used for training: {IMAGES}")
+    add("fake", metavar="FAKE", type=nonempty, help="generated images, in the same form")
+    add(
         "other",
         metavar="OTHER",
         nargs="?",
-        type=given,
-        help="those of another model, to ask which is closer to real",
+        type=nonempty,
+        help="images of another model, to find out which is closer to real",
     )
-    parser.add_argument(
-        "--paired", action="store_true", help="images i of FAKE and OTHER come from one seed or one prompt"
-    )
-    parser.add_argument(
-        "--partition", type=given_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run"
-    )
-    parser.add_argument(
-        "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
-    )
-    parser.add_argument(
+    add("--paired", action="store_true", help="image i of FAKE and of OTHER share their seed or prompt")
+    add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
+    add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
+    add(
         "--patch-size", type=whole_number(1), default=1, metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
     )
-    parser.add_argument(
-        "--n-samples", type=whole_number(2), default=1200, metavar="N", help="at most so many of each side (1200)"
-    )
-    parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut the folders' images to squares of SxS")
-    parser.add_argument("--seed", type=whole_number(0), default=0, help="of the choice of images (0)")
+    add("--n-samples", type=whole_number(2), default=1200, metavar="N", help="at most, of each side (default: 1200)")
+    add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
+    add("--seed", type=whole_number(0), default=0, help="of the choice of images (default: 0)")
     add_out_argument(parser, "compare")
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> Result:
     """Compare, and write figures, a manifest and the report."""
     check_out(args.out)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with working("reading images") as progress:
+    with show_progress("reading images") as progress:
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
     real, fake, *other = sets
-    with working("comparing") as progress:
+    with show_progress("comparing") as progress:
         comparison = compare(
             real,
-            fake.to(device),
+            fake.to(default_device()),
             *other,
             partition=None if args.partition is None else _read_partition(args.partition),
             n_clusters=args.n_clusters,
@@ -80,19 +70,19 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             progress=progress,
         )
     comparison = replace(comparison, names=_names(args.fake, args.other))
-    with working("writing the report"):
+    with show_progress("writing the report"):
         written = write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
     return {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words, the finding first."""
-    return f"{result['text']}\n{where_to_look(result)}"
+def format_plain(result: Result) -> str:
+    """Format the result as text, the finding first."""
+    return f"{result['text']}\n{closing_lines(result)[-1]}"
 
 
-def shown(result: dict[str, Any]) -> RenderableType:
-    """Show the result in color, the finding first."""
+def format_rich(result: Result) -> RenderableType:
+    """Format the result in color, the finding first."""
     regions = result["regions"]
     labels = {name: of["label"] for name, of in regions.items()}
     if "differences" in result:
@@ -103,9 +93,9 @@ def shown(result: dict[str, Any]) -> RenderableType:
     else:
         found, note = region_table(regions), TABLE_NOTE
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = "\n".join(["", note, *(f"Note: {as_sentence(x)}" for x in result["notes"]), where_to_look(result)])
-    table = beside_map(result["labels"], rich_table(found, labels, bad))
-    return headed(f"{result['finding']}.", bool(bad), Text(f"{result['split']}.\n"), table, Text(notes))
+    notes = "\n".join(["", note, *closing_lines(result)])
+    table = with_map(result["labels"], rich_table(found, labels, bad))
+    return with_finding(f"{result['finding']}.", bool(bad), Text(f"{result['split']}.\n"), table, Text(notes))
 
 
 def _read_partition(path: Path) -> PixelPartition:
@@ -134,7 +124,7 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         folder.write_table(PREFIX, "which_is_closer", comparison.table, step=0)
     evaluator.write_artifacts(folder.path)
     folder.write_about(PREFIX, evaluator.charts(), evaluator.about)
-    folder.write_notes(PREFIX, [{"epoch": None, "step": None, "text": as_sentence(x)} for x in comparison.notes])
+    write_notes(folder, PREFIX, comparison.notes)
     manifest = {
         **evaluator.manifest(),
         "baseline": comparison.baseline,
