@@ -44,7 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--patch-size", type=whole_number(1), default=1, metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
     )
-    add("--n-samples", type=whole_number(2), default=1200, metavar="N", help="at most, of each side (default: 1200)")
+    add(
+        "--n-samples",
+        type=whole_number(2),
+        default=1200,
+        metavar="N",
+        help="images of each side, at most (default: 1200)",
+    )
     add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
     add("--seed", type=whole_number(0), default=0, help="of the choice of images (default: 0)")
     add_out_argument(parser, "compare")

@@ -94,11 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(command: Any, args: argparse.Namespace) -> int:
     """Run a command, print its result or why there is none, and return the exit status."""
+    message: str | None
     with _sigterm_raises() as received:
         try:
             result = command.run(args)
             text = json.dumps(result, indent=1) if args.json else _format(command, result)
-            message, status = "", VALUE_DIFFERS if not result.get("same", True) else 0
+            message, status = None, VALUE_DIFFERS if not result.get("same", True) else 0
         except KeyboardInterrupt:
             message, status = f"interrupted{_kept(command)}", INTERRUPTED
         except (OSError, ValueError, ModuleNotFoundError) as error:
@@ -110,7 +111,7 @@ def _run(command: Any, args: argparse.Namespace) -> int:
                 raise
     if received:  # whatever came of it: the exception may have been lost, or have led to another one
         message, status = f"terminated by SIGTERM{_kept(command)}", TERMINATED
-    if message:
+    if message is not None:
         print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)
     else:
         print(text)
