@@ -72,10 +72,10 @@ def read_array(
 def _real_numbers(path: Path, values: Tensor | NDArray[Any], integers: type[np.integer[Any]]) -> Tensor:
     """Return an array as a tensor of a dtype that torch computes with; refuse anything but real numbers."""
     if isinstance(values, Tensor):
-        plain = values.layout == torch.strided and not values.is_quantized
+        plain = values.layout == torch.strided and not values.is_quantized and not values.is_meta
         kind = "c" if values.is_complex() else "b" if values.dtype == torch.bool else "f" if plain else "?"
         unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
-        dtype = str(values.dtype) if plain else f"{values.dtype}, {values.layout}"
+        dtype = str(values.dtype) if plain else f"{values.dtype}, {values.layout} on {values.device}"
     else:
         kind, unsigned, dtype = values.dtype.kind, values.dtype.kind == "u", str(values.dtype)
     if kind not in "fiu":

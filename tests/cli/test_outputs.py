@@ -212,8 +212,9 @@ def test_arrays_of_no_real_numbers_are_refused(tmp_path, dtype):
         torch.zeros(2, 1, 4, 4, dtype=torch.bool),
         torch.zeros(2, 1, 4, 4, dtype=torch.complex64),
         torch.zeros(2, 1, 4, 4).to_sparse(),
+        torch.zeros(2, 1, 4, 4, device="meta"),
     ],
-    ids=["bool", "complex", "sparse"],
+    ids=["bool", "complex", "sparse", "meta"],
 )
 def test_tensors_of_no_real_numbers_are_refused(tmp_path, values):
     torch.save(values, tmp_path / "x.pt")
