@@ -53,7 +53,7 @@ def read_array(
         arrays = dict(content) if hasattr(content, "keys") else {}  # what is in a .npz is read here
     except Exception as error:
         # torch's own message is a page long, and advises to unpickle
-        why = "it holds other objects" if isinstance(error, pickle.UnpicklingError) else error
+        why = "it holds other objects" if isinstance(error, pickle.UnpicklingError) else str(error)
         raise ValueError(
             f"Expected a .npy, .npz, .pt or .safetensors file of plain numbers, but {path} is none: {why}"
         ) from error

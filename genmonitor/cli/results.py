@@ -47,7 +47,7 @@ class Measurement:
         values: the measured values, by name.
         about: what the values mean, by name.
         split: what was measured and how much of it, in one sentence.
-        rows: of tables, by name: entries of the result, and tables of the page.
+        rows: of tables, the first ones first, by name: entries of the result, and tables of the page.
         figures: of the page, by name.
         notes: sentences that the user should read.
         evaluator: writes the files that the manifest refers to.
@@ -141,7 +141,7 @@ def run_measurement(
         folder.write_figures(command, found.figures, step=0)
         for name, rows in found.rows.items():
             if rows:
-                folder.write_table(command, name, as_table(rows), step=0)
+                folder.write_table(command, f"ranked_{name}", as_table(rows), step=0)
         if found.evaluator is not None:
             found.evaluator.write_artifacts(folder.path)
         folder.write_about(command, {}, found.about)

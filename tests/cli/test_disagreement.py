@@ -23,7 +23,7 @@ def found(classes):
 
 
 def test_disagreement_ranks_the_prompt_that_differs_first(found):
-    first, *_ = json.loads((found / "disagreement_prompts.json").read_text())
+    first, *_ = json.loads((found / "disagreement_ranked_prompts.json").read_text())
     assert (first["prompt"], first["a"]) == ("a fish", "02.png")
     assert int(first["share"].removesuffix(" %")) > 60
 
@@ -34,7 +34,7 @@ def test_disagreement_has_the_values_of_the_function(classes, found):
     modes = prompt_split(images, prompts, others, prompts, output_kernel=kernel, prompt_kernel=kernel, num_modes=10)
     values = json.loads((found / "disagreement_evaluation_00001.json").read_text())["evaluation"]
     assert values["total"] == pytest.approx(float(modes.total), rel=1e-5)
-    largest = json.loads((found / "disagreement_modes.json").read_text())[0]
+    largest = json.loads((found / "disagreement_ranked_modes.json").read_text())[0]
     assert float(largest["eigenvalue"]) == pytest.approx(float(modes.eigenvalues[0]), abs=1e-4)
     assert (largest["only in"], largest["prompts"]) == ("a", "a fish")
     assert all(int(name.removesuffix(".png")) % 3 == 2 for name in largest["a"].split("; "))

@@ -58,7 +58,7 @@ def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):
 
 
 def test_diversity_shows_the_modes_on_the_page(found):
-    modes = json.loads((found / "diversity_modes.json").read_text())
+    modes = json.loads((found / "diversity_ranked_modes.json").read_text())
     assert len(modes) == 5
     assert modes[0]["one end"].count(".png (a ") == 3
     page = (found / "report.html").read_text()

@@ -22,7 +22,7 @@ from genmonitor.callbacks import PixelClusterMonitor
 class Slow(Linear):
     def sample(self, n):
         Path({started!r}).touch()
-        time.sleep(60)
+        time.sleep(900)
 
 def build():
     return new(Slow), Digits(), PixelClusterMonitor(n_clusters=2, n_samples=20)
@@ -55,7 +55,7 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, number, st
     process = start("diversity", "texts.jsonl", "--text-encoder", "tf-idf", "--out", "out", cwd=tmp_path)
     with (tmp_path / "texts.jsonl").open("w"):  # opens once the command reads it, which then waits for content
         process.send_signal(number)
-        out, complaint = process.communicate(timeout=60)
+        out, complaint = process.communicate(timeout=300)
     assert (process.returncode, out) == (status, "")
     assert complaint == f"genmonitor diversity: {word}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["texts.jsonl"]
@@ -69,7 +69,7 @@ def test_a_sweep_that_is_terminated_before_its_first_checkpoint_says_so(tmp_path
     process = start("sweep", tmp_path / "run", "--setup", f"{tmp_path / 'slow_setup.py'}:build", "--workers", workers)
     wait_for(tmp_path / "started", process)
     process.send_signal(signal.SIGTERM)
-    out, complaint = process.communicate(timeout=50)  # sooner than a sample is drawn
+    out, complaint = process.communicate(timeout=300)  # sooner than a sample is drawn
     assert (process.returncode, out) == (143, "")
     last = complaint.splitlines()[-1]
     assert last == (
