@@ -8,9 +8,11 @@ import sys
 import time
 
 import pytest
+from _helpers.modules import LIGHTNING_SAYS
 from _helpers.replayed import Digits
 from _helpers.swept import new, train
 
+pytestmark = LIGHTNING_SAYS
 SETUP = """
 import time
 from pathlib import Path
