@@ -71,7 +71,9 @@ class CheckpointEvaluations:
         with stopped_by_interrupt() if wait is not None else nullcontext(lambda: False) as interrupted:
 
             def stopped() -> bool:
-                return trainer.received_sigterm or interrupted()
+                if trainer.received_sigterm:  # Lightning only notes it
+                    raise SystemExit(128 + signal.SIGTERM)
+                return interrupted()
 
             while found:
                 start = time.monotonic()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import multiprocessing
 import pickle
+import signal
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,9 @@ def _draw_until_closed(connection: Connection, work: Work, index: int) -> None:
     setup, weights = work.make(), CheckpointWeights(work.averaged)
 
     def body(trainer: Any, pl_module: Any) -> None:
+        # in place of Lightning's handler, which lets a draw go on: this process writes nothing that could be half done
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a Ctrl-C the process that measures tells
         while True:
             try:
                 path = connection.recv()

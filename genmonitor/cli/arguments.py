@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of arguments that several commands take. What is said in `--help` must be plain ASCII."""
+"""Types of arguments that several commands share. Help texts must be plain ASCII."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ IMAGES = "a folder of image files, or a file .npy, .npz, .pt or .safetensors"
 MAX_SEED = 2**63 - 1
 
 
-def given(text: str) -> str:
-    """Return an argument as it is, unless it is empty: an empty path would be the current folder."""
+def nonempty(text: str) -> str:
+    """Return a path as it was typed, unless it is empty: an empty path would be the current folder."""
     if not text.strip():
         raise argparse.ArgumentTypeError("expected a path, but got an empty one")
     return text
 
 
-def given_path(text: str) -> Path:
-    """Return an argument as a path, unless it is empty."""
-    return Path(given(text))
+def nonempty_path(text: str) -> Path:
+    """Return a path, unless it is empty."""
+    return Path(nonempty(text))
 
 
 def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
-    """Return what reads a whole number within bounds.
+    """Return a parser of whole numbers within bounds.
 
     Example:
         >>> whole_number(1)("12")
         12
     """
 
-    def read(text: str) -> int:
+    def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
@@ -44,7 +44,7 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"expected a whole number {bounds}, but got {text}")
         return value
 
-    return read
+    return parse
 
 
 def given_settings(args: argparse.Namespace, kind: Any) -> dict[str, Any]:
@@ -54,20 +54,40 @@ def given_settings(args: argparse.Namespace, kind: Any) -> dict[str, Any]:
 
 
 def number_above(minimum: float) -> Callable[[str], float]:
-    """Return what reads a number greater than a bound.
+    """Return a parser of finite numbers greater than a bound.
 
     Example:
         >>> number_above(0)("0.5")
         0.5
     """
 
-    def read(text: str) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            value = minimum
+    def parse(text: str) -> float:
+        value = _number(text)
         if not minimum < value < math.inf:
             raise argparse.ArgumentTypeError(f"expected a number above {minimum:g}, but got {text}")
         return value
 
-    return read
+    return parse
+
+
+def gaussian_sigma(text: str) -> float:
+    """Parse the width of a Gaussian kernel, within what float32 holds of 1 / (2 sigma^2)."""
+    value = _number(text)
+    if not 1e-18 <= value <= 1e18:
+        raise argparse.ArgumentTypeError(f"expected a number from 1e-18 to 1e18, but got {text}")
+    return value
+
+
+def number(text: str) -> float:
+    """Parse a finite number."""
+    value = _number(text)
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a number, but got {text}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import RenderableType
@@ -13,15 +12,17 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._validation.arguments import check_patches
-from genmonitor.cli.arguments import IMAGES, given, given_path, given_settings, whole_number
-from genmonitor.cli.reading.images import read_images
-from genmonitor.cli.showing.progress import working
-from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
+from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
+from genmonitor.cli.encoding import default_device
+from genmonitor.cli.outputs import read_images
+from genmonitor.cli.progress import show_progress
+from genmonitor.cli.results import Result, signals_deferred
+from genmonitor.cli.terminal import rich_table, with_finding, with_map
 from genmonitor.evaluation.data.reference import evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters
+from genmonitor.evaluation.regions.presenter import region_lines
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.evaluation.text.pixel_clusters import region_lines
 from genmonitor.linalg.clustering import LINKAGES
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import pixel_clusters as plots
@@ -31,33 +32,30 @@ MIN_IMAGES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("images", metavar="IMAGES", type=given, help=IMAGES)
-    parser.add_argument(
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("images", metavar="IMAGES", type=nonempty, help=IMAGES)
+    add(
         "--n-clusters",
         type=whole_number(1),
         metavar="N",
-        help="how many (default: that of 2..8 on which halves of the images agree best)",
+        help="number of clusters (default: of 2..8, the one on which halves of the images agree best)",
     )
-    parser.add_argument("--linkage", choices=LINKAGES, help="how to cluster (default: chosen with --n-clusters)")
-    parser.add_argument(
-        "--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
-    )
-    parser.add_argument(
+    add("--linkage", choices=LINKAGES, help="(default: chosen together with the number)")
+    add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
+    add(
         "--n-images",
         type=whole_number(4),
         metavar="N",
-        help="at most so many images, evenly spread (default: what half a minute allows, 1000 to 5000)",
+        help="use at most N images, evenly spread (default: what half a minute allows, 1000 to 5000)",
     )
-    parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut a folder's images to squares of SxS")
-    parser.add_argument(
-        "--out", type=given_path, default=Path("runs/clusters"), metavar="FOLDER", help="where to (runs/clusters)"
-    )
+    add("--size", type=whole_number(1), metavar="S", help="crop and resize a folder's images to SxS")
+    add("--out", type=nonempty_path, default=Path("runs/clusters"), metavar="FOLDER", help="(default: runs/clusters)")
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Find the clusters, and write the partition and figures of it."""
-    with working("reading images") as progress:
+def run(args: argparse.Namespace) -> Result:
+    """Find the clusters, and write the partition and its figures."""
+    with show_progress("reading images") as progress:
         images = read_images(args.images, args.size, progress=progress)
     of = RegionSettings(**given_settings(args, RegionSettings))
     check_patches("images", images, of.patch_size)
@@ -65,19 +63,19 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if len(images) < MIN_IMAGES:
         raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
     kernel = of.given_kernel.resolved(images.flatten(1))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with working("finding the regions") as progress:
-        found = find_clusters(images.to(device), kernel, of.n_clusters, of.patch_size, progress, of.linkage)
+    images = images.to(default_device())
+    with show_progress("finding the regions") as progress:
+        found = find_clusters(images, kernel, of.n_clusters, of.patch_size, progress, of.linkage)
     partition, stability = found.partition, found.stability.by_name()
     folder, labels = RunFolder(args.out), partition.pixel_labels()
     figures = {
         "map": plots.cluster_map(labels),
-        "over_average": plots.cluster_overlay(labels, images.mean(0)),
+        "over_average": plots.cluster_overlay(labels, images.mean(0).cpu()),
         "cka": plots.cka_matrix(found.cka, partition.labels),
     }
-    with working("drawing them"):
+    with show_progress("drawing them"), signals_deferred():
         files = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
-    partition.save(folder.path / "partition.npz")
+        partition.save(folder.path / "partition.npz")
     sizes = partition.sizes()
     return {
         "images": len(images),
@@ -88,7 +86,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
             name: {
                 "label": label,
                 "sites": sizes[label],
-                "pixels": sizes[label] * of.patch_size**2,
+                "pixels": sizes[label] * args.patch_size**2,
                 "where": partition.location(label),
                 "stability": stability.get(name),
             }
@@ -100,15 +98,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words."""
+def format_plain(result: Result) -> str:
+    """Format the result as text."""
     partition = PixelPartition(torch.tensor(result["labels"]))
     lines = region_lines(partition, result["stability"])
     return "\n".join([*_head(result), "", *lines, "", *result["notes"], *result["files"]])
 
 
-def shown(result: dict[str, Any]) -> RenderableType:
-    """Show the result in color."""
+def format_rich(result: Result) -> RenderableType:
+    """Format the result in color."""
     rows = [
         [name, of["sites"], "" if of["stability"] is None else f"{of['stability']:.2f}", of["where"]]
         for name, of in result["regions"].items()
@@ -117,12 +115,12 @@ def shown(result: dict[str, Any]) -> RenderableType:
     table = rich_table(Table(["region", "sites", "stability", "where"], rows), labels)
     finding, about = _head(result)
     rest = "\n".join(["", *result["notes"], *result["files"]])
-    return headed(finding, False, Text(f"{about}\n"), beside_map(result["labels"], table), Text(rest))
+    return with_finding(finding, False, Text(f"{about}\n"), with_map(result["labels"], table), Text(rest))
 
 
-def _head(result: dict[str, Any]) -> list[str]:
+def _head(result: Result) -> list[str]:
     count, agreement = sum(name != "constant" for name in result["regions"]), result["stability"]["overall"]
     return [
         f"{count} clusters by {result['linkage']} linkage in {result['images']} images.",
-        f"Stability {agreement:.2f}: how far halves of the images agree, 1 if they are the same, 0 by chance.",
+        f"Stability {agreement:.2f}: agreement of halves of the images, 1 if identical, 0 by chance.",
     ]

@@ -6,22 +6,20 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import torch
 from rich.console import RenderableType
 from rich.text import Text
 
-from genmonitor._formatting import as_sentence
-from genmonitor.cli.arguments import IMAGES, given, given_path, given_settings, whole_number
-from genmonitor.cli.reading.images import read_images
-from genmonitor.cli.showing.progress import working
-from genmonitor.cli.showing.results import add_out_argument, check_out, where_to_look, write_result
-from genmonitor.cli.showing.terminal import beside_map, headed, rich_table
+from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
+from genmonitor.cli.encoding import default_device
+from genmonitor.cli.outputs import read_images
+from genmonitor.cli.progress import show_progress
+from genmonitor.cli.results import Result, add_out_argument, check_out, closing_lines, write_notes, write_result
+from genmonitor.cli.terminal import rich_table, with_finding, with_map
 from genmonitor.evaluation import Comparison, RegionSettings, compare
+from genmonitor.evaluation.regions.presenter import TABLE_NOTE, region_table
 from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.evaluation.text.comparison import closer_note, closer_table
-from genmonitor.evaluation.text.pixel_clusters import TABLE_NOTE, region_table
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
 
@@ -29,60 +27,52 @@ PREFIX = "cms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("real", metavar="REAL", type=given, help=f"real images, not trained on: {IMAGES}")
-    parser.add_argument("fake", metavar="FAKE", type=given, help="generated images, the same")
-    parser.add_argument(
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("real", metavar="REAL", type=nonempty, help=f"real images not used for training: {IMAGES}")
+    add("fake", metavar="FAKE", type=nonempty, help="generated images, in the same form")
+    add(
         "other",
         metavar="OTHER",
         nargs="?",
-        type=given,
-        help="those of another model, to ask which is closer to real",
+        type=nonempty,
+        help="images of another model, to find out which is closer to real",
     )
-    parser.add_argument(
-        "--paired", action="store_true", help="images i of FAKE and OTHER come from one seed or one prompt"
-    )
-    parser.add_argument(
-        "--partition", type=given_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run"
-    )
-    parser.add_argument(
-        "--n-clusters", type=whole_number(1), metavar="N", help="how many (default: chosen by the data)"
-    )
-    parser.add_argument(
-        "--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64"
-    )
-    parser.add_argument("--n-samples", type=whole_number(2), metavar="N", help="at most so many of each side (1200)")
-    parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut the folders' images to squares of SxS")
-    parser.add_argument("--seed", type=whole_number(0), help="of the choice of images (0)")
+    add("--paired", action="store_true", help="image i of FAKE and of OTHER share their seed or prompt")
+    add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
+    add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
+    add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
+    add("--n-samples", type=whole_number(2), metavar="N", help="images of each side, at most (default: 1200)")
+    add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
+    add("--seed", type=whole_number(0), help="of the choice of images (default: 0)")
     add_out_argument(parser, "compare")
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> Result:
     """Compare, and write figures, a manifest and the report."""
     check_out(args.out)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with working("reading images") as progress:
+    with show_progress("reading images") as progress:
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
     real, fake, *other = sets
     if args.partition is not None:
         args.partition = _read_partition(args.partition)
-    with working("comparing") as progress:
+    with show_progress("comparing") as progress:
         settings = given_settings(args, RegionSettings)
-        comparison = compare(real, fake.to(device), *other, paired=args.paired, progress=progress, **settings)
+        comparison = compare(real, fake.to(default_device()), *other, paired=args.paired, progress=progress, **settings)
     comparison = replace(comparison, names=_names(args.fake, args.other))
-    with working("writing the report"):
+    with show_progress("writing the report"):
         written = write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
     return {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words, the finding first."""
-    return f"{result['text']}\n{where_to_look(result)}"
+def format_plain(result: Result) -> str:
+    """Format the result as text, the finding first."""
+    return f"{result['text']}\n{closing_lines(result)[-1]}"
 
 
-def shown(result: dict[str, Any]) -> RenderableType:
-    """Show the result in color, the finding first."""
+def format_rich(result: Result) -> RenderableType:
+    """Format the result in color, the finding first."""
     regions = result["regions"]
     labels = {name: of["label"] for name, of in regions.items()}
     if "differences" in result:
@@ -93,9 +83,9 @@ def shown(result: dict[str, Any]) -> RenderableType:
     else:
         found, note = region_table(regions), TABLE_NOTE
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = "\n".join(["", note, *(f"Note: {as_sentence(x)}" for x in result["notes"]), where_to_look(result)])
-    table = beside_map(result["labels"], rich_table(found, labels, bad))
-    return headed(f"{result['finding']}.", bool(bad), Text(f"{result['split']}.\n"), table, Text(notes))
+    notes = "\n".join(["", note, *closing_lines(result)])
+    table = with_map(result["labels"], rich_table(found, labels, bad))
+    return with_finding(result["finding"], bool(bad), Text(f"{result['split']}.\n"), table, Text(notes))
 
 
 def _read_partition(path: Path) -> PixelPartition:
@@ -117,21 +107,23 @@ def _names(fake: str, other: str | None) -> tuple[str, ...]:
 
 def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) -> None:
     evaluator = comparison.evaluator
-    folder.write_figures(PREFIX, {**evaluator.fit_figures(), "samples": comparison.figure()}, step=0)
+    folder.write_figures(PREFIX, {**evaluator.presenter().fit_figures(), "samples": comparison.figure()}, step=0)
     for name, shown in comparison.shown_images().items():
         folder.write_images(PREFIX, name, shown, step=0)
     if comparison.table is not None:
         folder.write_table(PREFIX, "which_is_closer", comparison.table, step=0)
     evaluator.write_artifacts(folder.path)
-    folder.write_about(PREFIX, evaluator.charts(), evaluator.about)
-    folder.write_notes(PREFIX, [{"epoch": None, "step": None, "text": as_sentence(x)} for x in comparison.notes])
+    folder.write_values(PREFIX, evaluator.values())
+    write_notes(folder, PREFIX, comparison.notes)
     manifest = {
         **evaluator.manifest(),
         "baseline": comparison.baseline,
         "monitor": "compare",
+        "title": "Comparison",
+        "findings": [finding.to_dict() for finding in comparison.findings],
         "heading": f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}",
         "evaluation": comparison.values,
-        "message": f"{comparison.finding}.",
+        "message": comparison.finding,
         "split": f"{comparison.split}.",
         "real_images": args.real,
         "generated_images": args.fake,

@@ -5,174 +5,114 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import torch
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
+from torch import Tensor
 
-from genmonitor._formatting import as_sentence
-from genmonitor.cli.arguments import given, given_settings, number_above, whole_number
-from genmonitor.cli.reading.encoding import (
-    add_encoder_arguments,
-    as_samples,
-    encode,
-    encoder_range,
-    input_notes,
-    prompt_encoder,
-)
-from genmonitor.cli.reading.outputs import OUTPUTS, Outputs, read_outputs
-from genmonitor.cli.reading.prompts import HELP, PromptRows, read_prompts
-from genmonitor.cli.showing.progress import working
-from genmonitor.cli.showing.results import (
-    add_out_argument,
-    as_table,
-    check_out,
-    where_to_look,
-    write_about,
-    write_result,
-)
-from genmonitor.cli.showing.side_by_side import figures_of, mode_rows, prompt_rows, titles
-from genmonitor.cli.showing.terminal import rich_table
+from genmonitor.cli import results
+from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
+from genmonitor.cli.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
+from genmonitor.cli.outputs import Outputs, cut
+from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
+from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
-from genmonitor.evaluation.evaluator import run_evaluation
+from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
+from genmonitor.evaluation.progress import Progress
+from genmonitor.evaluation.prompts.figures import (
+    DRAWN_MODES,
+    DisagreementEvaluation,
+    DisagreementFigures,
+    most_of,
+)
+from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
-from genmonitor.evaluation.text.comparison import aligned
-from genmonitor.evaluation.text.disagreement import message
+from genmonitor.evaluation.text.disagreement import disagreement_finding
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
-from genmonitor.report.folder import RunFolder
+from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
+from genmonitor.plotting.style import Drawing
 
-PREFIX, PROBE = "disagreement", 16
+NAME = "disagreement"
+MAX_PROMPTS, SHOWN_PER_MODE = 20, 3
+MIN_SHARE = 0.005
+"""A prompt with a smaller share is not listed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("outputs", metavar="OUTPUTS", type=given, help=f"of a model: {OUTPUTS}")
-    parser.add_argument(
-        "others", metavar="OTHERS", type=given, help="of another one that it is compared with, the same"
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    results.add_input_arguments(
+        parser,
+        "of a model",
+        f"of both: {HELP}. Without prompts this is KEN",
+        others="those of the model to compare it with, of the same kind",
     )
-    parser.add_argument("--prompts", metavar="FILE", type=given, help=f"of both: {HELP}. Without prompts this is KEN")
-    parser.add_argument("--other-prompts", metavar="FILE", type=given, help="of OTHERS, where they are not the same")
-    add_encoder_arguments(parser)
-    parser.add_argument(
+    add("--other-prompts", metavar="FILE", type=nonempty, help="prompts of OTHERS (default: those of --prompts)")
+    add(
         "--sigma",
         metavar="S",
-        type=number_above(0),
+        type=gaussian_sigma,
         help="of the outputs' Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: by the median distance of OTHERS)",
     )
-    parser.add_argument(
-        "--prompt-sigma", metavar="S", type=number_above(0), help="of the prompts' (default: by the median distance)"
+    add("--prompt-sigma", metavar="S", type=gaussian_sigma, help="of the prompts (default: by the median distance)")
+    add("--cosine", action="store_true", help="use cosine kernels instead of Gaussian ones")
+    add("--eta", metavar="E", type=number_above(0), help="weight of OTHERS (default: 1)")
+    add("--num-modes", metavar="M", type=whole_number(1), help="modes of either side (default: 5)")
+    add(
+        "--num-features",
+        metavar="R",
+        type=whole_number(1),
+        help="random features of the kernels, for many outputs (default: exact kernels)",
     )
-    parser.add_argument("--cosine", action="store_true", help="cosine kernels of features in place of Gaussian ones")
-    parser.add_argument("--eta", metavar="E", type=number_above(0), help="weight of OTHERS (1)")
-    parser.add_argument("--num-modes", metavar="M", type=whole_number(1), help="of either side (5)")
-    parser.add_argument(
-        "--num-features", metavar="R", type=whole_number(1), help="random features of the kernels, for many outputs"
-    )
-    parser.add_argument("--seed", type=whole_number(0), help="of random features (0)")
-    add_out_argument(parser, "disagreement")
+    add("--seed", type=whole_number(0), help="of random features (default: 0)")
+    results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> Result:
     """Measure, and write figures, tables, a manifest and the page."""
-    check_out(args.out)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with working("reading") as progress:
-        sets = [read_outputs(where, args.size, progress) for where in (args.outputs, args.others)]
-        prompts = _prompts(args, sets)
-    with working("encoding") as progress:
-        sets = encode(args, sets, device, progress)
-    with working("measuring") as progress:
-        evaluator = _evaluator(args, sets, prompts)
-        samples = as_samples(sets[0], device)
-        others = as_samples(sets[1], device, first=len(sets[0]))
-        evaluator.fit(ReferenceImages(given=others.images.cpu()), samples.images[:PROBE], SingleProcess(), progress)
-        evaluator.take_first_samples(others, SingleProcess())
-        _, found = run_evaluation(evaluator, lambda: samples, SingleProcess(), evaluator.seed)
-    values = {name: value for name, value in found.values.items() if not name.endswith("_seconds")}
-    changed = [] if prompts is None else found.found.changed
-    first, second = titles(sets)
-    finding = message(values, changed, second, of=first)
-    result: dict[str, Any] = {
-        "finding": finding,
-        "values": values,
-        "modes": mode_rows(found.found, sets, prompts),
-        "prompts": [] if prompts is None else prompt_rows(found.found, sets, prompts),
-        "sigma": _sigma(evaluator.kernel),
-        "prompt_sigma": None if prompts is None else _sigma(evaluator.prompt_kernel),
-        "notes": input_notes(args, sets, prompts),
-    }
-    about = {
-        "total": f"how much {first} has that {second} lacks; it grows with the number of modes",
-        "total_error": "its standard error, where it is an estimate",
-    }
-    manifest = {
-        **evaluator.manifest(),
-        "monitor": "disagreement",
-        "heading": f"{args.outputs} beside {args.others}",
-        "evaluation": {name: value for name, value in values.items() if name in about},
-        "message": f"{finding}.",
-        "split": f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below "
-        f"only {second}.",
-        "generated_images": args.outputs,
-        "other_images": args.others,
-        "prompts": [args.prompts, args.other_prompts],
-        "encoder": args.encoder,
-        "text_encoder": args.text_encoder,
-        "value_range": encoder_range(args, sets),
-        "eta": evaluator.eta,
-        "seed": evaluator.seed,
-        "n_samples": len(sets[0]),
-    }
-
-    def write(folder: RunFolder) -> None:
-        folder.write_figures(PREFIX, figures_of(found, sets, None if prompts is None else evaluator.prompts), step=0)
-        for name, rows in (("largest_modes", result["modes"]), ("ranked_prompts", result["prompts"])):
-            if rows:
-                folder.write_table(PREFIX, name, as_table(rows), step=0)
-        evaluator.write_artifacts(folder.path)
-        write_about(folder, PREFIX, about, result["notes"], manifest)
-
-    with working("writing the page"):
-        return result | write_result(args.out, "disagreement", PREFIX, write)
+    return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure)
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words, the finding first."""
-    tables = [f"{aligned(table)}\n" for table in _tables(result)]
-    return "\n".join([f"{result['finding']}.", "", *tables, *_rest(result)])
+def format_plain(result: Result) -> str:
+    """Format the result as text, the finding first."""
+    return results.format_plain(result, _tables(result), _remarks(result))
 
 
-def shown(result: dict[str, Any]) -> RenderableType:
-    """Show the result in color, the finding first."""
-    tables = [part for table in _tables(result) for part in (rich_table(table), Text())]
-    return Group(Text(f"{result['finding']}.\n", style="bold"), *tables, Text("\n".join(_rest(result))))
+def format_rich(result: Result) -> RenderableType:
+    """Format the result in color, the finding first."""
+    return results.format_rich(result, _tables(result), _remarks(result))
 
 
-def _tables(result: dict[str, Any]) -> list[Table]:
-    """Return what a terminal shows: of modes with prompts the outputs only stand on the page."""
+def _tables(result: Result) -> list[Table]:
+    """Return the tables for a terminal; with prompts, the outputs of the modes are only on the page."""
     modes = result["modes"]
     if result["prompts"]:
         modes = [{name: mode[name] for name in ("eigenvalue", "only in", "prompts")} for mode in modes]
-    return [as_table(rows) for rows in (result["prompts"], modes) if rows]
+    return [results.as_table(rows) for rows in (result["prompts"], modes) if rows]
 
 
-def _rest(result: dict[str, Any]) -> list[str]:
-    widths = [f"{name.replace('_', ' ')} {result[name]:.4g}" for name in ("sigma", "prompt_sigma") if result[name]]
-    head = [f"Gaussian kernels: {', '.join(widths)}."] if widths else []
-    return [*head, *(f"Note: {as_sentence(note)}" for note in result["notes"]), where_to_look(result)]
+def _remarks(result: Result) -> list[str]:
+    sigmas = [f"{name.replace('_', ' ')} {result[name]:.4g}" for name in ("sigma", "prompt_sigma") if result[name]]
+    return [f"Gaussian kernels: {', '.join(sigmas)}."] if sigmas else []
 
 
-def _prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
-    """Return the prompts of both sides behind each other, None where there are none."""
+def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
+    """Return the prompts of both sides, one side after the other; None where there are none."""
     if args.other_prompts is not None and args.prompts is None and sets[0].prompts is None:
         raise ValueError("Expected --prompts with --other-prompts, but got none. Give those of OUTPUTS.")
-    first, second = (
-        read_prompts(w, x) for w, x in zip((args.prompts, args.other_prompts or args.prompts), sets, strict=True)
-    )
+    if args.cosine and (args.sigma or args.prompt_sigma):
+        raise ValueError(
+            "Expected --sigma and --prompt-sigma without --cosine, whose kernels have no width. Leave one out."
+        )
+    first = read_prompts(args.prompts, sets[0])
+    second = read_prompts(args.other_prompts or args.prompts, sets[1])
     if (first is None) != (second is None):
         lacking = sets[first is not None]
         raise ValueError(
@@ -181,37 +121,139 @@ def _prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | 
     return None if first is None or second is None else first + second
 
 
+def _measure(
+    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
+) -> Measurement:
+    evaluator = _evaluator(args, sets, prompts)
+    samples = as_samples(sets[0], default_device())
+    others = as_samples(sets[1], default_device(), first=len(sets[0]))
+    evaluator.fit(ReferenceImages(given=others.images.cpu()), samples.images[:PROBE], SingleProcess(), progress)
+    evaluator.take_first_samples(others, SingleProcess())
+    found = evaluate_fitted(evaluator, samples, evaluator.seed)
+    first, second = _titles(sets)
+    of_page = [
+        ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),
+        ValueSpec("total_error", "its standard error, where it is an estimate", error_of="total"),
+    ]
+    return Measurement(
+        title="What two models do differently",
+        finding=disagreement_finding(found.values, [] if prompts is None else found.found.changed, second, of=first),
+        values=found.values,
+        specs=of_page,
+        split=f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below only "
+        f"{second}",
+        rows={
+            "modes": _mode_rows(found.found, sets, prompts),
+            "prompts": [] if prompts is None else _prompt_rows(found.found, sets, prompts),
+        },
+        figures=_figures(found, sets, None if prompts is None else evaluator.prompts),
+        notes=input_notes(args, sets, prompts),
+        evaluator=evaluator,
+        data={
+            "sigma": _sigma(evaluator.kernel),
+            "prompt_sigma": None if prompts is None else _sigma(evaluator.prompt_kernel),
+        },
+        manifest={"evaluation": {x.key: found.values[x.key] for x in of_page if x.key in found.values}},
+    )
+
+
 def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> DisagreementEvaluator:
-    """Make the evaluator of both sides' samples, numbered through; without prompts all have one, and this is KEN."""
+    """Make the evaluator of both sides' samples, numbered through; without prompts all share one, and this is KEN."""
 
     def kernel(sigma: float | None) -> Kernel:
-        return (
-            CosineKernel() if args.cosine else GaussianKernel() if sigma is None else GaussianKernel.from_sigma(sigma)
-        )
+        if args.cosine:
+            return CosineKernel()
+        return GaussianKernel() if sigma is None else GaussianKernel.from_sigma(sigma)
 
-    if args.cosine and (args.sigma or args.prompt_sigma):
-        raise ValueError(
-            "Expected --sigma and --prompt-sigma without --cosine, whose kernels have no width. Leave one out."
-        )
-    encoder = None if prompts is None else prompt_encoder(args, prompts)
-    classes = (
+    one_hot = (
         prompts is None
         or len(set(prompts.values)) == 1  # whose distances have no median
         or (prompts.embeddings is None and not (prompts.are_texts and args.text_encoder))
     )
-    of_prompts = (
-        ONE_HOT_KERNEL if classes and not args.cosine and args.prompt_sigma is None else kernel(args.prompt_sigma)
-    )
+    default = one_hot and not args.cosine and args.prompt_sigma is None
     of = given_settings(args, DisagreementSettings) | {
         "prompts": [0] if prompts is None else prompts.values,
         "n_samples": sum(map(len, sets)),
-        "reference": "start",  # what OTHERS are taken as: the samples that later ones are compared with
+        "reference": "start",  # OTHERS stand in for the samples at the start, with which later ones are compared
         "kernel": kernel(args.sigma),
-        "prompt_kernel": of_prompts,
+        "prompt_kernel": ONE_HOT_KERNEL if default else kernel(args.prompt_sigma),
     }
-    settings = DisagreementSettings(**of)
-    return DisagreementEvaluator(settings, prompt_encoder=encoder, batch_size=args.batch_size, prefix=PREFIX)
+    encoder = None if prompts is None else prompt_encoder(args, prompts)
+    return DisagreementEvaluator(
+        DisagreementSettings(**of), prompt_encoder=encoder, batch_size=args.batch_size, prefix=NAME
+    )
 
 
 def _sigma(kernel: Kernel) -> float | None:
     return (2 * kernel.gamma) ** -0.5 if kernel.gamma else None
+
+
+def _titles(sets: Sequence[Outputs]) -> list[str]:
+    """Name two sets as briefly as tells them apart."""
+    names = [x.title for x in sets]
+    return names if names[0] != names[1] else [x.where for x in sets]
+
+
+def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[dict[str, Any]]:
+    """Return the modes of either sign, each with its prompts and the outputs of both sides that show it."""
+    names, rows = _titles(sets), []
+    for owner, modes in zip(names, (found.top, found.bottom), strict=True):
+        for mode in modes:
+            row: dict[str, Any] = {"eigenvalue": f"{mode.eigenvalue:+.4f}", "only in": owner}
+            if prompts is not None:
+                row["prompts"] = [cut(prompt, 40) for prompt, _ in most_of(mode.prompts)]
+            for name, side, chosen in zip(names, sets, (mode.samples, mode.reference_samples), strict=True):
+                row[name] = [side.label(number) for number in chosen[:SHOWN_PER_MODE]]
+            rows.append(row)
+    return rows
+
+
+def _prompt_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows) -> list[dict[str, Any]]:
+    """Return the prompts that differ most, with the first output of either side."""
+    split, rows = len(sets[0]), []
+    sides = []
+    for name, side, values in zip(_titles(sets), sets, (prompts.values[:split], prompts.values[split:]), strict=True):
+        sides.append((name, side, {prompt: row for row, prompt in reversed(list(enumerate(values)))}))
+    for prompt, share in found.changed[:MAX_PROMPTS]:
+        if share >= MIN_SHARE:
+            row = {"share": f"{100 * share:.0f} %", "prompt": cut(prompt, 60)}
+            rows.append(
+                row | {name: side.label(first[prompt]) if prompt in first else "" for name, side, first in sides}
+            )
+    return rows
+
+
+def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Prompts | None) -> dict[str, Drawing]:
+    """Draw the images of both sides: of the modes, and of the prompts that differ most; nothing for other outputs."""
+    images = [x.images for x in sets]
+    if images[0] is None or images[1] is None:
+        return {}
+    bounds, (name, against) = value_range(sets), _titles(sets)
+    if prompts is None:
+        rows = _drawn_modes(found.found, (images[0], images[1]))
+        return {"modes": partial(mode_prompts, rows, bounds, against, name)} if rows else {}
+    current = replace(found.current, shown=thumbnail(images[0][found.current.shown_indices.cpu()]))
+    of_others = found.reference.shown_indices.cpu() - len(images[0])
+    reference = replace(found.reference, shown=thumbnail(images[1][of_others]))
+    changed = [(prompt, share) for prompt, share in found.found.changed if share >= MIN_SHARE]
+    figures = DisagreementFigures(
+        replace(found.found, changed=changed), current, reference, prompts, bounds, against, name
+    )
+    return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})
+
+
+def _drawn_modes(found: Disagreement, images: tuple[Tensor, Tensor]) -> list[ModePrompts]:
+    """Return the largest modes of either sign with the images of both sides that show them."""
+
+    def sides(mode: Mode) -> PromptSides:
+        chosen = (mode.samples, mode.reference_samples)
+        return PromptSides(
+            "", mode.eigenvalue, *(thumbnail(x[list(rows)]) for x, rows in zip(images, chosen, strict=True))
+        )
+
+    signs = {"top": found.top[:DRAWN_MODES], "bottom": found.bottom[:DRAWN_MODES]}
+    return [
+        ModePrompts(f"{sign} {rank}", mode.eigenvalue, [sides(mode)])
+        for sign, modes in signs.items()
+        for rank, mode in enumerate(modes, start=1)
+    ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the command line and running one command."""
+"""The command line: parses it, runs one command, prints its result, and turns errors and signals into exit statuses."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import argparse
 import importlib
 import io
 import json
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from genmonitor.cli.showing.progress import working
+from genmonitor.cli.progress import show_progress
 
-VALUE_DIFFERS, INPUT_IS_WRONG, CRASHED, INTERRUPTED = 1, 2, 3, 130
-"""Exit statuses; that of argparse for wrong arguments is 2 too, and that of a shell for Ctrl-C is 130."""
+VALUE_DIFFERS, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
+"""Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
 COMMANDS = {
-    "compare": "compare generated with real images: which regions differ, or which of two sets is closer",
-    "diversity": "how varied a set of images, texts or embeddings is, and how much of that its prompts explain",
+    "compare": "find the regions where generated images differ from real ones, or which of two sets is closer",
+    "diversity": "measure how varied images, texts or embeddings are, and how much of that their prompts explain",
     "disagreement": "find out what two models do differently, and at which prompts",
-    "w1kp": "say how alike the outputs of each prompt are, the least varied first",
+    "w1kp": "measure how alike the outputs of each prompt are, the least varied prompts first",
     "clusters": "find out which pixels of a set of images belong together",
     "replay": "measure a logged value again from its manifest and a checkpoint",
-    "sweep": "evaluate the checkpoints of a run, as if a monitor had been there",
-    "report": "make the report.html of a run again, or compare two runs on one page",
+    "sweep": "evaluate the checkpoints of a run as if a monitor had been there",
+    "report": "write the report.html of a run again, or compare two runs on one page",
 }
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
@@ -39,11 +42,11 @@ EXAMPLES = """examples:
       --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
   genmonitor sweep lightning_logs/version_3 --setup train.py:build
 
-images: 8 bits per channel, read upright by the orientation their camera noted, what is transparent over white;
-files with several frames are refused
+images: 8 bits per channel, turned upright as the camera noted, transparent parts over white; files with several
+frames are refused
 
-exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong, 3 after a crash, which is
-a fault of genmonitor's and shows where
+exit status: 0 on success, 1 if a replayed value differs, 2 if an argument or a file is wrong, 3 after a crash, which is
+a bug in genmonitor, 130 after Ctrl-C, 143 after SIGTERM
 """
 
 
@@ -61,13 +64,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
     Args:
-        arguments: what stands behind `genmonitor`; None for the command line's.
+        arguments: the words after `genmonitor`; None for those of the command line.
 
     Returns:
-        The exit status: 0 if all went well, 1 if a replayed value differs, 2 if something given is wrong, 3 after a
-        crash.
+        The exit status: 0 on success, 1 if a replayed value differs, 2 if an argument or a file is wrong, 3 after a
+        crash, 130 after Ctrl-C and 143 after SIGTERM.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold what a terminal cannot show
+    if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold characters that a terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = argparse.ArgumentParser(
         prog="genmonitor",
@@ -75,42 +78,78 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        if name in given:  # the others' imports would take seconds
-            with working("loading torch"):
+        if name in words:  # the others' imports would take seconds
+            with show_progress("loading torch"):
                 module = importlib.import_module(f"genmonitor.cli.{name}")
             module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
-    args = parser.parse_args(given)
-    chosen = importlib.import_module(f"genmonitor.cli.{args.command}")
+    args = parser.parse_args(words)
+    return _run(importlib.import_module(f"genmonitor.cli.{args.command}"), args)
+
+
+def _run(command: Any, args: argparse.Namespace) -> int:
+    """Run a command, print its result or why there is none, and return the exit status."""
+    message: str | None
+    with _sigterm_raises() as received:
+        try:
+            result = command.run(args)
+            text = json.dumps(result, indent=1) if args.json else _format(command, result)
+            message, status = None, VALUE_DIFFERS if not result.get("same", True) else 0
+        except KeyboardInterrupt:
+            message, status = f"interrupted{_kept(command)}", INTERRUPTED
+        except (OSError, ValueError, ModuleNotFoundError) as error:
+            message, status = str(error), WRONG_INPUT
+        except Exception:
+            message, status = traceback.format_exc().rstrip(), CRASHED
+        except SystemExit:
+            if not received:
+                raise
+    if received:  # whatever came of it: the exception may have been lost, or have led to another one
+        message, status = f"terminated by SIGTERM{_kept(command)}", TERMINATED
+    if message is not None:
+        print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)
+    else:
+        print(text)
+    return status
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[list[int]]:
+    """Have SIGTERM raise SystemExit inside the block, so that files and processes are cleaned up; yield what came."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield received
+        return
+
+    def terminate(number: int, _: object) -> NoReturn:
+        received.append(number)
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
-        result = chosen.run(args)
-        said = json.dumps(result, indent=1) if args.json else _in_words(chosen, result)
-    except KeyboardInterrupt:
-        print(f"genmonitor {args.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except (OSError, ValueError, ModuleNotFoundError) as error:
-        print(f"genmonitor {args.command}: {error}", file=sys.stderr)
-        return INPUT_IS_WRONG
-    except Exception:
-        traceback.print_exc()
-        return CRASHED
-    print(said)
-    return 0 if result.get("same", True) else VALUE_DIFFERS
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
-def _in_words(command: Any, result: dict[str, Any]) -> str:
-    """Return a result in color for a terminal, where the command has that; plain for a file or a pipe."""
+def _kept(command: Any) -> str:
+    """Return what a command that was stopped leaves behind, if it leaves anything."""
+    return getattr(command, "KEPT_WHEN_STOPPED", "")
+
+
+def _format(command: Any, result: dict[str, Any]) -> str:
+    """Return a result in color for a terminal, if the command has that; as plain text for a file or a pipe."""
     from rich.console import Console
 
     console = Console()
     colored = console.color_system is not None and not console.no_color
-    if not colored or not hasattr(command, "shown"):  # without colors the map would say nothing
-        return str(command.said(result))
+    if not colored or not hasattr(command, "format_rich"):  # without colors the map would say nothing
+        return str(command.format_plain(result))
     with console.capture() as captured:
-        console.print(command.shown(result))
+        console.print(command.format_rich(result))
     return captured.get().rstrip("\n")

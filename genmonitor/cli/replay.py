@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor replay`: a logged value, measured again."""
+"""`genmonitor replay`: a logged evaluation, measured again."""
 
 from __future__ import annotations
 
@@ -9,36 +9,34 @@ import warnings
 from typing import Any
 
 from genmonitor._manifest import RunManifest, read_manifest
-from genmonitor.cli.arguments import given, given_path
-from genmonitor.cli.showing.progress import working
+from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.cli.progress import show_progress
 from genmonitor.report.manifest import versions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument(
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add(
         "manifest",
         metavar="MANIFEST",
-        type=given_path,
-        help="such as cms_evaluation_00012.json in a run's genmonitor folder",
+        type=nonempty_path,
+        help="manifest of the evaluation, such as cms_evaluation_00012.json in a run's genmonitor folder",
     )
-    parser.add_argument(
-        "--checkpoint", metavar="CKPT", type=given_path, required=True, help="the checkpoint of that epoch"
-    )
-    parser.add_argument(
+    add("--checkpoint", metavar="CKPT", type=nonempty_path, required=True, help="the checkpoint of that epoch")
+    add(
         "--script",
         metavar="FILE.py",
-        type=given_path,
-        help="the script that trained, where it is not found: looked for where it lies as seen from the manifest, then "
-        "where it was",
+        type=nonempty_path,
+        help="the script that trained, if it is not found by its path relative to the manifest or by its old path",
     )
-    parser.add_argument(
+    add(
         "--setup",
         metavar="FILE.py:FUNCTION",
-        type=given,
+        type=nonempty,
         help="a function without arguments that returns (module, data, monitor) as for training, or (trainer, module, "
-        "data) with the trainer's monitors; only needed where they cannot be made from the classes that the manifest "
-        "names and the hyperparameters in the checkpoint",
+        "data) with monitors in the trainer; only needed if they cannot be made from the classes in the manifest and "
+        "the hyperparameters in the checkpoint",
     )
 
 
@@ -47,7 +45,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     manifest = read_manifest(args.manifest, RunManifest)
     from genmonitor.callbacks.replay import repeatable, replay
 
-    with working("measuring again"), warnings.catch_warnings():
+    with show_progress("measuring again"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on training
         replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
     logged = repeatable(manifest)
@@ -62,12 +60,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _is_same(logged: float | None, replayed: float) -> bool:
-    """Say whether two values are the same to the last bit, NaN and NaN too."""
+    """Return whether two values are the same to the last bit; NaN equals NaN."""
     return logged == replayed or (logged is not None and math.isnan(logged) and math.isnan(replayed))
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words."""
+def format_plain(result: dict[str, Any]) -> str:
+    """Format the result as text."""
     rows = [f"{'value':<22}{'logged':>24}{'replayed':>24}"]
     for name, value in result["values"].items():
         same = _is_same(value["logged"], value["replayed"])
@@ -79,10 +77,10 @@ def said(result: dict[str, Any]) -> str:
     ]
     if not result["same"] and result["processes"] > 1:
         rows.append(
-            f"The run had {result['processes']} processes, whose sums are in another order: last digits may differ."
+            f"The run had {result['processes']} processes, which sum in another order: the last digits may differ."
         )
     if not result["same"] and result["other_versions"]:
-        rows.append(f"Versions were others then: {result['other_versions']}.")
+        rows.append(f"The run used other versions: {result['other_versions']}.")
     if result["not_replayed"]:
         rows.append(f"Not replayed: {', '.join(result['not_replayed'])}. Give the monitor with --setup.")
     return "\n".join(rows)

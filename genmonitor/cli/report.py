@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor report`: the page of a run made again, or two runs on one page."""
+"""`genmonitor report`: the page of a run written again, or two runs on one page."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from genmonitor.cli.arguments import given_path
-from genmonitor.evaluation.text.pixel_clusters import region_findings, suffixed
+from genmonitor.cli.arguments import nonempty_path
 from genmonitor.report import find_folder, write_comparison, write_report
 from genmonitor.report.run import MonitorRun, read_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument(
-        "run", metavar="RUN", type=given_path, help="the folder of a run, such as runs/dcgan-digits/version_0"
-    )
-    parser.add_argument("other", metavar="OTHER", type=given_path, nargs="?", help="another run, to compare with it")
-    parser.add_argument(
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("run", metavar="RUN", type=nonempty_path, help="the folder of a run, such as runs/dcgan-digits/version_0")
+    add("other", metavar="OTHER", type=nonempty_path, nargs="?", help="another run to compare it with")
+    add(
         "--out",
         metavar="FILE",
-        type=given_path,
-        help="the page of two runs (default: compared_runs.html here); that of one run lies in its folder",
+        type=nonempty_path,
+        help="page of two runs (default: compared_runs.html in this folder); the page of one run is in its folder",
     )
 
 
@@ -34,7 +32,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         return {"report": str(write_comparison(find_folder(args.run), find_folder(args.other), page))}
     if args.out is not None:
         raise ValueError(
-            f"Expected `--out` with two runs only, but got {args.out} with {args.run} alone. Leave it out."
+            f"Expected --out with two runs only, but got {args.out} with {args.run} alone. Leave --out out."
         )
     folder = find_folder(args.run)
     monitors = {monitor.prefix: _as_data(monitor) for monitor in read_run(folder).monitors}
@@ -42,19 +40,15 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _as_data(monitor: MonitorRun) -> dict[str, Any]:
-    """Return the last evaluation of a monitor, region by region where it has regions."""
-    last, partition = monitor.records[-1], monitor.partition
-    out: dict[str, Any] = {
+    """Return the last evaluation of a monitor."""
+    return {
         "evaluations": len(monitor.records),
-        "finding": monitor.manifest.get("message"),
-        "values": last,
+        "findings": [finding.to_dict() for finding in monitor.findings],
+        "values": monitor.records[-1],
         "baseline": monitor.baseline,
     }
-    if partition is not None and all(suffixed("error_ratio", name) in last for name in partition.regions()):
-        out["regions"] = region_findings(monitor.records, partition)
-    return out
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words."""
+def format_plain(result: dict[str, Any]) -> str:
+    """Format the result as text."""
     return f"Report: {result['report']}"

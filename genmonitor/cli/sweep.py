@@ -9,51 +9,51 @@ from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
-from genmonitor.cli.arguments import given, given_path, number_above, whole_number
+from genmonitor.cli.arguments import nonempty, nonempty_path, number_above, whole_number
+
+KEPT_WHEN_STOPPED = ". What was evaluated is kept: run the same command again to go on"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument(
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add(
         "run",
         metavar="RUN",
         nargs="+",
-        type=given_path,
-        help="the folder of a run, such as lightning_logs/version_3, of which every .ckpt file is taken; or such files",
+        type=nonempty_path,
+        help="folder of a run, such as lightning_logs/version_3, whose .ckpt files are evaluated; or such files",
     )
-    parser.add_argument(
+    add(
         "--setup",
         metavar="FILE.py:FUNCTION",
-        type=given,
+        type=nonempty,
         help="a function without arguments that returns (trainer, module, data), (module, data) or (module, data, "
         "monitor) as for training; without a monitor, a PixelClusterMonitor evaluates",
     )
-    parser.add_argument(
+    add(
         "--config",
         metavar="FILE.yaml",
-        type=given_path,
-        help="a file of Lightning's command line instead (default: the config.yaml that it left in RUN)",
+        type=nonempty_path,
+        help="a config file of LightningCLI instead of --setup (default: RUN/config.yaml)",
     )
-    parser.add_argument(
-        "--script", metavar="FILE.py", type=given_path, help="the script that trained with it, for classes beside it"
+    add(
+        "--script",
+        metavar="FILE.py",
+        type=nonempty_path,
+        help="the script that trained, for classes beside it",
     )
-    parser.add_argument("--out", metavar="FOLDER", type=given_path, help="where to (default: RUN)")
-    parser.add_argument(
+    add("--out", metavar="FOLDER", type=nonempty_path, help="where to write (default: RUN)")
+    add(
         "--workers",
         metavar="N",
         type=whole_number(1),
         default=1,
-        help="processes that draw samples, one GPU each where there are several (1)",
+        help="processes that draw samples, each on a GPU of its own if there are several (default: 1)",
     )
-    parser.add_argument(
-        "--device", metavar="D", type=given, help="cpu, cuda, cuda:1 or mps (default: the kind of the training's)"
-    )
-    parser.add_argument(
-        "--follow", action="store_true", help="wait for further checkpoints, beside a training, until Ctrl-C"
-    )
-    parser.add_argument(
-        "--idle", metavar="MINUTES", type=number_above(0), help="with --follow: stop after so long without a new one"
-    )
+    add("--device", metavar="D", type=nonempty, help="cpu, cuda, cuda:1 or mps (default: as in training)")
+    add("--follow", action="store_true", help="wait for further checkpoints of a running training, until Ctrl-C")
+    add("--idle", metavar="MINUTES", type=number_above(0), help="with --follow: stop after MINUTES without a new one")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words."""
+def format_plain(result: dict[str, Any]) -> str:
+    """Format the result as text."""
     before = f", {result['before']} before" if result["before"] else ""
     n = len(result["evaluated"])
     rows = [f"Evaluated {n} checkpoint{'' if n == 1 else 's'}{before}, in {result['folder']}."]

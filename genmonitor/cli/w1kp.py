@@ -6,153 +6,91 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.console import RenderableType
 
-from genmonitor._formatting import as_sentence
-from genmonitor.cli.arguments import given, given_path, whole_number
-from genmonitor.cli.reading.encoding import add_encoder_arguments, encode, encoder_range, range_notes, value_range
-from genmonitor.cli.reading.outputs import OUTPUTS, Outputs, cut, read_outputs
-from genmonitor.cli.reading.prompts import HELP, read_prompts
-from genmonitor.cli.showing.progress import working
-from genmonitor.cli.showing.results import (
-    add_out_argument,
-    as_table,
-    check_out,
-    where_to_look,
-    write_about,
-    write_result,
-)
-from genmonitor.cli.showing.terminal import rich_table
+from genmonitor.cli import results
+from genmonitor.cli.arguments import nonempty_path, whole_number
+from genmonitor.cli.encoding import default_device, range_notes, value_range
+from genmonitor.cli.outputs import Outputs, cut
+from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.comparison import aligned
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt
 from genmonitor.functional.w1kp.subsets import REUSED
 from genmonitor.plotting.diversity import least_varied
-from genmonitor.report.folder import RunFolder
 
-PREFIX, SAID = "w1kp", 20
-ABOUT = {
-    "w1kp": "how alike two outputs of one prompt are, in [0, 1], the mean of the prompts: higher is less varied",
-    "prompts": "prompts with two outputs or more",
-    "skipped": "prompts with a single one, which have no score",
-    "w1kp_k": "how alike the closest two of k outputs are, the mean of the prompts with as many",
-}
+NAME, MAX_ROWS = "w1kp", 20
+SPECS = (
+    ValueSpec(
+        "w1kp", "how alike two outputs of one prompt are, in [0, 1], the mean of the prompts: higher is less varied"
+    ),
+    ValueSpec("prompts", "prompts with two outputs or more"),
+    ValueSpec("skipped", "prompts with a single output, which have no score"),
+    ValueSpec("w1kp_k", "how alike the closest two of k outputs are, the mean of the prompts with as many"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("outputs", metavar="OUTPUTS", type=given, help=f"several of each prompt: {OUTPUTS}")
-    parser.add_argument("--prompts", metavar="FILE", type=given, help=HELP)
-    parser.add_argument(
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    results.add_input_arguments(parser, "several of each prompt")
+    add(
         "--calibration",
         metavar="FILE",
-        type=given_path,
-        help="of this encoder: what --save-calibration wrote, or cdf-xy.pt as the authors publish it for DreamSim "
-        "(default: made of these outputs themselves, which ranks the prompts and no more)",
+        type=nonempty_path,
+        help="calibration of this encoder: a file of --save-calibration, or the authors' cdf-xy.pt for DreamSim "
+        "(default: made of these outputs, which ranks the prompts and no more)",
     )
-    parser.add_argument(
-        "--save-calibration", metavar="FILE", type=given_path, help="keep the one made of these outputs, for others"
-    )
-    parser.add_argument(
-        "--k", metavar="K", type=whole_number(2), help="also how alike the closest two of K outputs are"
-    )
-    add_encoder_arguments(parser)
-    add_out_argument(parser, "w1kp")
+    add("--save-calibration", metavar="FILE", type=nonempty_path, help="save the calibration made of these outputs")
+    add("--k", metavar="K", type=whole_number(2), help="also say how alike the closest two of K outputs are")
+    results.add_out_argument(parser, NAME)
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def run(args: argparse.Namespace) -> Result:
     """Measure, and write a figure, a table, a manifest and the page."""
-    check_out(args.out)
     _check_calibration(args)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with working("reading") as progress:
-        outputs = read_outputs(args.outputs, args.size, progress)
-        found = read_prompts(args.prompts, outputs)
-    if found is None:
-        raise ValueError(f"Expected --prompts for {args.outputs}, but got none. Give a file with the prompt of each.")
-    prompts = Prompts(found.values)
-    numbers = prompts.numbers(torch.arange(len(outputs)))
-    if (largest := int(numbers.bincount().max())) < 2:
-        raise ValueError(f"Expected two outputs of some prompt, but each of {args.outputs} has {largest}. Give more.")
-    with working("encoding") as progress:
-        (outputs,) = encode(args, [outputs], device, progress)
-    with working("measuring"):
-        features = torch.empty(0) if outputs.features is None else outputs.features.to(device)
-        calibration = _calibration(args, features, numbers.to(device))
-        names = [str(prompt) for prompt in prompts.distinct]
-        rows = w1kp_by_prompt(features, numbers.to(device), calibration=calibration, k=args.k, names=names)
-    values = _values(rows, len(names), args.k)
-    finding = _finding(rows, values, args.calibration is not None)
-    result: dict[str, Any] = {
-        "finding": finding,
-        "values": values,
-        "prompts": _as_data(rows, outputs, args),
-        "notes": [*_notes(args, rows, values), *found.notes, *range_notes(args, [outputs])],
-    }
-    manifest = {
-        "monitor": "w1kp",
-        "heading": args.outputs,
-        "evaluation": values,
-        "message": f"{finding}.",
-        "split": f"{len(outputs)} {outputs.kind} of {len(names)} prompts.",
-        "generated_images": args.outputs,
-        "prompts": args.prompts,
-        "calibration": None if args.calibration is None else str(args.calibration),
-        "encoder": args.encoder,
-        "text_encoder": args.text_encoder,
-        "value_range": encoder_range(args, [outputs]),
-        "n_samples": len(outputs),
-    }
-
-    def write(folder: RunFolder) -> None:
-        folder.write_figures(PREFIX, _figures(rows, outputs, prompts, args.calibration is not None), step=0)
-        folder.write_table(PREFIX, "by_prompt", as_table(result["prompts"]), step=0)
-        write_about(folder, PREFIX, ABOUT, result["notes"], manifest)
-
-    with working("writing the page"):
-        if args.save_calibration is not None:
-            calibration.save(args.save_calibration)
-        return result | write_result(args.out, "w1kp", PREFIX, write)
+    return results.run_measurement(NAME, args, [args.outputs], _find_prompts, _measure)
 
 
-def said(result: dict[str, Any]) -> str:
-    """Say the result in words, the finding first."""
-    return "\n".join([f"{result['finding']}.", "", aligned(_table(result)), "", *_rest(result)])
+def format_plain(result: Result) -> str:
+    """Format the result as text, the finding first."""
+    return results.format_plain(result, [_table(result)], _remarks(result))
 
 
-def shown(result: dict[str, Any]) -> RenderableType:
-    """Show the result in color, the finding first."""
-    head = Text(f"{result['finding']}.\n", style="bold")
-    return Group(head, rich_table(_table(result)), Text("\n".join(["", *_rest(result)])))
+def format_rich(result: Result) -> RenderableType:
+    """Format the result in color, the finding first."""
+    return results.format_rich(result, [_table(result)], _remarks(result))
 
 
-def _table(result: dict[str, Any]) -> Table:
-    """Return the prompts that a terminal shows, cut where they are long."""
-    rows = [{name: x for name, x in row.items() if name != "closest_pair"} for row in result["prompts"][:SAID]]
-    shown = [{name: f"{x:.3f}" if isinstance(x, float) else x for name, x in row.items()} for row in rows]
-    return as_table([row | {"prompt": cut(row["prompt"], 60)} for row in shown])
+def _table(result: Result) -> Table:
+    """Return the first prompts, cut where they are long."""
+    rows = [{name: x for name, x in row.items() if name != "closest_pair"} for row in result["prompts"][:MAX_ROWS]]
+    rounded = [{name: f"{x:.3f}" if isinstance(x, float) else x for name, x in row.items()} for row in rows]
+    return results.as_table([row | {"prompt": cut(row["prompt"], 60)} for row in rounded])
 
 
-def _rest(result: dict[str, Any]) -> list[str]:
-    more = len(result["prompts"]) - SAID
-    left_out = [f"{more} more prompts on the page and with --json."] if more > 0 else []
-    return [*left_out, *(f"Note: {as_sentence(note)}" for note in result["notes"]), where_to_look(result)]
+def _remarks(result: Result) -> list[str]:
+    more = len(result["prompts"]) - MAX_ROWS
+    return [f"{more} more prompts on the page and with --json."] if more > 0 else []
 
 
 def _check_calibration(args: argparse.Namespace) -> None:
-    """Refuse at the start what would fail once all is encoded."""
+    """Refuse now what would fail once everything is encoded."""
     if args.calibration is not None and args.save_calibration is not None:
         raise ValueError("Expected --calibration or --save-calibration, but got both. Leave one out.")
-    if args.calibration is not None and not args.calibration.is_file():
-        raise FileNotFoundError(f"Expected --calibration to be a file, but there is none at {args.calibration}.")
+    if args.calibration is not None:
+        _load_calibration(args.calibration, dim=1)
     if args.save_calibration is not None and not args.save_calibration.parent.is_dir():
         raise FileNotFoundError(
             f"Expected --save-calibration in a folder that exists, but there is no {args.save_calibration.parent}. "
@@ -162,16 +100,61 @@ def _check_calibration(args: argparse.Namespace) -> None:
         raise ValueError(f"Expected --save-calibration to be a file, but {args.save_calibration} is a folder.")
 
 
-def _calibration(args: argparse.Namespace, features: torch.Tensor, numbers: torch.Tensor) -> W1KPCalibration:
-    if args.calibration is None:
-        return calibrate(features, numbers)
-    # the authors' file does not say of how many values its embedding is
+def _load_calibration(path: Path, dim: int) -> W1KPCalibration:
+    """Load a calibration; `dim` is for the authors' file, which does not say how many values its embedding has."""
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected --calibration to be a file, but there is none at {path}.")
     try:
-        return W1KPCalibration.load(args.calibration)
-    except ValueError as error:
-        if "`dim`" not in str(error):
-            raise
-        return W1KPCalibration.load(args.calibration, dim=features.shape[1])
+        try:
+            return W1KPCalibration.load(path)
+        except ValueError as error:
+            if "`dim`" not in str(error):
+                raise
+            return W1KPCalibration.load(path, dim=dim)
+    except Exception as error:  # a file of something else may hold anything
+        raise ValueError(
+            f"Expected --calibration to be a file of --save-calibration or the authors' cdf-xy.pt, but {path} is "
+            f"neither: {error}"
+        ) from error
+
+
+def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows:
+    """Return the prompts; refuse to go on without two outputs of some prompt."""
+    prompts = read_prompts(args.prompts, sets[0])
+    if prompts is None:
+        raise ValueError(f"Expected --prompts for {args.outputs}, but got none. Give a file with the prompt of each.")
+    if len(set(prompts.values)) == len(prompts.values):
+        raise ValueError(f"Expected two outputs of some prompt, but each of {args.outputs} has one. Give more.")
+    return prompts
+
+
+def _measure(
+    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
+) -> Measurement:
+    (outputs,) = sets
+    assert prompts is not None
+    assert outputs.features is not None
+    distinct, device = Prompts(prompts.values), default_device()
+    features, numbers = outputs.features.to(device), distinct.numbers(torch.arange(len(outputs))).to(device)
+    if args.calibration is None:
+        calibration = calibrate(features, numbers)
+    else:
+        calibration = _load_calibration(args.calibration, dim=features.shape[1])
+    names = [str(prompt) for prompt in distinct.distinct]
+    rows = w1kp_by_prompt(features, numbers, calibration=calibration, k=args.k, names=names)
+    if args.save_calibration is not None:
+        calibration.save(args.save_calibration)
+    values, calibrated = _values(rows, len(names), args.k), args.calibration is not None
+    return Measurement(
+        title="Likeness of the outputs of a prompt",
+        finding=_finding(rows, values, calibrated),
+        values=values,
+        specs=SPECS,
+        split=f"{len(outputs)} {outputs.kind} of {len(names)} prompts",
+        rows={"prompts": [_as_data(row, outputs, args) for row in rows]},
+        figures=_figures(rows, outputs, distinct, calibrated),
+        notes=[*_notes(args, rows, values), *prompts.notes, *range_notes(args, sets)],
+    )
 
 
 def _values(rows: Sequence[PromptVariability], prompts: int, k: int | None) -> dict[str, Any]:
@@ -180,29 +163,23 @@ def _values(rows: Sequence[PromptVariability], prompts: int, k: int | None) -> d
     return values | ({} if k is None else {"w1kp_k": sum(closest) / len(closest) if closest else None})
 
 
-def _finding(rows: Sequence[PromptVariability], values: dict[str, Any], calibrated: bool) -> str:
+def _finding(rows: Sequence[PromptVariability], values: dict[str, Any], calibrated: bool) -> Finding:
     first, last = rows[0], rows[-1]
     level = f", {first.level} similarity" if calibrated else ""
-    least = f"{cut(first.prompt, 40)!r} varies least (W1KP {first.w1kp:.2f}{level})"
-    if len(rows) == 1:
-        return least
-    most = f"{cut(last.prompt, 40)!r} most ({last.w1kp:.2f})"
-    return f"{least}, {most}; mean of {len(rows)} prompts: {values['w1kp']:.3f}"
+    text = f"{cut(first.prompt, 40)!r} varies least (W1KP {first.w1kp:.2f}{level})"
+    if len(rows) > 1:
+        most = f"{cut(last.prompt, 40)!r} most ({last.w1kp:.2f})"
+        text = f"{text}, {most}; mean of {len(rows)} prompts: {values['w1kp']:.3f}"
+    return Finding(f"{text}.", Area(f"prompt {cut(first.prompt, 40)!r}"), "varies least", "w1kp")
 
 
-def _as_data(rows: Sequence[PromptVariability], outputs: Outputs, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the prompts with what is known of them; levels and reusability are a calibration's."""
-    out = []
-    for row in rows:
-        of = {name: value for name, value in asdict(row).items() if value is not None}
-        of["closest_pair"] = [outputs.shown(number) for number in row.closest_pair]
-        if args.calibration is None:
-            del of["level"], of["reusability"]
-        if args.k is not None:
-            of.setdefault("w1kp_k", "")
-            of.setdefault("w1kp_k_error", "")
-        out.append(of)
-    return out
+def _as_data(row: PromptVariability, outputs: Outputs, args: argparse.Namespace) -> dict[str, Any]:
+    """Return what is known of a prompt; its level and reusability only under a calibration of other outputs."""
+    known = {name: value for name, value in asdict(row).items() if value is not None}
+    known["closest_pair"] = [outputs.label(number) for number in row.closest_pair]
+    if args.calibration is None:
+        del known["level"], known["reusability"]
+    return known if args.k is None else known | {name: known.get(name, "") for name in ("w1kp_k", "w1kp_k_error")}
 
 
 def _notes(args: argparse.Namespace, rows: Sequence[PromptVariability], values: dict[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from genmonitor._html import figure_html, heading_html, text_html
 from genmonitor._validation import check_images
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import SingleProcess
-from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, sample_size
+from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, copy_notes, sample_size
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding
@@ -250,6 +250,7 @@ def compare(
     checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}
     check_paired(paired, checked)
     n, notes = sample_size(len(real), min(map(len, checked.values())), n_samples, other is not None)
+    notes += copy_notes(checked, real)
     if partition is None:
         check_left(len(real), n, n_clusters)
     evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))

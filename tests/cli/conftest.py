@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from _helpers.evaluations import halves
 from PIL import Image
 
 from genmonitor.cli import main
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 
 @pytest.fixture

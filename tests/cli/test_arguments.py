@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from genmonitor.cli.arguments import given, given_path, number_above, whole_number
+from genmonitor.cli.arguments import gaussian_sigma, nonempty, nonempty_path, number, number_above, whole_number
 
 
-def test_given_path_is_a_path():
-    assert given_path("a/b") == Path("a/b")
+def test_nonempty_path_is_a_path():
+    assert nonempty_path("a/b") == Path("a/b")
 
 
-@pytest.mark.parametrize("read", [given, given_path])
+@pytest.mark.parametrize("read", [nonempty, nonempty_path])
 @pytest.mark.parametrize("text", ["", " "])
-def test_given_refuses_an_empty_path(read, text):
+def test_nonempty_refuses_an_empty_path(read, text):
     with pytest.raises(argparse.ArgumentTypeError, match="expected a path, but got an empty one"):
         read(text)
 
@@ -46,3 +46,17 @@ def test_number_above_names_what_it_takes(text):
 
 def test_number_above_reads_fractions():
     assert number_above(0)("0.25") == 0.25
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1e-300", "1e300", "nan", "inf", "many"])
+def test_gaussian_sigma_is_one_whose_gamma_is_a_number(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"expected a number from 1e-18 to 1e18, but got {text}"):
+        gaussian_sigma(text)
+    assert gaussian_sigma("0.5") == 0.5
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "many"])
+def test_number_is_finite(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=f"expected a number, but got {text}"):
+        number(text)
+    assert number("-1e-3") == -0.001

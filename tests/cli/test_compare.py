@@ -263,6 +263,12 @@ def test_compare_tells_sets_of_one_file_name_apart(closer, files, genmonitor, tm
     assert said.startswith(f"{tmp_path / 'a' / 'fake.npz'} is closer to the real images than {files[1]} in ")
 
 
+def test_compare_says_that_generated_images_are_real_ones(files, genmonitor, tmp_path):
+    status, said, _ = genmonitor("compare", files[0], files[0], "--n-clusters", 2, "--out", tmp_path / "out")
+    assert status == 0
+    assert "Note: 300 of 300 generated images are among the real ones.\n" in said
+
+
 def test_compare_finds_nothing_wrong_with_real_images(files, genmonitor, tmp_path):
     np.save(tmp_path / "held_out.npy", halves(120, 5).numpy())
     status, said, _ = genmonitor("compare", files[0], tmp_path / "held_out.npy", "--out", tmp_path / "out")

@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.reading.images import read_images
+from genmonitor.cli.outputs import read_images
 from genmonitor.functional import prompt_split
 
 LABELS = torch.arange(36) % 3
@@ -34,7 +34,7 @@ def test_disagreement_has_the_values_of_the_function(classes, found):
     modes = prompt_split(images, prompts, others, prompts, output_kernel=kernel, prompt_kernel=kernel, num_modes=10)
     values = json.loads((found / "disagreement_evaluation_00001.json").read_text())["evaluation"]
     assert values["total"] == pytest.approx(float(modes.total), rel=1e-5)
-    largest = json.loads((found / "disagreement_largest_modes.json").read_text())[0]
+    largest = json.loads((found / "disagreement_ranked_modes.json").read_text())[0]
     assert float(largest["eigenvalue"]) == pytest.approx(float(modes.eigenvalues[0]), abs=1e-4)
     assert (largest["only in"], largest["prompts"]) == ("a", "a fish")
     assert all(int(name.removesuffix(".png")) % 3 == 2 for name in largest["a"].split("; "))

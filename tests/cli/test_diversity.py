@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.reading.images import read_images
+from genmonitor.cli.outputs import read_images
 from genmonitor.functional import precision_recall_density_coverage, scendi_score, vendi_score
 
 LABELS = torch.arange(36) % 3
@@ -58,7 +58,7 @@ def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):
 
 
 def test_diversity_shows_the_modes_on_the_page(found):
-    modes = json.loads((found / "diversity_modes.json").read_text())
+    modes = json.loads((found / "diversity_ranked_modes.json").read_text())
     assert len(modes) == 5
     assert modes[0]["one end"].count(".png (a ") == 3
     page = (found / "report.html").read_text()
@@ -118,7 +118,7 @@ def test_diversity_warns_in_a_note_of_prompts_that_explain_everything(genmonitor
         ("{place}/a --prompt-sigma 2", "Expected --prompts with --prompt-sigma"),
         ("{place}/a --prompts {place}/own.txt", "Expected --text-encoder for 36 distinct prompts of 36 outputs"),
         ("{place}/wide.npy", "at most 3072 features of each of the images, but got 3136"),
-        ("{place}/a --sigma 0", "--sigma: expected a number above 0, but got 0"),
+        ("{place}/a --sigma 0", "--sigma: expected a number from 1e-18 to 1e18, but got 0"),
         ("{place}/a --out {place}/own.txt", "Expected --out to be a folder, but"),
     ],
 )

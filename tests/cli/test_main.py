@@ -45,12 +45,12 @@ def test_help_explains_each_exit_status(genmonitor):
     status, said, _ = genmonitor("--help")
     assert status == 0
     words = " ".join(said.split())
-    assert "0 if all went well, 1 if a replayed value differs, 2 if something given is wrong, 3 after a crash" in words
+    assert "0 on success, 1 if a replayed value differs, 2 if an argument or a file is wrong, 3 after a crash" in words
 
 
 def test_help_says_how_pictures_are_read(genmonitor):
     _, said, _ = genmonitor("--help")
-    assert "transparent over white" in said
+    assert "transparent parts over white" in said
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)], ids=["genmonitor", *COMMANDS])

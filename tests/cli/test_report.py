@@ -62,4 +62,4 @@ def test_report_of_one_run_stays_in_its_folder(tmp_path, genmonitor):
     make_run(tmp_path / "a")
     status, _, complaint = genmonitor("report", tmp_path / "a", "--out", tmp_path / "page.html")
     assert status == 2
-    assert "Expected `--out` with two runs only" in complaint
+    assert "Expected --out with two runs only" in complaint

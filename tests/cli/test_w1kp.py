@@ -61,6 +61,22 @@ def test_w1kp_reads_the_authors_file_of_two_arrays(outputs, genmonitor, tmp_path
     assert "similarity)" in said.splitlines()[0]
 
 
+@pytest.mark.parametrize("content", [b"hello", b"", b"prompt,x\n1,2\n", b"\x80\x02}q\x00."])
+def test_w1kp_refuses_a_calibration_that_is_none_before_it_encodes(outputs, genmonitor, tmp_path, monkeypatch, content):
+    monkeypatch.setattr("genmonitor.cli.results.encode", None)
+    (tmp_path / "c.pt").write_bytes(content)
+    status, said, complaint = genmonitor("w1kp", *outputs, "--calibration", tmp_path / "c.pt")
+    assert (status, said) == (2, "")
+    assert "Expected --calibration to be a file of --save-calibration or the authors' cdf-xy.pt, but" in complaint
+
+
+def test_w1kp_refuses_a_calibration_of_other_contents(outputs, genmonitor, tmp_path):
+    torch.save({"distances": "x", "heights": None, "dim": "4"}, tmp_path / "c.pt")
+    status, _, complaint = genmonitor("w1kp", *outputs, "--calibration", tmp_path / "c.pt")
+    assert status == 2
+    assert "Expected --calibration to be" in complaint
+
+
 def test_w1kp_shows_images_of_the_least_varied_prompts(classes, genmonitor, tmp_path):
     status, said, _ = genmonitor("w1kp", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path)
     assert status == 0
@@ -102,7 +118,7 @@ def test_w1kp_says_which_prompts_have_no_score(outputs, genmonitor, tmp_path):
     ],
 )
 def test_w1kp_refuses_at_the_door(outputs, genmonitor, monkeypatch, options, complaint):
-    monkeypatch.setattr("genmonitor.cli.w1kp.encode", None)
+    monkeypatch.setattr("genmonitor.cli.results.encode", None)
     status, said, complained = genmonitor("w1kp", *outputs, *options)
     assert (status, said) == (2, "")
     assert complaint in complained

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from hashlib import blake2b
+
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_bool, check_images, check_same_length
@@ -146,3 +149,31 @@ def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     if outside > 0.01 and 0.5 < fake_size <= 1.001 and fake_low < -0.25:
         return f"real images are in [{low:.3g}, {high:.3g}], but generated ones stay within [-1, 1], as behind a tanh"
     return None
+
+
+def copy_notes(sets: dict[str, Tensor], real: Tensor) -> list[str]:
+    """Return a note on each generated set that holds images which are among the real ones, to the last bit.
+
+    Args:
+        sets: generated images [M, C, H, W], by the name of their argument.
+        real: [N, C, H, W].
+
+    Example:
+        >>> real = torch.arange(12.0).reshape(3, 1, 2, 2)
+        >>> copy_notes({"fake": torch.cat([real[1:], -real])}, real)
+        ['2 of 5 generated images are among the real ones']
+    """
+    known, notes = set(_hashes(real)), []
+    for name, images in sets.items():
+        found = sum(image in known for image in _hashes(images))
+        if found:
+            of = "" if len(sets) == 1 else f" of `{name}`"
+            notes.append(f"{found} of {len(images)} generated images{of} are among the real ones")
+    return notes
+
+
+def _hashes(images: Tensor) -> Iterator[bytes]:
+    """Yield a hash of each image, the same in every dtype and for 0 and -0."""
+    for some in images.split(256):
+        for image in (some.detach().float().cpu().flatten(1) + 0.0).numpy():
+            yield blake2b(image.tobytes(), digest_size=16).digest()

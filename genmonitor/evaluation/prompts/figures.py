@@ -23,8 +23,8 @@ from genmonitor.plotting.disagreement import (
     mode_prompts,
     strip,
 )
-from genmonitor.plotting.style import Drawing
 from genmonitor.plotting.metrics import reusability_figure
+from genmonitor.plotting.style import Drawing
 
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
 """Modes of either sign in the figure, prompts of each, samples of each prompt and side."""

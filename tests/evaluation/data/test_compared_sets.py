@@ -9,6 +9,7 @@ from genmonitor.evaluation.data.compared_sets import (
     check_paired,
     check_value_range,
     checked_set,
+    copy_notes,
     sample_size,
 )
 
@@ -144,3 +145,19 @@ def test_value_range_never_refuses_an_untrained_decoder(seed):
 )
 def test_value_range_lets_a_bad_generator_through(real, fake):
     assert check_value_range(real, fake) == ()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_generated_images_that_are_real_ones_are_counted(dtype):
+    others = torch.rand(300, 1, 4, 4, generator=torch.Generator().manual_seed(1)).to(dtype)
+    assert copy_notes({"fake": others}, REAL) == []
+    copied = torch.cat([others, REAL[3:5].to(dtype), REAL[3:4].to(dtype)])
+    assert copy_notes({"fake": copied}, REAL) == ["3 of 303 generated images are among the real ones"]
+    assert copy_notes({"fake": others, "other": REAL.to(dtype)}, REAL) == [
+        "20 of 20 generated images of `other` are among the real ones"
+    ]
+
+
+def test_zero_has_no_sign():
+    black = torch.zeros(1, 1, 2, 2)
+    assert copy_notes({"fake": -black}, black) == ["1 of 1 generated images are among the real ones"]

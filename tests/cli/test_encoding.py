@@ -5,9 +5,9 @@ import pytest
 import torch
 from _helpers.pretrained import save_dinov2
 
-from genmonitor.cli.reading.encoding import Encoding, as_samples, encode, encoder_range, prompt_encoder, range_notes
-from genmonitor.cli.reading.outputs import Outputs
-from genmonitor.cli.reading.prompts import PromptRows
+from genmonitor.cli.encoding import Encoding, as_samples, encode, encoder_range, prompt_encoder, range_notes
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows
 from genmonitor.evaluation.progress import no_progress
 
 CPU = torch.device("cpu")
@@ -62,7 +62,7 @@ def test_a_saved_model_encodes_once_with_a_cache(tmp_path):
 def test_values_in_no_usual_range_are_refused(tmp_path):
     with pytest.raises(
         ValueError,
-        match=r"but got values from 0 to 3, which may be either or neither. Say the range with --value-range",
+        match=r"but got values from 0 to 3, which may be either or neither. Give the range with --value-range",
     ):
         encoded(Outputs("a", NAMES, images=torch.linspace(0, 3, 12).view(3, 1, 2, 2)), encoder=str(tmp_path))
 
@@ -79,7 +79,7 @@ def test_a_negative_value_or_two_do_not_make_a_range_around_zero():
     assert found == (-1, 1)
     assert note.startswith("the encoder took images as in [-1, 1], with values from -0.9 to 0.5")
     for low in (-0.002, -0.25):
-        with pytest.raises(ValueError, match=rf"but got values from {low} to 1, .* Say the range with --value-range"):
+        with pytest.raises(ValueError, match=rf"but got values from {low} to 1, .* Give the range with --value-range"):
             ranged(low, 1.0)
     assert ranged(-0.002, 1.0, value_range=[0.0, 1.0]) == ((0, 1), [])
     assert ranged(-0.002, 1.0, encoder="pixels") == (None, [])

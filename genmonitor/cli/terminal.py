@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a terminal shows in color: the map of the regions, and tables."""
+"""Colored output for a terminal: the map of the regions, tables, and the finding above them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from genmonitor._places import coarse_labels
 from genmonitor.evaluation.results import Table
 from genmonitor.plotting.style import cluster_color
 
-LEAST, MOST = 16, 24
-"""Cells of the map's longer side, about: two of them share a character, one above the other."""
-NUMBERS = frozenset({"sites", "CMS", "error", "share", "p", "difference of MMD²", "stability", "logged", "replayed"})
+MIN_CELLS, MAX_CELLS = 16, 24
+"""Of the map's longer side, about: two cells share a character, one above the other."""
+NUMERIC = frozenset({"sites", "CMS", "error", "share", "p", "difference of MMD²", "stability", "logged", "replayed"})
 
 
 def block_map(labels: Sequence[Sequence[int]]) -> Text:
-    """Draw labels as colored half blocks, each region in the color that it has in every figure.
+    """Draw the map of the regions as half blocks, in the colors of the figures.
 
     Args:
-        labels: whole numbers [h, w], 0 for what never varies.
+        labels: whole numbers [h, w], 0 for sites that never vary.
     """
     sites = torch.tensor(labels)
     longest = max(sites.shape)
-    scale = min(1.0, MOST / longest) if longest > LEAST else LEAST // longest
+    scale = min(1.0, MAX_CELLS / longest) if longest > MIN_CELLS else MIN_CELLS // longest
     rows, columns = (max(1, round(side * scale)) for side in sites.shape)
     cells = coarse_labels(sites, rows, columns)
     out = Text()
@@ -41,34 +41,34 @@ def block_map(labels: Sequence[Sequence[int]]) -> Text:
 
 
 def region_name(name: str, label: int) -> Text:
-    """Return a region's name behind a mark of its color."""
+    """Return a region's name with a square of its color before it."""
     return Text.assemble(("■ ", cluster_color(label)), name)
 
 
 def rich_table(table: Table, labels: Mapping[str, int] | None = None, differing: Sequence[str] = ()) -> RichTable:
-    """Return a table for a terminal; the rows of the regions named in `differing` are red.
+    """Return a table for a terminal.
 
     Args:
-        table: of text and numbers, whose first column names what the row is of.
-        labels: of the regions among the rows.
-        differing: names of rows.
+        table: text and numbers; the first column names the rows.
+        labels: of the regions, by the names of their rows.
+        differing: names of the rows to print in red.
     """
     out = RichTable(box=None, pad_edge=False, header_style="bold", show_edge=False)
     for column in table.columns:
-        out.add_column(column, justify="right" if column in NUMBERS else "left", overflow="fold")
+        out.add_column(column, justify="right" if column in NUMERIC else "left", overflow="fold")
     for name, *cells in table.rows:
         first = region_name(name, labels[name]) if labels and name in labels else Text(str(name))
         out.add_row(first, *(Text(str(cell)) for cell in cells), style="red" if name in differing else "")
     return out
 
 
-def beside_map(labels: Sequence[Sequence[int]], table: RichTable) -> RichTable:
-    """Put the map of the regions to the left of their table."""
+def with_map(labels: Sequence[Sequence[int]], table: RichTable) -> RichTable:
+    """Put the map of the regions to the left of a table."""
     out = RichTable.grid(padding=(0, 3))
     out.add_row(block_map(labels), table)
     return out
 
 
-def headed(finding: str, bad: bool, *rest: RenderableType) -> Group:
-    """Put a finding above everything else, red where something is wrong and green where nothing is."""
+def with_finding(finding: str, bad: bool, *rest: RenderableType) -> Group:
+    """Put the finding above everything else, red if something is wrong, else green."""
     return Group(Text(finding, style="bold red" if bad else "bold green"), *rest)

@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from genmonitor.cli.showing.progress import working
+from genmonitor.cli.progress import show_progress
 
 
 def test_a_file_gets_nothing(capsys):
-    with working("reading images") as progress:
+    with show_progress("reading images") as progress:
         assert list(progress([1, 2, 3], "some")) == [1, 2, 3]
     assert capsys.readouterr() == ("", "")
 
@@ -27,7 +27,7 @@ def terminal(monkeypatch):
 
 def test_a_terminal_sees_what_is_being_done_and_how_far_it_is(monkeypatch, capsys):
     screen = terminal(monkeypatch)
-    with working("reading images") as progress:
+    with show_progress("reading images") as progress:
         for item in progress([1, 2, 3], "some files"):
             if item == 3:
                 time.sleep(0.3)  # it is drawn ten times a second
@@ -40,11 +40,11 @@ def test_a_terminal_sees_what_is_being_done_and_how_far_it_is(monkeypatch, capsy
 
 def test_an_error_passes_and_the_line_goes_away(monkeypatch):
     screen = terminal(monkeypatch)
-    with pytest.raises(KeyError, match="missing"), working("reading images"):
+    with pytest.raises(KeyError, match="missing"), show_progress("reading images"):
         raise KeyError("missing")
     assert screen.getvalue().endswith("\x1b[2K")
 
 
 def test_waiting_for_torch_is_said_before_torch_is_loaded():
-    code = "import sys, genmonitor.cli.showing.progress; print('torch' in sys.modules)"
+    code = "import sys, genmonitor.cli.progress; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

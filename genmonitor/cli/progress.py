@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person who waits at a terminal sees: what is being done, for how long, and how far it is."""
+"""Progress on a terminal: the current step, how long it has taken, and bars."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:  # it would load torch, which is what there is to wait for
 
 
 @contextmanager
-def working(description: str) -> Iterator[Progress]:
-    """Say what is being done until the block ends; on standard error, and nothing at all where that is no terminal.
+def show_progress(description: str) -> Iterator[Progress]:
+    """Show the current step on standard error until the block ends; nothing if that is no terminal.
 
     Args:
-        description: such as "reading images".
+        description: of the step, such as "reading images".
 
     Yields:
-        What wraps an iterable in a bar below that line.
+        A function that wraps an iterable in a bar below that line.
     """
     if not sys.stderr.isatty():
         yield lambda iterable, description: iter(iterable)

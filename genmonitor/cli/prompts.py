@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the prompts of a set of outputs, and matching them to these."""
+"""Reader of the prompts of a set of outputs, each matched to its output."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,21 +14,22 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features
-from genmonitor.cli.reading.arrays import SUFFIXES, read_array, split_key
-from genmonitor.cli.reading.outputs import (
-    PROMPT_KEYS,
-    Outputs,
+from genmonitor.cli.files import (
+    ARRAY_SUFFIXES,
     all_or_none,
-    cut,
     pick,
-    read_lines,
+    read_array,
+    read_csv,
+    read_json_lines,
     read_text,
+    split_key,
     split_lines,
 )
+from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, cut
 
 FILE_KEYS = ("file_name", "file", "filename", "image", "path")
-"""What the name of an output's file may be called in a line of JSON or in the head of a CSV file."""
-ARRAY_NAMES = ("prompts", "labels", "label", "y", "embeddings", "arr_0")
+"""Names of the output's file in a line of JSON, or of its column in a CSV file."""
+PROMPT_ARRAYS = ("prompts", "labels", "label", "y", "embeddings", "arr_0")
 BY_FOLDER = "folders"
 HELP = (
     "the prompt of each of them: a text file with one per line or an array of class labels or embeddings, in the order "
@@ -41,12 +40,12 @@ HELP = (
 
 @dataclass(frozen=True, eq=False)
 class PromptRows:
-    """The prompts of outputs, one of each.
+    """The prompts of a set of outputs, one for each.
 
     Attributes:
         values: strings, or class labels as integers.
-        embeddings: of each [n, e], where the file holds these; prompts of one embedding then have one number.
-        notes: which prompts belong to the first files of a folder, where only their order says so.
+        embeddings: [n, e], where the file holds these; `values` then numbers the distinct ones.
+        notes: to which files the first prompts belong, where only the order of the files says so.
     """
 
     values: list[Any]
@@ -55,16 +54,16 @@ class PromptRows:
 
     @classmethod
     def of(cls, embeddings: Tensor, notes: tuple[str, ...] = ()) -> PromptRows:
-        """Number embeddings."""
+        """Make prompts of embeddings; equal ones get the same number."""
         return cls(embeddings.unique(dim=0, return_inverse=True)[1].tolist(), embeddings, notes)
 
     @property
     def are_texts(self) -> bool:
-        """Whether they say something."""
+        """Whether the prompts are texts, and neither class labels nor embeddings."""
         return isinstance(self.values[0], str)
 
     def __add__(self, other: PromptRows) -> PromptRows:
-        """Put the prompts of another set behind these."""
+        """Append the prompts of another set."""
         kinds = [type(x.values[0]).__name__ if x.embeddings is None else "embeddings" for x in (self, other)]
         if kinds[0] != kinds[1]:
             raise ValueError(f"Expected prompts of one kind on both sides, but got {kinds[0]} and {kinds[1]}.")
@@ -100,7 +99,7 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
     path, key = split_key(where)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file of prompts, but there is no {where}.")
-    if path.suffix in SUFFIXES:
+    if path.suffix in ARRAY_SUFFIXES:
         return _array(path, key, outputs)
     prompts, files = _rows(path)
     if files is not None:
@@ -120,7 +119,7 @@ def _folders(outputs: Outputs) -> list[str]:
 
 
 def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
-    values = read_array(path, key, ARRAY_NAMES, np.int64)
+    values = read_array(path, key, PROMPT_ARRAYS, np.int64)
     if values.shape[1:] == (1,) and not values.is_floating_point():
         values = values[:, 0]
     if values.ndim == 1 and not values.is_floating_point():
@@ -137,12 +136,11 @@ def _array(path: Path, key: str | None, outputs: Outputs) -> PromptRows:
 
 
 def _rows(path: Path) -> tuple[list[str], list[str] | None]:
-    """Return the prompts of a file, and of which files they are where it says so."""
+    """Return the prompts of a file, and the names of the outputs' files where it has them."""
     if path.suffix in (".jsonl", ".json"):
-        rows: Sequence[Any] = read_lines(path)
+        rows: Sequence[Any] = read_json_lines(path)
     elif path.suffix in (".csv", ".tsv"):
-        delimiter = "\t" if path.suffix == ".tsv" else ","
-        rows = list(csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter))
+        rows = read_csv(path)
     else:
         rows = split_lines(read_text(path))
     if not rows:
@@ -153,8 +151,8 @@ def _rows(path: Path) -> tuple[list[str], list[str] | None]:
     for number, prompt in enumerate(prompts, start=1):
         if prompt is None or not str(prompt).strip():
             raise ValueError(
-                f"Expected a prompt in each row of {path}, but the {number}. has none. A column or key that holds it "
-                f"may be called {', '.join(PROMPT_KEYS)}."
+                f"Expected a prompt in each row of {path}, but row {number} has none. The column or key that holds "
+                f"it may be called {', '.join(PROMPT_KEYS)}."
             )
     files = [pick(row, FILE_KEYS) if isinstance(row, dict) else None for row in rows]
     named = all_or_none(path, FILE_KEYS[0], files)
@@ -165,12 +163,12 @@ def _check_count(path: Path, count: int, outputs: Outputs) -> None:
     if count != len(outputs):
         raise ValueError(
             f"Expected one prompt for each of the {len(outputs)} {outputs.kind} of {outputs.where}, in the same order, "
-            f"but {path} holds {count}. Give as many, or a column `file_name` that says which is whose."
+            f"but {path} holds {count}. Give as many, or add a column `file_name` with the file of each."
         )
 
 
 def _order(outputs: Outputs, prompts: Sequence[object]) -> tuple[str, ...]:
-    """Return a note by which a user sees whether files and prompts are in the same order."""
+    """Return a note that lets the user check that files and prompts are in the same order."""
     if not Path(outputs.where).is_dir():
         return ()
     first = [f"{cut(prompt, 40)!r} to {name}" for name, prompt in zip(outputs.names[:2], prompts, strict=False)]
@@ -178,17 +176,18 @@ def _order(outputs: Outputs, prompts: Sequence[object]) -> tuple[str, ...]:
 
 
 def _by_file(path: Path, prompts: dict[str, str], files: list[str], outputs: Outputs) -> list[str]:
-    """Return the prompt of each image by the path of its file in the folder, or by its name where that is enough."""
+    """Return the prompt of each image, looked up by the path of its file in the folder or by its name alone."""
     repeated = [file for file, count in Counter(files).items() if count > 1]
     names = [name if name in prompts else Path(name).name for name in outputs.names]
+    known = set(names)
     missing = [name for name, found in zip(outputs.names, names, strict=True) if found not in prompts]
-    unknown = [file for file in files if file not in set(names)]
+    unknown = [file for file in files if file not in known]
     ambiguous = [name for name, count in Counter(names).items() if count > 1]
     for problem, found in (
-        ("has more than one row of", repeated),
-        (f"has no row of {len(missing)} of {len(outputs)} {outputs.kind}:", missing),
+        ("has more than one row for", repeated),
+        (f"has no row for {len(missing)} of {len(outputs)} {outputs.kind}:", missing),
         (f"names {len(unknown)} files that are not in {outputs.where}:", unknown),
-        ("does not say in which folder the file is:", ambiguous),
+        ("does not say which folder the file is in:", ambiguous),
     ):
         if found:
             more = ", …" if len(found) > 3 else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders by their names: loaded from this machine, with a bar that shows how far they are, and a cache on disk."""
+"""Encoders chosen by name: loaded from this machine, run with a progress bar, their features cached on disk."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from genmonitor.cli.arguments import given, given_path, whole_number
-from genmonitor.cli.reading.outputs import Outputs
-from genmonitor.cli.reading.prompts import PromptRows
-from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
-from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
-from genmonitor.encoders.simple import TfIdf, pixels
+from genmonitor.cli.arguments import nonempty, nonempty_path, number, whole_number
+from genmonitor.cli.outputs import Outputs
+from genmonitor.cli.prompts import PromptRows
+from genmonitor.encoders.feature_cache import FeatureCache
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder
+from genmonitor.encoders.registry import IMAGE_MODELS, TEXT_MODELS
+from genmonitor.encoders.simple import pixels
 from genmonitor.encoders.text import text_encoder
+from genmonitor.encoders.tf_idf import TfIdf
 from genmonitor.encoders.vision import image_encoder
 from genmonitor.evaluation.data.compared_sets import range_doubt
 from genmonitor.evaluation.progress import Progress
@@ -28,42 +30,52 @@ PIXELS, TF_IDF = "pixels", "tf-idf"
 
 
 def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
-    """Say which encoders a command takes."""
-    parser.add_argument(
+    """Add the options that say how outputs and prompts are encoded."""
+    add = parser.add_argument
+    add(
         "--encoder",
         metavar="NAME",
-        type=given,
+        type=nonempty,
         default=PIXELS,
-        help=f"of images: {', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels (pixels)",
+        help=f"encoder of images: {', '.join(IMAGE_MODELS)}, dreamsim, the folder of a saved model, or pixels "
+        "(default: pixels)",
     )
-    parser.add_argument(
+    add(
         "--text-encoder",
         metavar="NAME",
-        type=given,
-        help=f"of prompts and of outputs that are texts: {', '.join(TEXT_MODELS)}, the folder of a saved model, or "
-        "tf-idf, which needs none; without it each distinct prompt counts as a class of its own",
+        type=nonempty,
+        help=f"encoder of prompts and of outputs that are texts: {', '.join(TEXT_MODELS)}, the folder of a saved "
+        "model, or tf-idf, which needs no model (default: each distinct prompt is a class of its own)",
     )
-    parser.add_argument("--size", type=whole_number(1), metavar="S", help="cut a folder's images to squares of SxS")
-    parser.add_argument(
+    add("--size", type=whole_number(1), metavar="S", help="crop and resize a folder's images to SxS")
+    add(
         "--value-range",
-        type=float,
+        type=number,
         nargs=2,
         metavar=("LOW", "HIGH"),
-        help="of the images, for their encoder (default: 0 1, or -1 1 where some are below -0.25)",
+        help="range of the images' values, for the encoder (default: 0 1, or -1 1 if some are below -0.25)",
     )
-    parser.add_argument(
-        "--cache", metavar="FOLDER", type=given_path, help="keep features there, by a hash of images and encoder"
+    add(
+        "--cache",
+        metavar="FOLDER",
+        type=nonempty_path,
+        help="keep features there, to encode the same once",
     )
-    parser.add_argument("--batch-size", type=whole_number(1), default=100, metavar="N", help="to encode at once (100)")
+    add("--batch-size", type=whole_number(1), default=100, metavar="N", help="outputs per batch (default: 100)")
+
+
+def default_device() -> torch.device:
+    """Return the GPU, or the CPU on a machine without one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 class Encoding(nn.Module):
-    """An encoder that shows how far it is, and keeps what it gave where there is a cache.
+    """An encoder that advances a progress bar with each batch, and caches its features if a folder is given.
 
     Args:
-        encoder: from a batch to features.
-        cache: a folder, or None.
-        bar: is advanced with each batch.
+        encoder: maps a batch to features.
+        cache: the folder of the cache, or None.
+        bar: an iterator that is advanced with each batch.
     """
 
     def __init__(self, encoder: nn.Module, cache: Path | None, bar: Iterator[Any]) -> None:
@@ -72,7 +84,7 @@ class Encoding(nn.Module):
         self._cache = None if cache is None else FeatureCache(cache, encoder)
 
     def forward(self, batch: Any) -> Tensor:
-        """Encode a batch, or read its features."""
+        """Return the features of a batch, from the cache if it has them."""
         next(self._bar, None)
         features: Tensor = self.encoder(batch) if self._cache is None else self._cache.get(batch, self.encoder)
         return features.to(batch.device if isinstance(batch, Tensor) else "cpu")
@@ -84,9 +96,9 @@ def encode(
     """Return outputs with their features, each encoded once.
 
     Args:
-        args: of `add_encoder_arguments`.
-        sets: of one kind.
-        device: to compute on.
+        args: the options that `add_encoder_arguments` adds.
+        sets: sets of outputs of one kind.
+        device: the device to compute on.
         progress: shows how many batches have been encoded.
 
     Raises:
@@ -94,20 +106,20 @@ def encode(
         FileNotFoundError: if there is no such model on this machine.
         ValueError: if the outputs do not go together, or have no encoder.
     """
-    check_together(sets)
+    _check_together(sets)
     first = sets[0]
     if args.encoder != PIXELS and first.images is None:
-        raise ValueError(f"Expected no --encoder for {first.kind}, but got {args.encoder}. Leave it out.")
+        raise ValueError(f"Expected no --encoder for {first.kind}, but got {args.encoder}. Leave --encoder out.")
     if first.texts is not None:
         if args.text_encoder is None:
             raise ValueError(
                 f"Expected --text-encoder for the texts of {first.where}, but got none. Give the name of a model, "
                 "or tf-idf."
             )
-        encoder = load_text_encoder(args.text_encoder, [text for x in sets for text in x.texts or ()])
+        encoder = _text_encoder(args.text_encoder, [text for x in sets for text in x.texts or ()])
     elif first.images is not None:
-        told = encoder_range(args, sets)
-        encoder = pixels if told is None else image_encoder(args.encoder, told)
+        bounds = encoder_range(args, sets)
+        encoder = pixels if bounds is None else image_encoder(args.encoder, bounds)
     else:
         return list(sets)
     if isinstance(encoder, nn.Module):
@@ -116,13 +128,13 @@ def encode(
     frozen = FrozenEncoder("encoder", encoder, args.batch_size)
     frozen.freeze(device)
     return [
-        replace(x, features=torch.cat([frozen(part).cpu() for part in _parts(x, args.batch_size, device)]))
+        replace(x, features=torch.cat([frozen(batch).cpu() for batch in _batches(x, args.batch_size, device)]))
         for x in sets
     ]
 
 
-def _parts(outputs: Outputs, size: int, device: torch.device) -> Iterator[Any]:
-    """Go over the batches, images on the device."""
+def _batches(outputs: Outputs, size: int, device: torch.device) -> Iterator[Any]:
+    """Yield the batches of a set, images on the device."""
     for start in range(0, len(outputs), size):
         if outputs.images is None:
             yield (outputs.texts or [])[start : start + size]
@@ -131,13 +143,13 @@ def _parts(outputs: Outputs, size: int, device: torch.device) -> Iterator[Any]:
 
 
 def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Samples:
-    """Return features as an evaluator takes them: as images of one pixel, numbered from the first on."""
+    """Return the features as an evaluator takes them: as images of one pixel, numbered from `first`."""
     features = torch.empty(len(outputs), 0) if outputs.features is None else outputs.features
     return Samples(features[:, :, None, None].to(device), torch.arange(first, first + len(features), device=device))
 
 
 def input_notes(args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[str]:
-    """Return what a user should know of how outputs and prompts are compared."""
+    """Return notes on how outputs and prompts are compared."""
     notes = [] if prompts is None else [*prompts.notes]
     if prompts is not None and prompts.are_texts and args.text_encoder is None:
         notes.append("each distinct prompt counts as a class of its own; --text-encoder compares what they say")
@@ -147,13 +159,13 @@ def input_notes(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Prom
 
 
 def range_notes(args: argparse.Namespace, sets: Sequence[Outputs]) -> list[str]:
-    """Return in which value range images were taken to be, where that was not given."""
-    told = encoder_range(args, sets) if args.value_range is None else None
-    if told is None:
+    """Return a note on the value range that the encoder assumed, if none was given."""
+    bounds = encoder_range(args, sets) if args.value_range is None else None
+    if bounds is None:
         return []
     low, high = value_range(sets)
     return [
-        f"the encoder took images as in [{told[0]:g}, {told[1]:g}], with values from {low:.3g} to {high:.3g}; give "
+        f"the encoder took images as in [{bounds[0]:g}, {bounds[1]:g}], with values from {low:.3g} to {high:.3g}; give "
         "--value-range if they are in another range"
     ]
 
@@ -165,20 +177,20 @@ def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | N
         table = torch.stack([rows[number] for number in sorted(rows)])
         return lambda numbers: table[numbers.cpu()]
     if prompts.are_texts and args.text_encoder is not None:
-        return load_text_encoder(args.text_encoder, prompts.values)
+        return _text_encoder(args.text_encoder, prompts.values)
     if prompts.are_texts:
         places = {prompt: place for place, prompt in enumerate(dict.fromkeys(prompts.values))}
         return lambda texts: torch.eye(len(places))[[places[text] for text in texts]]
     return None
 
 
-def load_text_encoder(name: str, corpus: Sequence[str]) -> Encoder:
-    """Return a text encoder by its name, TF-IDF fitted to a corpus."""
+def _text_encoder(name: str, corpus: Sequence[str]) -> Encoder:
+    """Return the text encoder of a name; TF-IDF is fitted to the corpus."""
     return TfIdf(corpus) if name == TF_IDF else text_encoder(name)
 
 
-def check_together(sets: Sequence[Outputs]) -> None:
-    """Refuse a single output, and outputs of several kinds or shapes, or in several value ranges."""
+def _check_together(sets: Sequence[Outputs]) -> None:
+    """Refuse a set of one output, and sets that differ in kind, shape or value range."""
     first, *others = sets
     for outputs in sets:
         if len(outputs) < 2:
@@ -205,25 +217,28 @@ def check_together(sets: Sequence[Outputs]) -> None:
 
 
 def encoder_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[float, float] | None:
-    """Return the range that an encoder of images is told, given or found; None where there is none.
+    """Return the value range that the image encoder assumes, given or guessed; None without such an encoder.
 
     Raises:
-        ValueError: if the values do not say which it is.
+        ValueError: if --value-range is none, or the values could be in several ranges.
     """
     if args.encoder == PIXELS or sets[0].images is None:
         return None
     if args.value_range is not None:
-        return args.value_range[0], args.value_range[1]
+        low, high = args.value_range
+        if low >= high:
+            raise ValueError(f"Expected --value-range LOW HIGH with LOW below HIGH, but got {low:g} {high:g}.")
+        return low, high
     low, high = value_range(sets)
     if low < -1.001 or high > 1.001 or -0.25 <= low < -0.001:
         raise ValueError(
             f"Expected images in [0, 1] or [-1, 1] with --encoder, but got values from {low:.4g} to {high:.4g}, which "
-            "may be either or neither. Say the range with --value-range."
+            "may be either or neither. Give the range with --value-range."
         )
     return (-1.0, 1.0) if low < -0.25 else (0.0, 1.0)
 
 
 def value_range(sets: Sequence[Outputs]) -> tuple[float, float]:
-    """Return the lowest and the highest value of images."""
+    """Return the lowest and the highest value of all images."""
     images = [x.images for x in sets if x.images is not None]
     return min(float(x.min()) for x in images), max(float(x.max()) for x in images)

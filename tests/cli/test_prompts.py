@@ -6,8 +6,8 @@ import pytest
 import torch
 from PIL import Image
 
-from genmonitor.cli.reading.outputs import Outputs, read_outputs
-from genmonitor.cli.reading.prompts import PromptRows, read_prompts
+from genmonitor.cli.outputs import Outputs, read_outputs
+from genmonitor.cli.prompts import PromptRows, read_prompts
 from genmonitor.evaluation.progress import no_progress
 
 IMAGES = Outputs("a", ["cat/1.png", "dog/2.png", "dog/3.png"], images=torch.zeros(3, 1, 2, 2))
@@ -114,20 +114,20 @@ def test_prompts_of_two_sides_are_numbered_together():
     [
         ("p.txt", "a cat\na dog\n", r"one prompt for each of the 3 images of a, in the same order, but .* holds 2"),
         ("p.txt", "", "has no row of them"),
-        ("p.txt", "a cat\n\na dog\n", r"a prompt in each row of .*, but the 2. has none"),
+        ("p.txt", "a cat\n\na dog\n", r"a prompt in each row of .*, but row 2 has none"),
         (
             "p.csv",
             "id,words\n1,a cat\n",
-            "the 1. has none. A column or key that holds it may be called prompt, question",
+            "row 1 has none. The column or key that holds it may be called prompt, question",
         ),
-        ("p.csv", "file,prompt\n1.png,x\n,x\n3.png,x\n", "`file_name` in each row of .* or in none, but the 2. of 3"),
+        ("p.csv", "file,prompt\n1.png,x\n,x\n3.png,x\n", "`file_name` in each row of .* or in none, but row 2 of 3"),
         (
             "p.jsonl",
             '{"file": "1.png", "prompt": "x"}\n{"file": "2.png", "prompt": "x"}\n{"prompt": "x"}\n',
-            "but the 3. of 3 has none",
+            "but row 3 of 3 has none",
         ),
-        ("p.csv", "file,prompt\n1.png,x\n2.png,x\n", "has no row of 1 of 3 images: dog/3.png"),
-        ("p.csv", "file,prompt\n1.png,x\n1.png,x\n2.png,x\n3.png,x\n", "has more than one row of 1.png"),
+        ("p.csv", "file,prompt\n1.png,x\n2.png,x\n", "has no row for 1 of 3 images: dog/3.png"),
+        ("p.csv", "file,prompt\n1.png,x\n1.png,x\n2.png,x\n3.png,x\n", "has more than one row for 1.png"),
         ("p.csv", "file,prompt\n1.png,x\n2.png,x\n3.png,x\n4.png,x\n", "names 1 files that are not in a: 4.png"),
     ],
 )
@@ -138,7 +138,7 @@ def test_prompts_that_do_not_fit_are_refused(tmp_path, name, content, complaint)
 
 def test_a_file_of_one_name_in_two_folders_is_refused(tmp_path):
     images = Outputs("a", ["cat/1.png", "dog/1.png"], images=torch.zeros(2, 1, 2, 2))
-    with pytest.raises(ValueError, match=r"does not say in which folder the file is: 1.png"):
+    with pytest.raises(ValueError, match=r"does not say which folder the file is in: 1.png"):
         read_prompts(write(tmp_path / "p.csv", "file,prompt\n1.png,x\n"), images)
 
 

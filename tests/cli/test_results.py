@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.cli.showing.results import as_table, where_to_look, write_about, write_result
+from genmonitor.cli.results import as_table, closing_lines, write_notes, write_result
 
 MANIFEST = {"monitor": "diversity", "evaluation": {"vendi": 2.0}, "generated_images": "a"}
 
 
 def fill(folder):
-    write_about(folder, "diversity", {}, ["a note"], MANIFEST)
+    folder.write_about("diversity", {}, {})
+    write_notes(folder, "diversity", ["a note"])
+    folder.write_manifest("diversity", 1, MANIFEST)
 
 
 def test_each_result_has_a_folder_of_its_own(tmp_path, monkeypatch):
@@ -23,8 +25,8 @@ def test_a_folder_that_is_named_holds_the_last_result_and_says_so(tmp_path):
     (tmp_path / "out" / "genmonitor" / "diversity_modes.json").write_text("[]")
     (tmp_path / "out" / "genmonitor" / "mine.txt").write_text("notes")
     second = write_result(tmp_path / "out", "diversity", "diversity", fill)
-    assert "in place of" not in where_to_look(first)
-    assert where_to_look(second).endswith("report.html, in place of an earlier one")
+    assert "in place of" not in closing_lines(first | {"notes": []})[-1]
+    assert closing_lines(second | {"notes": []})[-1].endswith("report.html, in place of an earlier one")
     assert {path.name for path in (tmp_path / "out" / "genmonitor").iterdir()} == {
         "diversity_about.json",
         "diversity_evaluation_00001.json",

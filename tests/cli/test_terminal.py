@@ -5,7 +5,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from genmonitor.cli.showing.terminal import beside_map, block_map, headed, rich_table
+from genmonitor.cli.terminal import block_map, rich_table, with_finding, with_map
 from genmonitor.evaluation.results import Table
 from genmonitor.plotting.style import cluster_color
 
@@ -65,9 +65,9 @@ def test_table_marks_regions_in_their_colors_and_bad_ones_red():
 
 def test_cells_are_text_and_never_markup():
     assert "[red]x[/red]" in rendered(rich_table(Table(["name"], [["[red]x[/red]"]])))
-    assert "[red]x[/red]" in rendered(headed("[red]x[/red]", bad=False))
+    assert "[red]x[/red]" in rendered(with_finding("[red]x[/red]", bad=False))
 
 
 def test_map_stands_left_of_the_table():
     table = rich_table(Table(["region"], [["image"]]))
-    assert re.match(r"▀{16} +region", re.sub(r"\x1b\[[\d;]*m", "", rendered(beside_map([[1, 2], [1, 2]], table))))
+    assert re.match(r"▀{16} +region", re.sub(r"\x1b\[[\d;]*m", "", rendered(with_map([[1, 2], [1, 2]], table))))

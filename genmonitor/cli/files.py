@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of files: arrays of numbers, of which nothing is ever unpickled, and rows of text."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+ARRAY_NAMES = ("images", "image", "pixel_values", "embeddings", "features", "arr_0")
+"""Names of the array to take where a file holds several, the preferred one first."""
+ARRAY_SUFFIXES = (".npy", ".npz", ".pt", ".safetensors")
+
+
+def split_key(where: str) -> tuple[Path, str | None]:
+    """Split "data.npz:train_images" into the path and the name of the array; the name is None without a colon."""
+    if not Path(where).exists() and ":" in where:
+        name, _, key = where.rpartition(":")
+        return Path(name), key
+    return Path(where), None
+
+
+def read_array(
+    path: Path, key: str | None = None, names: Sequence[str] = ARRAY_NAMES, integers: type[np.integer[Any]] = np.uint8
+) -> Tensor:
+    """Read an array of real numbers.
+
+    Args:
+        path: a file .npy, .npz, .pt or .safetensors.
+        key: name of the array to take; None for the only one in the file, or the first of `names` that it holds.
+        names: names to look for, the preferred one first.
+        integers: dtype for unsigned integers of 16 bits or more, which torch hardly supports.
+
+    Raises:
+        ValueError: if the file cannot be read safely, does not say which array is meant, or holds no real numbers.
+    """
+    try:
+        if path.suffix == ".pt":
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        elif path.suffix == ".safetensors":
+            content = _safetensors(path)
+        else:
+            content = np.load(path, allow_pickle=False)
+        arrays = dict(content) if hasattr(content, "keys") else {}  # what is in a .npz is read here
+    except Exception as error:
+        # torch's own message is a page long, and advises to unpickle
+        why = "it holds other objects" if isinstance(error, pickle.UnpicklingError) else str(error)
+        raise ValueError(
+            f"Expected a .npy, .npz, .pt or .safetensors file of plain numbers, but {path} is none: {why}"
+        ) from error
+    if isinstance(content, (Tensor, np.ndarray)):
+        return _real_numbers(path, content, integers)
+    chosen: Any = arrays.get(key) if key else next((arrays[name] for name in names if name in arrays), None)
+    if chosen is None and key is None and len(arrays) == 1:
+        (chosen,) = arrays.values()
+    if not isinstance(chosen, (Tensor, np.ndarray)):
+        names = ", ".join(map(str, arrays)) or "nothing"
+        example = f"{path}:{next(iter(arrays), 'NAME')}"
+        raise ValueError(f"Expected the name of one of the arrays in {path}: {names}. Give it as in {example}.")
+    return _real_numbers(path, chosen, integers)
+
+
+def _real_numbers(path: Path, values: Tensor | NDArray[Any], integers: type[np.integer[Any]]) -> Tensor:
+    """Return an array as a tensor of a dtype that torch computes with; refuse anything but real numbers."""
+    if isinstance(values, Tensor):
+        plain = values.layout == torch.strided and not values.is_quantized and not values.is_meta
+        kind = "c" if values.is_complex() else "b" if values.dtype == torch.bool else "f" if plain else "?"
+        unsigned = values.dtype in (torch.uint16, torch.uint32, torch.uint64)
+        dtype = str(values.dtype) if plain else f"{values.dtype}, {values.layout} on {values.device}"
+    else:
+        kind, unsigned, dtype = values.dtype.kind, values.dtype.kind == "u", str(values.dtype)
+    if kind not in "fiu":
+        raise ValueError(
+            f"Expected real numbers, but {path} holds {dtype}. Convert them to floating point or to uint8 in 0..255."
+        )
+    if isinstance(values, Tensor) and not unsigned:
+        return values.detach()
+    array = np.asarray(values)
+    if unsigned and array.dtype != np.uint8:
+        if array.size and array.max() > (most := np.iinfo(integers).max):
+            raise ValueError(
+                f"Expected integers within 0..{most}, but {path} holds {array.dtype} up to {array.max()}. Scale them "
+                "to floating point yourself."
+            )
+        array = array.astype(integers)
+    if kind == "f" and array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise ValueError("it needs safetensors. Run: pip install safetensors") from error
+    return load_file(path)
+
+
+def read_json_lines(path: Path) -> list[Any]:
+    """Read a file of one JSON value per line; empty lines are skipped.
+
+    Raises:
+        ValueError: if a line holds no JSON value, with its number.
+    """
+    out = []
+    for number, line in enumerate(split_lines(read_text(path)), start=1):
+        try:
+            out += [json.loads(line)] if line.strip() else []
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"Expected a JSON value in line {number} of {path}, but got {line[:60]!r}: {error}"
+            ) from error
+    return out
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    """Read a file of comma-separated values (.csv) or tab-separated ones (.tsv), whose first row names the columns.
+
+    Raises:
+        ValueError: if a quote is not closed, or a row has more values than there are columns.
+    """
+    delimiter = "\t" if path.suffix == ".tsv" else ","
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""), delimiter=delimiter, strict=True)
+    rows, start = [], 2
+    try:
+        for row in reader:
+            if any(value.strip() for value in row.pop(None, [])):  # type: ignore[call-overload]
+                raise csv.Error(f"it has more values than the {len(row)} columns of the first row")
+            rows.append(row)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f"Expected rows of separated values in {path}, but the row that starts in line {start} is none: {error}. "
+            'Put values that contain a comma or a line break between quotes ("), and write a quote within them twice.'
+        ) from error
+    return rows
+
+
+def read_text(path: Path) -> str:
+    """Read a text file in UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"Expected text in UTF-8, but {path} holds something else: {error}") from error
+
+
+def split_lines(text: str) -> list[str]:
+    """Split a text at line feeds alone: unlike for `str.splitlines`, U+2028 and the like are part of a line."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def all_or_none(path: Path, name: str, values: Sequence[object]) -> bool:
+    """Return whether every row of a file has a value under a name; raise ValueError if only some have."""
+    lacking = [number for number, value in enumerate(values, start=1) if value is None or not str(value).strip()]
+    if 0 < len(lacking) < len(values):
+        raise ValueError(
+            f"Expected `{name}` in each row of {path} or in none, but row {lacking[0]} of {len(values)} has none. "
+            "Add it there."
+        )
+    return not lacking
+
+
+def pick(row: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """Return a row's value under the first of the names that it has; None if it has none of them."""
+    return next((row[name] for name in names if row.get(name) is not None), None)

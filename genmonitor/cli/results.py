@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The course of a command that measures outputs, and its result: a folder with a page, and text for the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from matplotlib.figure import Figure
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from genmonitor._formatting import as_sentence
+from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.cli.encoding import add_encoder_arguments, default_device, encode, encoder_range
+from genmonitor.cli.outputs import OUTPUTS, Outputs, read_outputs
+from genmonitor.cli.progress import show_progress
+from genmonitor.cli.prompts import HELP, PromptRows
+from genmonitor.cli.terminal import rich_table
+from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.progress import Progress
+from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.text.comparison import aligned
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.plotting.style import Drawing
+from genmonitor.report.folder import RunFolder
+from genmonitor.report.run import read_run
+
+FOLDER = "genmonitor"
+Result = dict[str, Any]
+"""What `--json` prints."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a command measured: all that its page and its output show.
+
+    Attributes:
+        title: heading of its section on the page.
+        finding: what was found.
+        values: the measured values, by key.
+        specs: declarations of the values.
+        split: what was measured and how much of it, in one sentence.
+        rows: of tables, the first ones first, by name: entries of the result, and tables of the page.
+        figures: of the page, by name.
+        notes: sentences that the user should read.
+        evaluator: writes the files that the manifest refers to.
+        data: further entries of the result.
+        manifest: further entries of the manifest.
+    """
+
+    title: str
+    finding: Finding
+    values: Mapping[str, Any]
+    specs: Sequence[ValueSpec]
+    split: str
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    figures: Mapping[str, Figure | Drawing]
+    notes: list[str]
+    evaluator: Evaluator[Any] | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+
+
+def add_input_arguments(parser: argparse.ArgumentParser, outputs: str, prompts: str = HELP, others: str = "") -> None:
+    """Add the arguments for outputs and prompts.
+
+    Args:
+        parser: of the command.
+        outputs: says in the help which outputs are meant.
+        prompts: help of --prompts.
+        others: help of a second set of outputs; empty for a command that takes one.
+    """
+    parser.add_argument("outputs", metavar="OUTPUTS", type=nonempty, help=f"{outputs}: {OUTPUTS}")
+    if others:
+        parser.add_argument("others", metavar="OTHERS", type=nonempty, help=others)
+    parser.add_argument("--prompts", metavar="FILE", type=nonempty, help=prompts)
+    add_encoder_arguments(parser)
+
+
+def add_out_argument(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the option for the folder of the result."""
+    parser.add_argument(
+        "--out",
+        type=nonempty_path,
+        metavar="FOLDER",
+        help="folder of the result, in place of an earlier result there (default: a new folder, "
+        f"runs/{command}/version_0, version_1 ...)",
+    )
+
+
+def run_measurement(
+    command: str,
+    args: argparse.Namespace,
+    places: Sequence[str],
+    find_prompts: Callable[[argparse.Namespace, Sequence[Outputs]], PromptRows | None],
+    measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Progress], Measurement],
+) -> Result:
+    """Read outputs and prompts, encode and measure them, and write the result.
+
+    Args:
+        command: its name, which is the prefix of its files too.
+        args: the command line.
+        places: folders or files of the sets of outputs.
+        find_prompts: reads the prompts of these sets, and refuses what cannot be measured before it is encoded.
+        measure: measures the encoded sets.
+
+    Returns:
+        "finding", "values", the measurement's data, "notes", and what `write_result` returns.
+    """
+    check_out(args.out)
+    with show_progress("reading") as progress:
+        sets: Sequence[Outputs] = [read_outputs(place, args.size, progress) for place in places]
+        prompts = find_prompts(args, sets)
+    with show_progress("encoding") as progress:
+        sets = encode(args, sets, default_device(), progress)
+    with show_progress("measuring") as progress:
+        found = measure(args, sets, prompts, progress)
+    manifest = {
+        **({} if found.evaluator is None else found.evaluator.manifest()),
+        "monitor": command,
+        "title": found.title,
+        "findings": [found.finding.to_dict()],
+        "heading": " beside ".join(places),
+        "evaluation": found.values,
+        "message": str(found.finding),
+        "split": f"{found.split}.",
+        "generated_images": args.outputs,
+        "real_images": getattr(args, "real", None),
+        "other_images": getattr(args, "others", None),
+        "n_samples": len(sets[0]),
+        "value_range": encoder_range(args, sets),
+        "arguments": {name: str(x) if isinstance(x, Path) else x for name, x in vars(args).items()},
+        **found.manifest,
+    }
+
+    def write(folder: RunFolder) -> None:
+        folder.write_figures(command, found.figures, step=0)
+        for name, rows in found.rows.items():
+            if rows:
+                folder.write_table(command, f"ranked_{name}", as_table(rows), step=0)
+        if found.evaluator is not None:
+            found.evaluator.write_artifacts(folder.path)
+        folder.write_values(command, found.specs)
+        write_notes(folder, command, found.notes)
+        folder.write_manifest(command, 1, manifest)
+
+    with show_progress("writing the page"):
+        written = write_result(args.out, command, command, write)
+    return {
+        "finding": str(found.finding),
+        "values": found.values,
+        **found.rows,
+        **found.data,
+        "notes": found.notes,
+    } | written
+
+
+def format_plain(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> str:
+    """Format a result as text: the finding, tables, remarks on them, notes and the path of the page."""
+    blocks = [f"{aligned(table)}\n" for table in tables]
+    return "\n".join([result["finding"], "", *blocks, *remarks, *closing_lines(result)])
+
+
+def format_rich(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> RenderableType:
+    """Format a result in color, with the same content as `format_plain`."""
+    blocks = [part for table in tables for part in (rich_table(table), Text())]
+    lines = "\n".join([*remarks, *closing_lines(result)])
+    return Group(Text(f"{result['finding']}\n", style="bold"), *blocks, Text(lines))
+
+
+def closing_lines(result: Result) -> list[str]:
+    """Return the lines below a result: its notes, and where the page is."""
+    replaced = ", in place of an earlier one" if result["replaced"] else ""
+    return [*(f"Note: {as_sentence(note)}" for note in result["notes"]), f"Report: {result['report']}{replaced}"]
+
+
+def as_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows with the same keys as a table; lists in a cell are joined."""
+    cells = [["; ".join(map(str, x)) if isinstance(x, list) else x for x in row.values()] for row in rows]
+    return Table(list(rows[0]) if rows else [], cells)
+
+
+def check_out(out: Path | None) -> None:
+    """Refuse a file, and a folder with the files of a training run."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"Expected --out to be a folder, but {out} is a file.")
+    if out is not None and any("generated_images" not in run.manifest for run in read_run(out / FOLDER).monitors):
+        raise ValueError(f"Expected --out to be a folder of results, but {out} holds a training run's files.")
+
+
+def write_result(out: Path | None, command: str, prefix: str, write: Callable[[RunFolder], None]) -> Result:
+    """Write the files of a result and its page; none of them if that fails or is interrupted.
+
+    Args:
+        out: the folder; None for a new one.
+        command: its name.
+        prefix: of the files.
+        write: fills an empty folder.
+
+    Returns:
+        "report", the path of the page, and "replaced", whether there was an earlier result in its place.
+    """
+    parent = Path("runs") / command if out is None else out.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".genmonitor-", dir=parent) as aside:
+        write(RunFolder(aside))
+        with signals_deferred():
+            place = _new_version(parent) if out is None else out
+            folder = RunFolder(place / FOLDER)
+            replaced = any(run.prefix == prefix for run in read_run(folder.path).monitors)
+            folder.start(prefix)
+            folder.path.mkdir(parents=True, exist_ok=True)
+            for file in Path(aside).iterdir():
+                os.replace(file, folder.path / file.name)
+            return {"report": str(folder.write_report()), "replaced": replaced}
+
+
+def write_notes(folder: RunFolder, prefix: str, notes: Sequence[str]) -> None:
+    """Write the notes of a result, which hold for all of it, for the page."""
+    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in notes])
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Deliver Ctrl-C and SIGTERM only once the block has ended: for a moment in which files are half replaced."""
+    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
+        yield
+        return
+    received: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for number in received:
+            signal.raise_signal(number)
+
+
+def _new_version(parent: Path) -> Path:
+    """Make the folder after the last version."""
+    taken = [path.name.removeprefix("version_") for path in parent.glob("version_*")]
+    number = max((int(name) for name in taken if name.isdigit()), default=-1) + 1
+    while True:
+        place = parent / f"version_{number}"
+        try:
+            place.mkdir()
+        except FileExistsError:  # another command was faster
+            number += 1
+        else:
+            return place

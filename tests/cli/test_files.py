@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import torch
+
+from genmonitor.cli.files import read_array, read_csv, split_key
+
+
+def test_a_name_behind_a_colon_is_the_array_of_a_file(tmp_path):
+    assert split_key("data.npz:train") == (tmp_path.__class__("data.npz"), "train")
+    (tmp_path / "a:b").mkdir()
+    assert split_key(str(tmp_path / "a:b")) == (tmp_path / "a:b", None)
+
+
+def test_safetensors_are_read_as_other_arrays(tmp_path):
+    safetensors = pytest.importorskip("safetensors.torch")
+    safetensors.save_file({"embeddings": torch.ones(2, 3), "other": torch.zeros(1)}, tmp_path / "x.safetensors")
+    assert torch.equal(read_array(tmp_path / "x.safetensors"), torch.ones(2, 3))
+    assert torch.equal(read_array(tmp_path / "x.safetensors", "other"), torch.zeros(1))
+
+
+def test_the_array_of_a_file_is_found_by_its_name(tmp_path):
+    np.savez(tmp_path / "x.npz", labels=[1, 2], embeddings=[[0.5], [1.5]])
+    assert read_array(tmp_path / "x.npz").tolist() == [[0.5], [1.5]]
+    assert read_array(tmp_path / "x.npz", names=("labels",)).tolist() == [1, 2]
+    with pytest.raises(
+        ValueError, match=r"one of the arrays in .*x.npz: labels, embeddings. Give it as in .*x.npz:labels"
+    ):
+        read_array(tmp_path / "x.npz", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "why"),
+    [
+        ('name,prompt\n1,"a cat\n2,a dog\n', 2, "unexpected end of data"),
+        ('name,prompt\n1,a cat\n2,"a" dog\n', 3, "',' expected after '\"'"),
+        ("name,prompt\n1,a cat, sitting\n", 2, "it has more values than the 2 columns"),
+        (f'name,prompt\n1,"{"x" * 140_000}\n2,a dog\n', 2, "field larger than field limit"),
+    ],
+)
+def test_rows_with_quotes_that_do_not_match_are_refused(tmp_path, content, line, why):
+    (tmp_path / "x.csv").write_text(content)
+    with pytest.raises(ValueError, match=f"the row that starts in line {line} is none: {why}.*write a quote within"):
+        read_csv(tmp_path / "x.csv")
+
+
+def test_quoted_values_may_hold_commas_quotes_and_line_breaks(tmp_path):
+    (tmp_path / "x.csv").write_text('name,prompt,\n1,"a ""big"" cat,\nsitting",\n2,a 5" nail,,\n')
+    assert [row["prompt"] for row in read_csv(tmp_path / "x.csv")] == ['a "big" cat,\nsitting', 'a 5" nail']

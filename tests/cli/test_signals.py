@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that are ended by Ctrl-C, as at a terminal, or by SIGTERM, as Slurm and docker do."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from _helpers.modules import LIGHTNING_SAYS
+from _helpers.replayed import Digits
+from _helpers.swept import new, train
+
+pytestmark = LIGHTNING_SAYS
+SETUP = """
+import time
+from pathlib import Path
+from _helpers.modules import Linear
+from _helpers.replayed import Digits
+from _helpers.swept import new
+from genmonitor.callbacks import PixelClusterMonitor
+
+class Slow(Linear):
+    def sample(self, n):
+        Path({started!r}).touch()
+        time.sleep(900)
+
+def build():
+    return new(Slow), Digits(), PixelClusterMonitor(n_clusters=2, n_samples=20)
+"""
+
+
+def start(*words, **options):
+    command = "import sys; from genmonitor.cli import main; sys.exit(main())"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    words = [sys.executable, "-c", command, *map(str, words)]
+    return subprocess.Popen(words, env=environment, start_new_session=True, **pipes, **options)
+
+
+def wait_for(path, process):
+    end = time.monotonic() + 240
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "word"),
+    [(signal.SIGTERM, 143, "terminated by SIGTERM"), (signal.SIGINT, 130, "interrupted")],
+    ids=["SIGTERM", "SIGINT"],
+)
+def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, number, status, word):
+    os.mkfifo(tmp_path / "texts.jsonl")
+    process = start("diversity", "texts.jsonl", "--text-encoder", "tf-idf", "--out", "out", cwd=tmp_path)
+    with (tmp_path / "texts.jsonl").open("w"):  # opens once the command reads it, which then waits for content
+        process.send_signal(number)
+        out, complaint = process.communicate(timeout=300)
+    assert (process.returncode, out) == (status, "")
+    assert complaint == f"genmonitor diversity: {word}\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.jsonl"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_sweep_that_is_terminated_before_its_first_checkpoint_says_so(tmp_path, workers):
+    train(tmp_path / "run", new(), Digits())
+    (tmp_path / "slow_setup.py").write_text(SETUP.format(started=str(tmp_path / "started")))
+    process = start("sweep", tmp_path / "run", "--setup", f"{tmp_path / 'slow_setup.py'}:build", "--workers", workers)
+    wait_for(tmp_path / "started", process)
+    process.send_signal(signal.SIGTERM)
+    out, complaint = process.communicate(timeout=300)  # sooner than a sample is drawn
+    assert (process.returncode, out) == (143, "")
+    last = complaint.splitlines()[-1]
+    assert last == (
+        "genmonitor sweep: terminated by SIGTERM. What was evaluated is kept: run the same command again to go on"
+    )
+    assert "has none" not in complaint
+    assert ended(process.pid)
+
+
+def ended(group):
+    """Whether all processes of a group are gone within moments; Python's own tracker is the last one."""
+    for _ in range(600):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
