@@ -85,13 +85,12 @@ def mode_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
 
     ModelCheckpoint and EarlyStopping look for the lowest value unless they are told otherwise.
     """
-    better = {f"{monitor.prefix}/{spec.key}": spec.better for spec in monitor.values()}
-    wrong = {"high": "min", "low": "max"}
+    better = {f"{monitor.prefix}/{spec.key}": spec.better for spec in monitor.values() if spec.better is not None}
+    right = {"high": "max", "low": "min"}
     return [
-        f"{type(callback).__name__} monitors {callback.monitor!r} with mode={callback.mode!r}, but {better[key]}er "
-        f"values are better. Give mode={'max' if better[key] == 'high' else 'min'!r}"
+        f"{type(callback).__name__} monitors {key!r} with mode={callback.mode!r}, but {better[key]}er values are better. "
+        f"Give mode={right[better[key]]!r}"
         for callback in trainer.callbacks  # type: ignore[attr-defined]
         if (key := getattr(callback, "monitor", None)) in better
-        and better[key] is not None
-        and wrong[better[key]] == getattr(callback, "mode", None)
+        and getattr(callback, "mode", right[better[key]]) != right[better[key]]
     ]

@@ -15,12 +15,10 @@ from torch import Tensor, nn
 from genmonitor.cli.arguments import nonempty, nonempty_path, number, whole_number
 from genmonitor.cli.outputs import Outputs
 from genmonitor.cli.prompts import PromptRows
-from genmonitor.encoders.feature_cache import FeatureCache
-from genmonitor.encoders.frozen import Encoder, FrozenEncoder
-from genmonitor.encoders.registry import IMAGE_MODELS, TEXT_MODELS
-from genmonitor.encoders.simple import pixels
+from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
+from genmonitor.encoders.simple import TfIdf, pixels
 from genmonitor.encoders.text import text_encoder
-from genmonitor.encoders.tf_idf import TfIdf
 from genmonitor.encoders.vision import image_encoder
 from genmonitor.evaluation.data.compared_sets import range_doubt
 from genmonitor.evaluation.progress import Progress

@@ -244,8 +244,8 @@ def signals_deferred() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in received:
-            signal.raise_signal(number)
+        for late in received:
+            signal.raise_signal(late)
 
 
 def _new_version(parent: Path) -> Path:

@@ -205,7 +205,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Return which region differs most from real images, then what was found of each."""
         return self._findings.find(history)
 
-    def presenter(self) -> RegionPresenter:
+    def presenter(self) -> RegionPresenter[RegionEvaluation]:
         """Return what shows the regions."""
         return RegionPresenter(self.fitted, self._values, self.prompts, self._take_cka, tuple(self._extra.specs))
 

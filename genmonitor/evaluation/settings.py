@@ -14,12 +14,13 @@ from torch import Tensor
 
 from genmonitor import kernels
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks
-from genmonitor._validation.arguments import check_cka_arguments, check_kernel, check_prompt_split_arguments
+from genmonitor._validation.arguments import check_cka_arguments, check_prompt_split_arguments
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.modes import DiversityMetric
 from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
+from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
@@ -295,9 +296,10 @@ class DisagreementSettings(Settings):
         check_one_of("reference", self.reference, get_args(Reference))
         check_kernel("kernel", self.kernel)
         check_kernel("prompt_kernel", self.prompt_kernel)
-        self._complete(kernel=self.kernel or GaussianKernel())
-        if self.prompt_kernel is None and not self.kernel.takes_gamma:
-            self._complete(prompt_kernel=self.kernel)
+        kernel = self.kernel or GaussianKernel()
+        self._complete(kernel=kernel)
+        if self.prompt_kernel is None and not kernel.takes_gamma:
+            self._complete(prompt_kernel=kernel)
         check_prompt_split_arguments(self.kernel, self.prompt_kernel, self.eta, self.num_modes, self.num_features)
         check_one_per_prompt(self.n_samples, count)
         n = check_at_least("n_samples", self.n_samples, 2)

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features, check_images, check_min_samples, check_same_length
-from genmonitor._validation.arguments import check_cka_arguments, check_kernel, check_patches
+from genmonitor._validation.arguments import check_cka_arguments, check_patches
 from genmonitor.functional._cka_taylor import normalized, taylor_cka
 from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.base import check_kernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.precision import full_precision

@@ -90,7 +90,7 @@ def _dated(run: MonitorRun) -> dict[str, list[Picture]]:
 
 
 def _skipped(run: MonitorRun) -> tuple[str, ...]:
-    drawn = _DRAWN_BY_THE_PAGE if run.partition is not None else ("curves",) if run.charts else ()
+    drawn = _DRAWN_BY_THE_PAGE if run.partition is not None else ("curves",) if run.values else ()
     return (*drawn, "samples") if "images" in run.strips else drawn
 
 

@@ -137,7 +137,8 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
         tensor_bytes: memory for copies of tensors and arrays.
         known: what somebody else puts back.
     """
-    seen, restore = {id(thing) for thing in known}, []
+    seen = {id(thing) for thing in known}
+    restore: list[Callable[[], None]] = []
     queue = deque((owner, 2, MAX_DEPTH) for owner in owners)
     while queue and len(restore) < MAX_OBJECTS:
         thing, levels, depth = queue.popleft()

@@ -21,7 +21,7 @@ from genmonitor.evaluation.regions import figures as region_figures
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import Evaluation, History, Record, Samples, ShownImages, Table, when
+from genmonitor.evaluation.results import EvaluationT, History, Record, Samples, ShownImages, Table, when
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.evaluation.verdicts import differs
 from genmonitor.partition import PixelPartition
@@ -34,7 +34,7 @@ TABLE_NOTE = (
 
 
 @dataclass(frozen=True, eq=False)
-class RegionPresenter(Presenter[Evaluation]):
+class RegionPresenter(Presenter[EvaluationT]):
     """Shows which regions differ, on their map, with curves and samples.
 
     Attributes:
@@ -78,7 +78,7 @@ class RegionPresenter(Presenter[Evaluation]):
         height, width = self.fitted.real.shape[2:]
         return region_figures.fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
 
-    def figures(self, evaluation: Evaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
+    def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the curves, and samples with the region that differs most."""
         captions = region_figures.captions_of(samples, self.prompts)
         return region_figures.evaluation_figures(

@@ -180,8 +180,9 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the curves, the prompts of the modes and the prompts that differ most."""
         figures = self.draw(evaluation)
-        total, *modes = ([curve(history, key) for key in keys] for keys in (["total"], *self.values.modes.values()))
-        drawn = partial(disagreement_curves, curve(history, "epoch"), total[0], *modes, AGAINST[self.reference])
+        top, bottom = ([curve(history, key) for key in self.values.modes[sign]] for sign in ("top", "bottom"))
+        epochs, total, against = curve(history, "epoch"), curve(history, "total"), AGAINST[self.reference]
+        drawn = partial(disagreement_curves, epochs, total, top, bottom, against)
         return {"curves": drawn, "modes": figures.modes(), "prompts": figures.changed()}
 
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:

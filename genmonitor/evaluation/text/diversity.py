@@ -198,6 +198,6 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
         images, last = samples.images, history[-1]
         value_range = self.value_range or (float(images.min()), float(images.max()))
         curves = {spec.key: curve(history, spec.key) for spec in SCORES if spec.key in last}
-        real = {spec.baseline_of: last[spec.key] for spec in REAL if spec.key in last}
+        real = {spec.baseline_of or "": last[spec.key] for spec in REAL if spec.key in last}
         drawn = partial(plots.diversity_curves, curve(history, "epoch"), curves, real, self.n)
         return {"curves": drawn, **evaluation_figures(evaluation, self.prompts, self.n, value_range)}
