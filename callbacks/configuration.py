@@ -88,8 +88,8 @@ def mode_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
     better = {f"{monitor.prefix}/{spec.key}": spec.better for spec in monitor.values() if spec.better is not None}
     right = {"high": "max", "low": "min"}
     return [
-        f"{type(callback).__name__} monitors {key!r} with mode={callback.mode!r}, but {better[key]}er values are better. "
-        f"Give mode={right[better[key]]!r}"
+        f"{type(callback).__name__} monitors {key!r} with mode={callback.mode!r}, but {better[key]}er values are "
+        f"better. Give mode={right[better[key]]!r}"
         for callback in trainer.callbacks  # type: ignore[attr-defined]
         if (key := getattr(callback, "monitor", None)) in better
         and getattr(callback, "mode", right[better[key]]) != right[better[key]]
