@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> Result:
             name: {
                 "label": label,
                 "sites": sizes[label],
-                "pixels": sizes[label] * args.patch_size**2,
+                "pixels": sizes[label] * of.patch_size**2,
                 "where": partition.location(label),
                 "stability": stability.get(name),
             }

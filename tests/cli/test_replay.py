@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from genmonitor.cli.replay import said
+from genmonitor.cli.replay import format_plain
 
 BROKEN = {
     "half": (b'{"monitor": "Pixel', "is no whole JSON file"),
@@ -55,7 +55,7 @@ def result(**changes):
 
 
 def test_replay_says_which_value_differs():
-    lines = said(result()).splitlines()
+    lines = format_plain(result()).splitlines()
     assert lines[1].split() == ["image", "0.5", "the", "same"]
     assert lines[2].split() == ["mmd", "0.1", "0.2"]
     assert lines[-1] == "1 of 2 values differ."
@@ -63,16 +63,16 @@ def test_replay_says_which_value_differs():
 
 def test_replay_says_that_all_is_the_same():
     values = {"image": {"logged": 0.5, "replayed": 0.5}}
-    assert said(result(values=values, same=True)).endswith("The same to the last bit.")
+    assert format_plain(result(values=values, same=True)).endswith("The same to the last bit.")
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"processes": 2}, "The run had 2 processes"),
-        ({"other_versions": {"torch": "2.6"}}, "Versions were others then: {'torch': '2.6'}."),
+        ({"other_versions": {"torch": "2.6"}}, "The run used other versions: {'torch': '2.6'}."),
         ({"not_replayed": ["fid"]}, "Not replayed: fid."),
     ],
 )
 def test_replay_says_what_may_be_the_reason(changes, reason):
-    assert reason in said(result(**changes))
+    assert reason in format_plain(result(**changes))

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 
-from _helpers.runs import make_run, record, write_evaluation
+from _helpers.runs import found, make_run, write_evaluation
+
+from genmonitor.evaluation.findings import Finding
 
 
 def test_report_makes_the_page_again(tmp_path, genmonitor):
@@ -15,26 +17,26 @@ def test_report_as_json_holds_the_last_values(tmp_path, genmonitor):
     folder = make_run(tmp_path / "run")
     last = max(folder.glob("cms_evaluation_*.json"))
     _, said, _ = genmonitor("report", tmp_path / "run", "--json")
-    found = json.loads(said)
-    assert found["report"] == str(folder / "report.html")
-    assert found["monitors"]["cms"]["values"] == json.loads(last.read_text())["evaluation"]
-    assert found["monitors"]["cms"]["evaluations"] == int(last.stem[-5:])
-    assert "regions" not in found["monitors"]["cms"]  # of a run that has no error ratios
+    result = json.loads(said)
+    assert result["report"] == str(folder / "report.html")
+    assert result["monitors"]["cms"]["values"] == json.loads(last.read_text())["evaluation"]
+    assert result["monitors"]["cms"]["evaluations"] == int(last.stem[-5:])
 
 
-def test_report_as_json_holds_the_regions_as_data(tmp_path, genmonitor):
-    names = {"1": "cluster_1", "2": "cluster_2", "constant": "constant"}
-    more = {f"error_ratio_{short}": 2.0 for short in names} | {f"p_{name}": 0.4 for name in names.values()}
-    more["p_cluster_2"] = 0.005
+def test_report_as_json_holds_the_findings_as_data(tmp_path, genmonitor):
     folder = make_run(tmp_path / "run")
-    write_evaluation(folder, 9, evaluation=record(9, **more))
+    write_evaluation(folder, 9, findings=found("cluster_2 got worse."))
     _, said, _ = genmonitor("report", tmp_path / "run", "--json")
-    regions = json.loads(said)["monitors"]["cms"]["regions"]
-    assert {name: (of["pixels"], of["p_value"], of["differs"]) for name, of in regions.items()} == {
-        "cluster_2": (4, 0.005, True),
-        "cluster_1": (6, 0.4, False),
-        "constant": (2, 0.4, False),
-    }
+    findings = json.loads(said)["monitors"]["cms"]["findings"]
+    assert findings == found("cluster_2 got worse.")  # of the last evaluation, not of the ones before
+    assert [Finding.from_dict(of).area.region for of in findings] == ["cluster_2", "cluster_2", "cluster_1", "constant"]
+
+
+def test_report_as_json_of_a_run_without_findings(tmp_path, genmonitor):
+    folder = make_run(tmp_path / "run", evaluations=0)
+    write_evaluation(folder, 1, findings=[])
+    _, said, _ = genmonitor("report", tmp_path / "run", "--json")
+    assert json.loads(said)["monitors"]["cms"]["findings"] == []
 
 
 def test_report_refuses_what_is_no_run(tmp_path, genmonitor):

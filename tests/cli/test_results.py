@@ -2,12 +2,13 @@
 import pytest
 
 from genmonitor.cli.results import as_table, closing_lines, write_notes, write_result
+from genmonitor.evaluation.values import ValueSpec
 
 MANIFEST = {"monitor": "diversity", "evaluation": {"vendi": 2.0}, "generated_images": "a"}
 
 
 def fill(folder):
-    folder.write_about("diversity", {}, {})
+    folder.write_values("diversity", [ValueSpec("vendi")])
     write_notes(folder, "diversity", ["a note"])
     folder.write_manifest("diversity", 1, MANIFEST)
 
@@ -28,9 +29,9 @@ def test_a_folder_that_is_named_holds_the_last_result_and_says_so(tmp_path):
     assert "in place of" not in closing_lines(first | {"notes": []})[-1]
     assert closing_lines(second | {"notes": []})[-1].endswith("report.html, in place of an earlier one")
     assert {path.name for path in (tmp_path / "out" / "genmonitor").iterdir()} == {
-        "diversity_about.json",
         "diversity_evaluation_00001.json",
         "diversity_notes.json",
+        "diversity_values.json",
         "history.csv",
         "mine.txt",
         "report.html",
