@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from torch import Tensor
-from typing_extensions import Unpack
 
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.options import MonitorOptions, split_options

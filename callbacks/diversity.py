@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
-from typing_extensions import Unpack
 
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.options import MonitorOptions, split_options

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack
 
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
-from typing_extensions import Unpack
 
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.base import GenerativeMonitor

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import Unpack
 
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
