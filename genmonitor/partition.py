@@ -281,3 +281,13 @@ def by_size(labels: Tensor) -> Tensor:
     new = torch.zeros_like(counts)
     new[order] = torch.arange(1, len(order) + 1)
     return new[flat].reshape(labels.shape)
+
+
+def region_key(measure: str, region: str) -> str:
+    """Return the key of a measure of a region.
+
+    Example:
+        >>> region_key("share", "cluster_1"), region_key("p", "image")
+        ('share_1', 'p_image')
+    """
+    return f"{measure}_{region.removeprefix('cluster_')}"

@@ -12,7 +12,7 @@ from genmonitor._validation import check_positive_norms
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means, region_columns
 from genmonitor.linalg.distances import LOSS
-from genmonitor.partition import PixelPartition
+from genmonitor.partition import PixelPartition, region_key
 
 
 @overload
@@ -101,6 +101,6 @@ def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tens
     shares = torch.where(total > 0, loss / total.where(total > 0, 1), 0)
     out = {"image": image, "product": by_region.prod()}
     out |= dict(zip(names, by_region, strict=True))
-    out |= {f"share_{name.removeprefix('cluster_')}": share for name, share in zip(names, shares, strict=True)}
+    out |= {region_key("share", name): share for name, share in zip(names, shares, strict=True)}
     # above by more than rounding, which may move each value by so much
     return out | {"violations": (image > by_region + LOSS).sum().to(image)}

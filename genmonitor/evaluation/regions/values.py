@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.partition import region_key
 
 IMAGE, CONSTANT = "image", "constant"
 
@@ -111,11 +112,11 @@ class RegionValues:
         names = list(regions)
         everywhere = [IMAGE, *names]
         self.error_ratio, self.p, self.distance, self.vs_best = (
-            {name: _key(measure, name) for name in everywhere}
+            {name: region_key(measure, name) for name in everywhere}
             for measure in ("error_ratio", "p", "distance", "vs_best")
         )
-        self.share = {name: _key("share", name) for name in names}
-        self.baseline = {key: _key("baseline", key) for key in baselines}
+        self.share = {name: region_key("share", name) for name in names}
+        self.baseline = {key: region_key("baseline", key) for key in baselines}
         keys = {measure: getattr(self, measure) for measure in _MEASURES}
         self.specs = (
             *(replace(_CMS, key=name, region=name) for name in names),
@@ -123,7 +124,3 @@ class RegionValues:
             *(replace(_MEASURES[m], key=key, region=name) for m, of in keys.items() for name, key in of.items()),
             *(replace(_BASELINE, key=key, baseline_of=of) for of, key in self.baseline.items()),
         )
-
-
-def _key(measure: str, name: str) -> str:
-    return f"{measure}_{name.removeprefix('cluster_')}"
