@@ -120,10 +120,30 @@ def test_the_map_for_contributors_names_what_exists():
 
 
 @in_repository
+def test_the_map_for_contributors_names_files_beside_others():
+    """A bare name in a row of the table is that of a file in a folder that the row names."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where is what")[2].partition("\n## ")[0]
+    missing = []
+    for row in table.splitlines():
+        named = re.findall(r"`([^`\s<]+\.py)`", row)
+        folders = (name.rpartition("/")[0] for name in re.findall(r"`([^`\s]+/[^`\s]*)`", row))
+        places = [ROOT, ROOT / "genmonitor", *(ROOT / folder for folder in folders)]
+        missing += [name for name in named if not any((place / name).exists() for place in places)]
+    assert missing == []
+
+
+@in_repository
 @pytest.mark.parametrize("stem", ["pixel_clusters", "diversity", "disagreement"])
 def test_a_monitor_has_one_stem(stem):
-    for package in ("callbacks", "genmonitor/evaluation", "genmonitor/evaluation/text", "genmonitor/plotting"):
+    for package in ("callbacks", "genmonitor/evaluation", "genmonitor/plotting"):
         assert (ROOT / package / f"{stem}.py").exists()
+
+
+@in_repository
+@pytest.mark.parametrize("stem", ["diversity", "disagreement"])
+def test_words_of_a_prompted_monitor_have_its_stem(stem):
+    """Those of regions are shared with `compare`, in evaluation/regions/."""
+    assert (ROOT / "genmonitor" / "evaluation" / "text" / f"{stem}.py").exists()
 
 
 @in_repository
