@@ -76,7 +76,7 @@ def test_disagreement_without_prompts_is_ken(genmonitor, tmp_path):
     )
     assert result["prompts"] == []
     assert {int(name.removeprefix("row ")) < 10 for name in result["modes"][0]["x.npy"]} == {True}
-    assert result["finding"] == f"Disagreement of x.npy with y.npy: total {result['values']['total']:.3g}"
+    assert result["finding"] == f"Disagreement of x.npy with y.npy: total {result['values']['total']:.3g}."
     assert result["sigma"] == pytest.approx(1)
 
 

@@ -11,9 +11,9 @@ BROKEN = {
     "half": (b'{"monitor": "Pixel', "is no whole JSON file"),
     "not text": (b"\xff\xfe\x00", "is no whole JSON file"),
     "too deep": (b"[" * 100_000, "is no whole JSON file"),
-    "a list": (b"[1, 2]", "lacks monitor, prefix, evaluation"),
-    "empty": (b"{}", "lacks monitor, prefix, evaluation"),
-    "of another kind": (b'{"evaluation": 3}', "lacks monitor, prefix, evaluation"),
+    "a list": (b"[1, 2]", "lacks monitor, prefix, title, evaluation"),
+    "empty": (b"{}", "lacks monitor, prefix, title, evaluation"),
+    "of another kind": (b'{"evaluation": 3}', "lacks monitor, prefix, title, evaluation"),
 }
 
 
