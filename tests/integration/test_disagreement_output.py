@@ -47,7 +47,7 @@ def test_tensorboard_gets_the_prompts_as_harmless_text(tmp_path, capsys):
     monitor = watch(tmp_path, logger)
     events = read_tensorboard(tmp_path / "run" / "version_0")
     scalars = {tag for tag in events.Tags()["scalars"] if tag.startswith("disagreement/")}
-    others = ("epoch", "step", "total_error", "images_seen")
+    others = ("epoch", "step")
     assert scalars == {f"disagreement/{name}" for name in monitor.history[0] if name not in others}
     logged = [event.value for event in events.Scalars("disagreement/top_1")]
     assert logged == pytest.approx([record["top_1"] for record in monitor.history], rel=1e-6)
@@ -100,7 +100,7 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
     steps = [record["step"] for record in monitor.history]
     each = [f"epoch_{epoch:04d}_step_{step}" for epoch, step in enumerate(steps)]
     assert {path.name for path in folder.iterdir()} == {
-        "disagreement_about.json",
+        "disagreement_values.json",
         "disagreement_curves.png",
         *(f"disagreement_{name}_{when}.png" for name in ("modes", "prompts") for when in each),
         *(f"disagreement_prompts_{when}.json" for when in each),

@@ -32,11 +32,14 @@ SCALARS = [
     *PLANTED_REGIONS,
     *(f"share_{name.removeprefix('cluster_')}" for name in PLANTED_REGIONS),
     *(f"error_ratio_{name.removeprefix('cluster_')}" for name in ["image", *PLANTED_REGIONS]),
-    *(f"p_{name}" for name in ["image", *PLANTED_REGIONS]),
-    *(f"vs_best_{name}" for name in ["image", *PLANTED_REGIONS]),
+    *(
+        f"{measure}_{name.removeprefix('cluster_')}"
+        for measure in ("p", "distance", "vs_best")
+        for name in ["image", *PLANTED_REGIONS]
+    ),
     "violations",
     "mmd",
-    *(f"baseline_{name}" for name in ["image", "product", *PLANTED_REGIONS, "mmd"]),
+    *(f"baseline_{name.removeprefix('cluster_')}" for name in ["image", "product", *PLANTED_REGIONS, "mmd"]),
     "sampling_seconds",
     "metric_seconds",
     "images_seen",
@@ -188,7 +191,7 @@ def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
     folder = tmp_path / "genmonitor"
     assert ">Only 100 real images available for comparison with 120" in (folder / "report.html").read_text()
     names = {path.name for path in folder.iterdir()}
-    assert {"report.html", "cms_about.json", "cms_evaluation_00001.json", "cms_partition.npz"} <= names
+    assert {"report.html", "cms_values.json", "cms_evaluation_00001.json", "cms_partition.npz"} <= names
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out
 
 
@@ -244,13 +247,17 @@ def test_manifest_is_enough_for_the_same_number(ran):
     said = manifests[-1]
     assert said["versions"].items() >= {"torch": version("torch"), "genmonitor": version("genmonitor")}.items()
     assert {"lightning", "torchmetrics", "numpy"} <= said["versions"].keys()
-    assert (said["monitor"], said["weights"], said["kernel"]) == ("PixelClusterMonitor", "raw", "GaussianKernel")
+    assert (said["monitor"], said["weights"]) == ("PixelClusterMonitor", "raw")
+    settings = said["settings"]
+    assert settings["kernel"] == {"kernel": "GaussianKernel", "gamma": None}
     assert said["range"] == [-1, pytest.approx(float(planted_images(2000, 1).max()), abs=0.03)]
     assert said["baseline"] == {name: list(band) for name, band in monitor.baseline.items()}
 
     partition = PixelPartition.load(folder / "genmonitor" / said["partition"])
     assert partition == monitor.partition
-    n, size, block, seed = (said[name] for name in ("n_samples", "sample_batch_size", "block_size", "seed"))
+    n, size, seed = (said[name] for name in ("n_samples", "sample_batch_size", "seed"))
+    block = settings["block_size"]
+    assert (settings["n_samples"], settings["n_cluster_images"], settings["seed"]) == (n, 1000, seed)
     sources = ReferenceImages(training=trainer.train_dataloader, validation=trainer.val_dataloaders)
     split = split_reference(sources, 1000, n, block, seed)
     module.from_epoch = 0
