@@ -12,8 +12,10 @@ def quick(monkeypatch):
     monkeypatch.setattr(hero, "FAULT", 3)
     # clusters that are given take no looking for
     grid = PixelPartition.grid((8, 8), rows=2, columns=2)
-    made = hero.RegionEvaluator
-    monkeypatch.setattr(hero, "RegionEvaluator", lambda n_clusters, n_samples: made(None, grid, n_samples=n_samples))
+    settings = hero.RegionSettings
+    monkeypatch.setattr(
+        hero, "RegionSettings", lambda n_clusters, n_samples: settings(None, partition=grid, n_samples=n_samples)
+    )
 
 
 def test_the_region_that_fades_is_found_and_drawn(quick):
