@@ -14,7 +14,7 @@ from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor.evaluation.regions.best import BestSoFar
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, RegressionDetector
+from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector
 from genmonitor.functional.mmd_influence import RealSide
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]
@@ -67,7 +67,7 @@ def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[li
     """Return what is alerted of at each evaluation of fresh images."""
     generator = torch.Generator().manual_seed(seed)
     side = RealSide.of(source.draw(generator)[1], None, source.partition)
-    best, detector, out = BestSoFar(), RegressionDetector(), []
+    best, detector, out = BestSoFar(), DegradationDetector(), []
     for i in range(evaluations):
         influence = side.influence(spoil(source.draw(generator)[0], i, generator).flatten(1))
         scores = {name: z for name, z in best.scores(influence).items() if name != "image"}
