@@ -18,7 +18,8 @@ from genmonitor.callbacks import GenerativeMonitor
 from genmonitor.callbacks.base import sampled_model
 from genmonitor.callbacks.schedule import Schedule
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.results import Evaluation, FitReport
 from genmonitor.evaluation.sampling.sampler import Sampler
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
@@ -64,7 +65,7 @@ class Brightness(Evaluator):
 
     def commit(self, evaluation, history):
         bright = evaluation.values["mean"] > self.limit
-        return [Alert("bright", "The images are bright.")] if bright else []
+        return [Finding("The images are bright.", Area("the image"), "bright", "mean", fine=False)] if bright else []
 
 
 def brightness(prefix="brightness", limit=2.0, **settings):
@@ -162,7 +163,7 @@ def test_trainer_of_pytorch_lightning_gives_the_same(tmp_path):
     )
     for monitor, module, run, checkpoint in runs:
         torch.manual_seed(0)
-        best = checkpoint(tmp_path, monitor="cms/image")
+        best = checkpoint(tmp_path, monitor="cms/image", mode="max")
         quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
         runner = run(max_epochs=2, callbacks=[monitor, best], default_root_dir=tmp_path, **quiet)
         runner.fit(module(), loader(REAL), validation())
