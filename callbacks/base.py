@@ -138,8 +138,7 @@ class GenerativeMonitor(Monitor, Callback):
             self._validates = validates(trainer)
         with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
             self.fit_evaluator(trainer, pl_module)
-            for note in mode_notes(self, trainer):
-                self.publisher.notes.add(note)
+            self.publisher.attempt(lambda: self._note_modes(trainer))
             if trainer.is_global_zero:
                 self.publisher.publish_fit(self.evaluator, self.values, self.history)
         self._resumed = False
@@ -294,6 +293,10 @@ class GenerativeMonitor(Monitor, Callback):
                 finish_evaluations(monitor.publisher for monitor in together)
 
     # state
+
+    def _note_modes(self, trainer: pl.Trainer) -> None:
+        for note in mode_notes(self, trainer):
+            self.publisher.notes.add(note)
 
     def _start_new_run(self) -> None:
         """Let nothing of an earlier run with this monitor stay."""

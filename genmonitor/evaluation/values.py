@@ -81,7 +81,7 @@ class ValueSpec:
         if self.scale == "cms":
             return format_cms(value)
         if self.scale == "share":
-            return f"{100 * value:.0f} %"
+            return f"{100 * value:z.0f} %"
         if self.scale == "p":
             return format_p(value)
         if self.unit == "×":

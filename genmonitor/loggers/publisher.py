@@ -130,20 +130,25 @@ class Publisher:
             where = self.folder.path
             self._inform(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
 
-    def publish_values(self, values: Mapping[str, float], declared: Sequence[ValueSpec], epoch: int, step: int) -> None:
+    def publish_values(
+        self, values: Mapping[str, float], declared: Callable[[], Sequence[ValueSpec]], epoch: int, step: int
+    ) -> None:
         """Log the values of an evaluation, describing those that are new."""
         if new := [key for key in values if key not in self._described]:
             self._described.update(new)
-            specs = by_key(declared)
-            self.attempt(lambda: self._loggers.describe_values(self._prefix, [lookup(specs, key) for key in new]))
-            if self._writes:
-                self.attempt(lambda: self.folder.write_values(self._prefix, declared))
+            self.attempt(lambda: self._describe(new, declared()))
         named = {f"{self._prefix}/{key}": value for key, value in values.items()}
         self._loggers.log_scalars(named | {"epoch": epoch}, step)
 
+    def _describe(self, keys: Sequence[str], declared: Sequence[ValueSpec]) -> None:
+        specs = by_key(declared)
+        self.attempt(lambda: self._loggers.describe_values(self._prefix, [lookup(specs, key) for key in keys]))
+        if self._writes:
+            self.attempt(lambda: self.folder.write_values(self._prefix, declared))
+
     def publish(self, found: PublishedEvaluation, manifest: Callable[[], dict[str, Any]]) -> None:
         """Show and write an evaluation, and the report with it."""
-        evaluation, history, presenter = found.evaluation, found.history, found.evaluator.presenter()
+        evaluation, history, presenter = found.evaluation, found.history, found.evaluator.presenter
         step, epoch = int(history[-1]["step"]), found.epoch
         for note in evaluation.notes:
             self.notes.add(note)
@@ -154,15 +159,19 @@ class Publisher:
             return manifest() | {"message": self.message}
 
         def inform() -> None:
-            self.message = presenter.message(evaluation.findings, history[-1])
+            self.message = presenter().message(evaluation.findings, history[-1])
             self._inform(self.message)
+
+        def draw() -> None:
+            shown = presenter()
+            figures = shown.figures(evaluation, history, found.samples)
+            self._publish_figures(figures, step, epoch, shown.figures_to_keep)
 
         self.attempt(inform)
         self.attempt(lambda: self._write_manifest(len(history), described))
-        self.attempt(lambda: self._publish_tables(presenter.tables(evaluation), step, epoch))
-        figures, kept = partial(presenter.figures, evaluation, history, found.samples), presenter.figures_to_keep
-        self.attempt(lambda: self._publish_figures(figures(), step, epoch, kept))
-        self.attempt(lambda: self._write_images("images", presenter.shown_samples(found.samples), step, epoch))
+        self.attempt(lambda: self._publish_tables(presenter().tables(evaluation), step, epoch))
+        self.attempt(draw)
+        self.attempt(lambda: self._write_images("images", presenter().shown_samples(found.samples), step, epoch))
         self.write_report(len(history))
         self._jobs.start()
 

@@ -209,7 +209,7 @@ class Monitor:
         """Show and write an evaluation, with what its manifest says of the rest; rank zero alone calls it."""
         record = self.history[-1]
         values = {name: float(value) for name, value in record.items() if name not in MOMENT}
-        self.publisher.publish_values(values, self.values(), found.epoch, int(record["step"]))
+        self.publisher.publish_values(values, self.values, found.epoch, int(record["step"]))
         self.publisher.publish(found, lambda: self.manifest() | circumstances())
 
     def _skip(self, error: Exception, moment: Moment, comm: Collective) -> None:

@@ -78,15 +78,18 @@ def _axis(records: Sequence[Record]) -> tuple[str, list[float]]:
 
 def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, Any]]:
     labels = {} if run.partition is None else run.partition.regions()
-    series, drawn = [], set()
+    titles, drawn = [spec.title for spec in specs], set()
+    series: list[dict[str, Any]] = []
     for number, spec in enumerate(specs, start=1):
         label = labels.get(spec.region or "")
         of_image = label is None and spec.region is not None
+        # the title of the chart says what the values of several places are
+        name = spec.title if spec.region is None or titles.count(spec.title) == 1 else spec.region.replace("_", " ")
         series.append(
             {
                 "name": spec.key,
-                "label": spec.title,
-                "said": spec.title,
+                "label": name,
+                "said": name,
                 "region": label,
                 "color": "var(--ink)" if of_image else cluster_color(number if label is None else label),
                 # a second value of one place, such as the product of the regions beside the image

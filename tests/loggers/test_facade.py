@@ -9,7 +9,8 @@ from _helpers.logged import read_tensorboard
 from _helpers.loggers import CHARTS, AnyLogger, BrokenLogger, cluster_figures
 from torch.utils.tensorboard import SummaryWriter
 
-from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers import Loggers
 from genmonitor.loggers.backend import find_backend
 from genmonitor.loggers.facade import as_logger
@@ -19,7 +20,7 @@ from genmonitor.loggers.tensorboard import TensorBoardBackend
 def log_everything(loggers, step, page=Path("report.html")):
     loggers.log_layout("cms", CHARTS)
     loggers.log_about("cms", {"mmd": "lower is better"})
-    loggers.describe_values("cms", {"mmd": ValueInfo("lower is better", False)})
+    loggers.describe_values("cms", [ValueSpec("mmd", "lower is better", better="low")])
     loggers.log_scalars({"cms/mmd": 0.5}, step)
     loggers.log_figures(cluster_figures(), step, epoch=1)
     loggers.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step)

@@ -7,7 +7,7 @@ import pytest
 from _helpers.loggers import AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
 
-from genmonitor.evaluation.results import ValueInfo
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers import Loggers
 from genmonitor.loggers.mlflow import MLflowBackend
 
@@ -71,7 +71,7 @@ def test_details_are_logged_like_other_scalars(tmp_path):
 
     logger = lightning.pytorch.loggers.MLFlowLogger(tracking_uri=f"file:{tmp_path / 'runs'}")
     loggers = Loggers([logger])
-    loggers.describe_values("cms", {"image": ValueInfo(), "p_image": ValueInfo(detail=True)})
+    loggers.describe_values("cms", [ValueSpec("image"), ValueSpec("p_image", detail=True)])
     loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, 5)
     logger.finalize("success")
     assert logger.experiment.get_run(logger.run_id).data.metrics == {"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}

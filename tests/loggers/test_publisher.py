@@ -36,7 +36,7 @@ def test_alert_reaches_the_users_function_whose_failure_is_said(tmp_path):
 
 
 SHOWN = ["fit_figures", "figures", "tables", "message", "summary", "shown_real", "shown_samples"]
-DECLARED = ["values", "write_artifacts", "manifest"]
+DECLARED = ["values", "presenter", "write_artifacts", "manifest"]
 
 
 @pytest.mark.filterwarnings("ignore:Plain. part of an evaluation")

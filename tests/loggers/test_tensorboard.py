@@ -11,7 +11,8 @@ from _helpers.loggers import CHARTS, AnyLogger, both_namespaces, cluster_figures
 from PIL import Image
 from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
 
-from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers import Loggers
 from genmonitor.loggers.tensorboard import TensorBoardBackend, as_markdown, markdown_table
 
@@ -83,7 +84,7 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     backend.log_layout("cms", {"image": ["image"]})
     backend.log_figures(cluster_figures(), 1, None)
     backend.log_about("cms", {"mmd": "lower is better"})
-    backend.describe_values("cms", {"image": ValueInfo("higher is better", True)})
+    backend.describe_values("cms", [ValueSpec("image", "higher is better", better="high")])
     backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), 1)
     backend.log_alert(Alert("title", "text"), 1)
     events = read_back(logger)
@@ -108,16 +109,16 @@ def test_alert_is_shown_as_it_is(logger):
 
 def test_about_says_what_each_value_means(tmp_path):
     logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path)
-    TensorBoardBackend(logger).log_about("cms", {"mmd": "lower is better", "share_…": "sum to 1"})
+    TensorBoardBackend(logger).log_about("cms", {"mmd": "lower is better", "share_1, share_2": "sum to 1"})
     TensorBoardBackend(logger).log_about("empty", {})
     events = read_back(logger)
     (event,) = events.Tensors("cms/about/text_summary")
-    assert text_of(event).split("\n")[2:] == ["| `cms/mmd` | lower is better |", "| `cms/share_…` | sum to 1 |"]
+    assert text_of(event).split("\n")[2:] == ["| mmd | lower is better |", "| share_1, share_2 | sum to 1 |"]
     assert "empty/about/text_summary" not in events.Tags()["tensors"]
 
 
 def test_descriptions_stand_beside_each_scalar(logger):
-    values = {"mmd": ValueInfo("lower is better"), "share_1": ValueInfo("sum to 1"), "fid": ValueInfo()}
+    values = [ValueSpec("mmd", "lower is better"), ValueSpec("share_1", "sum to 1"), ValueSpec("fid")]
     TensorBoardBackend(logger).describe_values("cms", values)
     for step in (5, 10):
         logger.log_metrics({"cms/mmd": 0.5, "cms/share_1": 1.0, "cms/fid": 7.0}, step=step)
@@ -132,7 +133,8 @@ def test_descriptions_stand_beside_each_scalar(logger):
 def test_details_are_logged_and_described_like_other_scalars(tmp_path):
     logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
     loggers = Loggers([logger])
-    loggers.describe_values("cms", {"image": ValueInfo("higher is better"), "p_image": ValueInfo("p", detail=True)})
+    specs = [ValueSpec("image", "higher is better"), ValueSpec("p_image", "p", detail=True)]
+    loggers.describe_values("cms", specs)
     for step in (5, 10):
         loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, step)
     events = read_back(logger)
@@ -165,7 +167,7 @@ def test_handles_what_writes_like_a_summary_writer(logger):
 def test_writer_without_layout_and_descriptions_is_enough():
     backend = TensorBoardBackend(AnyLogger(object()))
     backend.log_layout("cms", CHARTS)
-    backend.describe_values("cms", {"mmd": ValueInfo("lower is better", False)})
+    backend.describe_values("cms", [ValueSpec("mmd", "lower is better", better="low")])
 
 
 HOSTILE = [

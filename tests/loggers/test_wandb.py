@@ -4,7 +4,8 @@ import pytest
 from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, read_wandb_tables, wandb_records
 from _helpers.loggers import CHARTS, AnyLogger, WandbRun, both_namespaces, cluster_figures
 
-from genmonitor.evaluation.results import Alert, Table, ValueInfo
+from genmonitor.evaluation.results import Alert, Table
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.wandb import WandbBackend
 
 wandb = pytest.importorskip("wandb")
@@ -68,15 +69,16 @@ def test_summary_has_the_best_of_each_value_beside_the_last(folder):
     logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True, prefix="run")
     backend = WandbBackend(logger)
     backend.log_layout("cms", CHARTS)
-    infos = {"image": ValueInfo("", True), "mmd": ValueInfo("", False), "p_image": ValueInfo("", detail=True)}
-    backend.describe_values("cms", infos)
+    specs = [ValueSpec("image", better="high"), ValueSpec("mmd", better="low"), ValueSpec("p_image", detail=True)]
+    names = [spec.key for spec in specs]
+    backend.describe_values("cms", specs)
     for step, value in enumerate((0.5, 0.9, 0.7)):
         backend.log_scalars({"cms/image": value, "cms/mmd": 1 - value, "cms/p_image": value}, step)
         backend.finish_evaluation(step)
     finish(logger)
     metrics = {metric.glob_name or metric.name: metric for metric in wandb_records(folder, "metric")}
-    assert {metrics[f"run-cms/{name}"].step_metric for name in ("*", *infos)} == {"trainer/global_step"}
-    assert {name: metrics[f"run-cms/{name}"].options.hidden for name in infos} == {
+    assert {metrics[f"run-cms/{name}"].step_metric for name in ("*", *names)} == {"trainer/global_step"}
+    assert {name: metrics[f"run-cms/{name}"].options.hidden for name in names} == {
         "image": False,
         "mmd": False,
         "p_image": True,

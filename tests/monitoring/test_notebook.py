@@ -10,7 +10,7 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation import DiversityEvaluator, DiversitySettings
+from genmonitor.evaluation.text.diversity import DiversityPresenter
 
 pytestmark = LIGHTNING_SAYS
 
@@ -73,11 +73,12 @@ def test_show_displays_in_a_notebook_but_not_in_a_terminal(monitor, monkeypatch,
 
 
 def test_other_evaluators_show_their_summary_as_it_is():
-    evaluator = DiversityEvaluator(DiversitySettings([0, 1], 20))
     values = {"vendi": 2.0, "rke": 1.5, "scendi": 1.2, "scendi_prompt": 1.1, "prompt_share": 0.4}
     history = [{"epoch": 0.0, "step": 1, **values}]
-    assert evaluator.summary(history)
-    assert evaluator.summary_html(history) == f"<pre>{html.escape(evaluator.summary(history))}</pre>"
+    presenter = DiversityPresenter(None, 20, None, note="Taken by <prompt>.")
+    said = presenter.summary([], history)
+    assert "<prompt>" in said
+    assert presenter.summary_html([], history) == f"<pre>{html.escape(said)}</pre>"
 
 
 @pytest.mark.parametrize("verbose", [True, False])
@@ -85,7 +86,7 @@ def test_verbose_says_what_a_monitor_prints(tmp_path, capsys, caplog, verbose):
     with caplog.at_level("INFO"):
         fit(tmp_path, plain(verbose=verbose), val=loader(digits(300, 400)))
     assert ("Report: " in capsys.readouterr().out) is verbose
-    assert any("image: CMS" in line for line in caplog.messages) is verbose
+    assert any("Image: CMS" in line for line in caplog.messages) is verbose
     assert any("stability" in line for line in caplog.messages) is verbose
 
 

@@ -166,7 +166,7 @@ def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
             of["sites"],
             format_cms(of["cms"]),
             format_ratio(of["error_ratio"]),
-            f"{100 * of['share']:.0f} %",
+            f"{100 * of['share']:z.0f} %",
             of["where"],
             of["verdict"],
         ]

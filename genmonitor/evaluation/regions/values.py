@@ -121,6 +121,10 @@ class RegionValues:
         self.specs = (
             *(replace(_CMS, key=name, region=name) for name in names),
             *_OF_IMAGE,
-            *(replace(_MEASURES[m], key=key, region=name) for m, of in keys.items() for name, key in of.items()),
+            *(
+                replace(spec, key=key, region=name, label=spec.title)
+                for measure, spec in _MEASURES.items()
+                for name, key in keys[measure].items()
+            ),
             *(replace(_BASELINE, key=key, baseline_of=of) for of, key in self.baseline.items()),
         )
