@@ -192,7 +192,7 @@ def test_page_shows_no_negative_zero(tmp_path):
     folder = make_run(tmp_path)
     write_evaluation(folder, 3, evaluation=record(3, share_constant=-0.001))
     text = write_report(folder).read_text()
-    assert 'data-label="share">0 %</td>' in text
+    assert 'data-label="share" class="wide">0 %</td>' in text
     assert "-0 %" not in text
 
 
