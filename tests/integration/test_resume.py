@@ -119,23 +119,23 @@ def test_state_is_tensors_and_plain_python(tmp_path):
     assert state["evaluator"].keys() == {"settings", "fit"}
 
 
-OTHER = {
-    "n_samples": {"n_samples": 50},
-    "n_clusters": {"n_clusters": 5},
-    "n_cluster_images": {"n_cluster_images": 100},
-    "block_size": {"block_size": 20},
-    "seed": {"seed": 4},
-    "patch_size": {"patch_size": 2},
-    "kernel": {"kernel": LaplacianKernel()},
-    "gamma": {"kernel": GaussianKernel(0.5)},
-    "partition": {"partition": PixelPartition.grid((8, 8), 2, 2)},
-}
+OTHER = [
+    ("n_samples", 50),
+    ("n_clusters", 5),
+    ("n_cluster_images", 100),
+    ("block_size", 20),
+    ("seed", 4),
+    ("patch_size", 2),
+    ("kernel", LaplacianKernel()),
+    ("kernel", GaussianKernel(0.5)),
+    ("partition", PixelPartition.grid((8, 8), 2, 2)),
+]
 
 
-@pytest.mark.parametrize("name", OTHER)
-def test_other_settings_are_said_and_all_is_made_anew(tmp_path, name):
+@pytest.mark.parametrize(("name", "value"), OTHER, ids=[f"{name}-{type(value).__name__}" for name, value in OTHER])
+def test_other_settings_are_said_and_all_is_made_anew(tmp_path, name, value):
     checkpoint = run(tmp_path / "resumed", plain(), epochs=1)
-    resumed, fresh = plain(**OTHER[name]), plain(**OTHER[name])
+    resumed, fresh = plain(**{name: value}), plain(**{name: value})
     with pytest.warns(UserWarning, match=f"Plain: resumed with another .*{name}.*cannot be compared"):
         run(tmp_path / "resumed", resumed, epochs=2, ckpt_path=checkpoint)
     run(tmp_path / "fresh", fresh, epochs=2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Deep, digits, plain
+from _helpers.presenters import present_with
 from _helpers.traces import MODULES, run, same, without_monitor
 from lightning.pytorch.callbacks import Callback
 
@@ -103,14 +104,14 @@ def test_evaluator_that_raises_leaves_no_trace(expect_no_trace, kind, validate, 
 
 
 @VALIDATE
-def test_figures_that_cannot_be_drawn_leave_no_trace(expect_no_trace, validate, monkeypatch):
+def test_figures_that_cannot_be_drawn_leave_no_trace(expect_no_trace, validate):
     monitor = plain(on_error="warn")
 
     def broken(*args):
         torch.rand(5)
         raise ArithmeticError("no ink")
 
-    monkeypatch.setattr(monitor.evaluator, "figures", broken)
+    present_with(monitor.evaluator, figures=broken)
     with pytest.warns(UserWarning, match="no ink"):
         expect_no_trace("one optimizer", validate, monitor)
     assert len(monitor.history) == 2
