@@ -126,7 +126,7 @@ def run_measurement(
     with show_progress("measuring") as progress:
         found = measure(args, sets, prompts, progress)
     manifest = {
-        **({} if found.evaluator is None else found.evaluator.manifest()),
+        **({} if found.evaluator is None else _of_evaluator(found.evaluator)),
         "monitor": command,
         "title": found.title,
         "findings": [found.finding.to_dict()],
@@ -163,6 +163,10 @@ def run_measurement(
         **found.data,
         "notes": found.notes,
     } | written
+
+
+def _of_evaluator(evaluator: Evaluator[Any]) -> dict[str, Any]:
+    return {**evaluator.manifest(), "settings": evaluator.settings.to_manifest()}
 
 
 def format_plain(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> str:

@@ -203,7 +203,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
         """Return which region differs most from real images, then what was found of each."""
-        return self._findings.find(history)
+        return self._findings.find(history, self._best.epochs)
 
     def presenter(self) -> RegionPresenter[RegionEvaluation]:
         """Return what shows the regions."""

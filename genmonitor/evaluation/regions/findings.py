@@ -36,11 +36,13 @@ class RegionFindings:
         """Make it for the regions of a partition."""
         return cls(partition, RegionValues(partition.regions()))
 
-    def find(self, records: Records) -> tuple[Finding, ...]:
+    def find(self, records: Records, best: Mapping[str, float] | None = None) -> tuple[Finding, ...]:
         """Return the verdict on the last record, then what was found of each region, those that differ most first.
 
         Args:
             records: one or more, the oldest first.
+            best: epoch of each region's best evaluation, which may be of another run; that of the smallest distance in
+                the records by default.
 
         Example:
             >>> halves = PixelPartition.grid((4, 4), 1, 2)
@@ -53,7 +55,7 @@ class RegionFindings:
         """
         ranked = self.ranked(records[-1])
         states = [self._state(records, name) for name in ranked]
-        return (self._verdict(records, ranked), *states, *self._changes(records, ranked))
+        return (self._verdict(records, ranked), *states, *self._changes(records, ranked, best or {}))
 
     def ranked(self, record: Mapping[str, float]) -> list[str]:
         """Return the regions, those that differ most first.
@@ -82,10 +84,10 @@ class RegionFindings:
         lasting = list(takewhile(lambda x: differs(self._p_of_change(x, worse=True)[region]), reversed(records)))
         since = lasting[-1]["epoch"] if len(lasting) > 1 else None
         area = self.area(region)
-        then = next((f", {x[key]:.2g}" for x in records if x.get("epoch") == best and key in x), "")
+        then = next((f"{x[key]:.2g}" for x in records[:-1] if x.get("epoch") == best and key in x), "less")
         text = (
             f"{area} got worse{'' if since is None else f' since epoch {since:g}'}: distance from real images "
-            f"{last[key]:.2g} at epoch {last['epoch']:g}{then} at epoch {best:g}, its best ({format_p(p)})."
+            f"{last[key]:.2g} at epoch {last['epoch']:g}, {then} at epoch {best:g}, its best ({format_p(p)})."
         )
         return Finding(text, area, f"worse than at its best ({format_p(p)})", key, False, p, since)
 
@@ -103,8 +105,8 @@ class RegionFindings:
         if self._differs(last, worst):
             since = self._since(records, lambda record: self._differs(record, worst))
             count = sum(self._differs(last, name) for name in ranked)
-            of = "All" if count == len(ranked) else f"{count} of"
-            others = "" if count == 1 else f" {of} {len(ranked)} regions differ."
+            of = f"{count} of {len(ranked)}" if count < len(ranked) else "Both" if count == 2 else f"All {count}"
+            others = "" if count == 1 else f" {of} regions differ."
             text = (
                 f"{self.area(worst)} differs from real images{_in_words(since, records)}: error ratio "
                 f"{format_ratio(last[self.values.error_ratio[worst]])} ({format_p(last[p[worst]])}).{others}"
@@ -137,7 +139,7 @@ class RegionFindings:
         text = f"{area}: no evidence of a difference from real images ({format_p(p)})."
         return Finding(text, area, f"no evidence of a difference ({format_p(p)})", key, True, p)
 
-    def _changes(self, records: Records, ranked: Sequence[str]) -> list[Finding]:
+    def _changes(self, records: Records, ranked: Sequence[str], best: Mapping[str, float]) -> list[Finding]:
         """Return which regions are worse than at their best evaluation, or better than ever before."""
         last = records[-1]
         worse, better = (self._p_of_change(last, worse=worse) for worse in (True, False))
@@ -145,8 +147,9 @@ class RegionFindings:
         for name in ranked:
             key = self.values.distance[name]
             if differs(worse[name]):
-                best = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
-                found.append(self.got_worse(records, name, worse[name], best))
+                if (epoch := best.get(name)) is None:
+                    epoch = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
+                found.append(self.got_worse(records, name, worse[name], epoch))
             elif differs(better[name]):
                 said = f"better than ever before ({format_p(better[name])})"
                 text = f"{self.area(name)} is {said}: distance from real images {last[key]:.2g}."
