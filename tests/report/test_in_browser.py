@@ -116,9 +116,11 @@ def test_map_and_curves_light_up_each_other(opened):
 def test_table_row_lights_up_its_region_until_clicked(opened):
     point_at(opened, find(opened, "h1")[0])
     row = find(opened, '.regions tr[data-region="1"]')[0]
+    point_at(opened, row)  # not behind the slider at the bottom
     row.click()
     point_at(opened, find(opened, "h1")[0])
     assert lit(opened, ".map") == {"1"}
+    point_at(opened, row)
     row.click()
     point_at(opened, find(opened, "h1")[0])
     assert lit(opened, ".map") == set()
