@@ -85,7 +85,7 @@ def _preserve_tensors(module: nn.Module) -> Iterator[None]:
                     buffer.copy_(value)
         for parameter, grad, requires_grad in parameters:
             parameter.grad = grad
-            parameter.requires_grad_(requires_grad)
+            parameter.requires_grad = requires_grad  # by assignment, which an uninitialized parameter allows
 
 
 def local_part(tensor: Tensor) -> Tensor:
