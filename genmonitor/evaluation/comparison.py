@@ -159,7 +159,8 @@ class Comparison:
         """Return the finding, or as much of it as is of the region shown alone."""
         if self.differences is None or region is None:
             return self.finding.split(". ")[0].removesuffix(".")
-        return str(text.which_is_closer({name: self.differences[name] for name in (IMAGE, region)}, self.names))
+        shown = {name: self.differences[name] for name in (IMAGE, region)}
+        return str(text.which_is_closer(shown, self.names)).removesuffix(".")
 
     def _most_different(self) -> str | None:
         """Name the region to show alone, None where none differs by more than chance."""

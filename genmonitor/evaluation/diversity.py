@@ -156,7 +156,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
         if self.extra_metrics is not None:
             prompts = self._prompts_of(torch.arange(len(probe)))
-            own = (*text.SCORES, *text.REAL)
+            own = (*text.SCORES, *text.REAL, *self._spread.values())
             self._extra.check(self._features.encode(probe), features, prompts, own=own)
         metric = self._new_metric().to(probe.device)
         self._fitted = FittedDiversity(metric, fidelity, features, value_range, real_spread)

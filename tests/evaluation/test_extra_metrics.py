@@ -174,7 +174,7 @@ def test_extra_metrics_leave_out_what_fails_elsewhere():
     extra = ExtraMetrics({"bright": Brightness()})
     extra.update(images(9), images(9))
     assert extra.compute(ScriptedCollective(other=False)) == {}
-    assert extra.names == []
+    assert extra.specs == []
 
 
 def test_extra_metrics_check_refuses_images_of_the_wrong_kind():

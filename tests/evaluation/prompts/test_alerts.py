@@ -175,7 +175,7 @@ def test_moving_away_from_what_it_was_is_learning(reference):
 def test_table_of_prompts_holds_the_distance_that_alerts_are_about():
     evaluator = disagreement()
     evaluation = evaluate(evaluator, collapsed(0))
-    table = evaluator.tables(evaluation)["prompts"]
+    table = evaluator.presenter().tables(evaluation)["prompts"]
     assert list(table.columns) == ["prompt", "part", "squared MMD", "model", "real images"]
     assert {row[0]: row[2] for row in table.rows} == {name: x.value for name, x in evaluation.distances.items()}
 

@@ -3,11 +3,15 @@ import pytest
 import torch
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.figures import DisagreementFigures, DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures, DiversityEvaluation
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, ModeEnds, SampleSet
 from genmonitor.evaluation.prompts.variability import LeastVaried
+from genmonitor.evaluation.results import Samples
+from genmonitor.evaluation.text.disagreement import DisagreementPresenter, DisagreementValues
+from genmonitor.evaluation.text.diversity import DiversityPresenter
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 
+DRAWN = Samples(torch.rand(4, 1, 2, 2), torch.arange(4))
 PAIR = Prompts(["a cat", "a dog"])
 FOUND = Disagreement(
     total=0.5,
@@ -34,7 +38,10 @@ def texts(figure):
 
 def test_disagreement_curves_draw_total_and_modes(figures):
     history = [{"epoch": e, "total": 0.5, "top_1": 0.3, "bottom_1": -0.2} for e in (0, 1)]
-    drawn = [list(line.get_ydata()) for axes in figures.curves(history, 1)().axes for line in axes.lines]
+    evaluation = DisagreementEvaluation(history[-1], FOUND, figures.current, figures.reference)
+    presenter = DisagreementPresenter(DisagreementValues(1, "data"), "data", lambda _: figures, FOUND.changed)
+    curves = presenter.figures(evaluation, history, DRAWN)["curves"]()
+    drawn = [list(line.get_ydata()) for axes in curves.axes for line in axes.lines]
     assert [0.5, 0.5] in drawn
     assert [0.3, 0.3] in drawn
     assert [-0.2, -0.2] in drawn
@@ -89,7 +96,7 @@ def of_diversity(least=(), reusability=None, **values):
     ends = ModeEnds(torch.rand(2, 4, 1, 2, 2), INDICES)
     evaluation = DiversityEvaluation(SCORES | values, spectra, ends, list(least), reusability=reusability)
     history = [{"epoch": epoch, "step": epoch, **evaluation.values} for epoch in (0, 1)]
-    return evaluation_figures(evaluation, history, ANIMALS, 24, (0.0, 1.0))
+    return DiversityPresenter(ANIMALS, 24, (0.0, 1.0)).figures(evaluation, history, DRAWN)
 
 
 def test_diversity_figures_without_a_calibration():
