@@ -23,7 +23,7 @@ pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no 
 
 SCORES = {"vendi", "rke", "scendi", "scendi_prompt", "prompt_share", "conditional_vendi", "information_vendi"}
 AGAINST_REAL = {"precision", "recall", "density", "coverage", "real_vendi", "real_rke"}
-NO_CURVES = {"epoch", "step", "images_seen", "real_vendi", "real_rke", "information_vendi"}
+SPREADS = {f"spread_{number}" for number in range(1, 6)}
 CLOCK = {"sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
 
 
@@ -49,7 +49,7 @@ def test_scores_are_those_of_samples_and_their_prompts(tmp_path):
     expected |= {name: float(value) for name, value in conditional_vendi_score(features, prompts).items()}
     expected |= {"vendi": float(vendi_score(features)), "rke": float(rke_score(features))}
     assert {name: record[name] for name in SCORES} == pytest.approx(expected, rel=1e-5)
-    assert set(record) == SCORES | AGAINST_REAL | CLOCK
+    assert set(record) == SCORES | SPREADS | AGAINST_REAL | CLOCK
 
 
 def test_generator_without_prompts_is_measured_by_its_samples_alone(tmp_path):
@@ -230,7 +230,7 @@ def test_fidelity_is_left_out_without_such_real_images(tmp_path, settings, why):
     monitor = plain()
     with pytest.warns(UserWarning, match=f"precision, recall, density and coverage are not measured. .*{why}"):
         record = watch(tmp_path, monitor, Fixed(), **settings)
-    assert set(record) == SCORES | CLOCK
+    assert set(record) == SCORES | SPREADS | CLOCK
 
 
 def test_real_images_that_were_given_must_do(tmp_path):
@@ -318,7 +318,8 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
     assert "lambda" in manifest["prompt_encoder"]
     events = read_tensorboard(folder.parent)
     scalars = {tag for tag in events.Tags()["scalars"] if tag.startswith("diversity/")}
-    assert scalars == {f"diversity/{name}" for name in (SCORES | AGAINST_REAL | CLOCK) - NO_CURVES}
+    curves = (SCORES | AGAINST_REAL | CLOCK | {"spread_1", "spread_2", "spread_3"}) - {"epoch", "step"}
+    assert scalars == {f"diversity/{name}" for name in curves}
     logged = [event.value for event in events.Scalars("diversity/scendi")]
     assert logged == pytest.approx([record["scendi"] for record in monitor.history], rel=1e-6)
     assert {"diversity/curves", "diversity/spectrum", "diversity/modes"} == set(events.Tags()["images"])

@@ -31,20 +31,20 @@ class Drawing(Prompted):
 def test_on_alert_is_told_of_a_class_that_lost_its_variety(tmp_path):
     told = []
     monitor = plain(n_samples=100, on_alert=told.append)
-    with pytest.warns(UserWarning, match="prompt '4' lost its variety"):
+    with pytest.warns(UserWarning, match="Prompt '4' lost its variety"):
         fit(tmp_path, monitor, module=Drawing(), val=loader(digits(300, 500)), max_epochs=5)
     (text,) = told
-    assert text.startswith("prompt '4' lost its variety: at epoch 3 and the evaluation before, its samples have 0 %")
+    assert text.startswith("Prompt '4' lost its variety: at epoch 3 and the evaluation before, its samples have 0 %")
     assert "of the spread that they had at epoch 0, its best (p < 0.0001)." in text
 
 
 def test_on_alert_is_told_of_a_class_that_moved_away_from_the_data(tmp_path):
     told = []
     monitor = disagreeing(n_samples=200, on_alert=told.append)
-    with pytest.warns(UserWarning, match="prompt '4' moved away from the data"):
+    with pytest.warns(UserWarning, match="Prompt '4' moved away from the data"):
         fit(tmp_path, monitor, module=Drawing(), train=labelled(0, 900), val=labelled(0, 900), max_epochs=5)
     (text,) = told
-    assert text.startswith("prompt '4' moved away from the data: at epoch 3 and the evaluation before, its samples are")
+    assert text.startswith("Prompt '4' moved away from the data: at epoch 3 and the evaluation before, its samples are")
 
 
 def test_nobody_is_told_of_a_model_that_moves_away_from_its_start(tmp_path):

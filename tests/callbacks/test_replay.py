@@ -262,7 +262,7 @@ def test_replay_command_says_which_value_differs(ran, tmp_path, capsys):
     assert main(["replay", str(tmp_path / manifests[0].name), "--checkpoint", str(checkpoints[0])]) == 1
     said = capsys.readouterr().out
     assert "1 of" in said
-    assert "Versions were others then: {'torch': '1.0'}" in said
+    assert "The run used other versions: {'torch': '1.0'}." in said
 
 
 def test_replay_does_not_unpickle_a_checkpoint(ran, tmp_path, capsys):

@@ -112,6 +112,15 @@ def test_alert_number_curve_and_best_are_of_one_measure():
     assert (spec.region, spec.better, spec.chart) == ("cluster_2", "low", "Distance from real images")
 
 
+def test_the_best_may_be_of_another_run():
+    record = BAD | {"epoch": 0.0, "vs_best_2": -9.0}
+    found = FINDINGS.find([record], {"cluster_2": 1.0})[-1]
+    assert str(found) == (
+        "cluster_2 (upper right) got worse: distance from real images 0.05 at epoch 0, less at epoch 1, its best "
+        "(p < 0.0001)."
+    )
+
+
 @pytest.mark.parametrize(("first", "since"), [(-4.0, 30), (-1.0, 35), (math.nan, 35)])
 def test_got_worse_since_which_evaluation_in_a_row(first, since):
     scores = {20.0: -9.0, 25.0: 0.5, 30.0: first, 35.0: -2.9, 40.0: -8.0}
