@@ -22,12 +22,12 @@ def test_run_folder_is_that_of_the_checkpoints(tmp_path):
 def test_circumstances_name_the_module_and_what_it_ran_on(tmp_path):
     class Asks(Callback):
         def on_train_end(self, trainer, pl_module):
-            self.found = circumstances(trainer, pl_module)
+            self.found = circumstances(trainer, pl_module, "averaged")
 
     asks = Asks()
     fit(tmp_path, asks, max_epochs=1)
     expected = {"module": f"{Linear.__module__}:Linear", "data": None, "global_step": 3, "validation": False}
-    expected |= {"device": "cpu", "precision": "32-true", "processes": 1, "threads": 1}
+    expected |= {"weights": "averaged", "device": "cpu", "precision": "32-true", "processes": 1, "threads": 1}
     assert asks.found.items() >= expected.items()
 
 
