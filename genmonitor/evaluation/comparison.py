@@ -239,7 +239,7 @@ def compare(
         Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
 
     Example:
-        >>> images = torch.rand(500, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+        >>> images = torch.rand(500, 1, 4, 4, generator=torch.Generator().manual_seed(1))
         >>> real, fake = images[:300], images[300:].clone()
         >>> fake[..., 2:] *= 0.5
         >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)

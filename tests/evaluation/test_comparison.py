@@ -82,7 +82,8 @@ def test_differences_are_those_of_the_function(two):
 
 
 def test_the_finding_of_two_sets_says_which_is_closer_and_where(two):
-    said = "other is closer to the real images than fake in cluster_2 (p < 0.0001); no evidence of a difference in the other."
+    closer = "other is closer to the real images than fake in cluster_2 (p < 0.0001)"
+    said = f"{closer}; no evidence of a difference in the other."
     assert two.finding == said
     assert str(two).startswith(f"{said}\n{two.split}.\n")
     assert two.split.endswith("120 were compared with 120 generated ones of each set")

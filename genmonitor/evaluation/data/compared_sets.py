@@ -159,6 +159,7 @@ def copy_notes(sets: dict[str, Tensor], real: Tensor) -> list[str]:
         real: [N, C, H, W].
 
     Example:
+        >>> import torch
         >>> real = torch.arange(12.0).reshape(3, 1, 2, 2)
         >>> copy_notes({"fake": torch.cat([real[1:], -real])}, real)
         ['2 of 5 generated images are among the real ones']
