@@ -86,14 +86,14 @@ def conditional_vendi(gram: Array, prompt_gram: Array, order: float = 1.0) -> di
     }
 
 
-def prdc(fake: Array, real: Array, k: int) -> dict[str, float]:
-    """One sample after the other, as the definitions are written."""
+def prdc(fake: Array, real: Array, k: int, tie: float = 0.0) -> dict[str, float]:
+    """One sample after the other, as the definitions are written; what lies within a radius by a part `tie` is outside."""
 
     def radius(x: Array, i: int) -> float:
         others = [np.linalg.norm(x[i] - x[j]) for j in range(len(x)) if j != i]
         return float(np.sort(others)[k - 1])
 
-    fake_radii, real_radii = ([radius(x, i) for i in range(len(x))] for x in (fake, real))
+    fake_radii, real_radii = ([(1 - tie) * radius(x, i) for i in range(len(x))] for x in (fake, real))
     distances = [[np.linalg.norm(x - y) for x in fake] for y in real]
     in_real = np.array([[d < r for d in row] for row, r in zip(distances, real_radii, strict=True)])
     in_fake = np.array([[d < r for d, r in zip(row, fake_radii, strict=True)] for row in distances])
