@@ -87,7 +87,7 @@ def conditional_vendi(gram: Array, prompt_gram: Array, order: float = 1.0) -> di
 
 
 def prdc(fake: Array, real: Array, k: int, tie: float = 0.0) -> dict[str, float]:
-    """One sample after the other, as the definitions are written; what lies within a radius by a part `tie` is outside."""
+    """Go by the definitions, one sample after the other; what is closer to a radius than its part `tie` is outside."""
 
     def radius(x: Array, i: int) -> float:
         others = [np.linalg.norm(x[i] - x[j]) for j in range(len(x)) if j != i]
