@@ -31,7 +31,7 @@ def test_every_region_setting_survives_a_manifest(name):
     assert again == settings != RegionSettings()
 
 
-@pytest.mark.parametrize("settings", OTHERS, ids=repr)
+@pytest.mark.parametrize("settings", OTHERS, ids=lambda settings: type(settings).__name__)
 def test_other_settings_survive_a_manifest(settings):
     saved = json.loads(json.dumps(settings.to_manifest()))
     assert saved == settings.to_manifest()
