@@ -85,7 +85,7 @@ SAYS = {
     ),
     "docs/monitors/disagreement.md": lambda s: last(s)["total"] > 0,
     "docs/how-to/lightning.md": lambda s: 0 <= last(s)["image"] <= 1,
-    "docs/how-to/plain-loop.md": lambda s: "Report: runs/loop/genmonitor/report.html" in s["printed"],
+    "docs/how-to/plain-loop.md": lambda s: f"Report: {Path.cwd()}/runs/loop/genmonitor/report.html" in s["printed"],
     "docs/how-to/diffusers.md": lambda s: 0 <= last(s)["image"] <= 1,
     "docs/how-to/finished-runs.md": lambda s: s["found"].finding.startswith(
         "fake is closer to the real images than other in all 2 regions, most surely in cluster_2"

@@ -215,7 +215,7 @@ def test_disk_that_takes_nothing_costs_the_files_alone(tmp_path, monkeypatch, fa
     assert trainer.global_step == 6
     assert [record["epoch"] for record in monitor.history] == [0, 1]
     assert [str(w.message) for w in said if "could not be shown or written" in str(w.message)] == [
-        f"{type(monitor).__name__}: part of an evaluation could not be shown or written. OSError: {error}"
+        f"{type(monitor).__name__}: part of an evaluation could not be shown or written. OSError: {error}."
     ]
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
