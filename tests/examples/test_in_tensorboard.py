@@ -68,15 +68,17 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
     chromium = opened("custom_scalars")
     loaded = re.compile(r"Matches \([1-9]")
     card = "tf-custom-scalar-multi-line-chart-card"
-    charts = shown(chromium, card, lambda x: len(x) == 4 and all(loaded.search(text) for text in x))
+    charts = shown(chromium, card, lambda x: len(x) == 5 and all(loaded.search(text) for text in x))
     clusters = [f"cms/cluster_{number} (" for number in range(1, 6)]
-    assert charts[0].startswith("CMS per cluster")
+    assert charts[0].startswith("CMS by region")
     assert all(name in charts[0] for name in [*clusters, "cms/constant ("])
     assert "Matches (2)" in charts[1]
     assert all(f"cms/{name} (" in charts[1] for name in ("image", "product"))
     assert "Matches (7)" in charts[2]
     assert all(f"cms/error_ratio_{name} (" in charts[2] for name in ("image", 1, 2, 3, 4, 5, "constant"))
-    assert all(f"cms/{name}_seconds (" in charts[3] for name in ("sampling", "metric"))
+    assert "Matches (7)" in charts[3]
+    assert all(f"cms/distance_{name} (" in charts[3] for name in ("image", 1, 2, 3, 4, 5, "constant"))
+    assert all(f"cms/{name}_seconds (" in charts[4] for name in ("sampling", "metric"))
     for _ in range(150):  # drawn, not only named: each as it is, and smoothed
         lines = set(chromium.execute_script(LINES))
         if len(lines) >= 6:
@@ -92,8 +94,8 @@ def test_the_figures_are_among_the_images(opened):
 
 
 def test_the_text_says_what_each_value_is(opened):
-    (text,) = shown(opened("text"), "tf-text-loader", lambda x: len(x) == 1 and "cms/mmd" in x[0])
-    assert "cms/share_… the part of the image's loss that a region contributes" in text
+    (text,) = shown(opened("text"), "tf-text-loader", lambda x: len(x) == 1 and "metric_seconds" in x[0])
+    assert "share_1, share_2, …, share_constant part of the image's loss that a region contributes" in text
 
 
 def test_each_scalar_has_its_description(opened):
@@ -101,10 +103,10 @@ def test_each_scalar_has_its_description(opened):
     with urllib.request.urlopen(f"{url}data/plugin/scalars/tags") as answer:
         (tags,) = [tags for tags in json.load(answer).values() if "cms/mmd" in tags]
     assert sorted(tags)[-1] == "summary/best_cms_image"  # one dot, below the curves
-    assert not [tag for tag in tags if tag.startswith(("cms/baseline_", "cms/p_", "cms/vs_best_", "cms/share_"))]
+    assert {f"cms/{measure}_1" for measure in ("baseline", "p", "vs_best", "share", "distance")} <= set(tags)
     undescribed = [tag for tag in tags if tag.startswith("cms/") and not tags[tag]["description"]]
     assert undescribed == []
-    assert "lower is better" in tags["cms/mmd"]["description"]
+    assert "around 0 at best" in tags["cms/mmd"]["description"]
 
 
 def test_hyperparameters_stand_beside_the_best_value(opened):
