@@ -76,7 +76,7 @@ def test_script_names_the_collapsed_class(monkeypatch, capsys, tmp_path):
     assert first == ["1.00", "high", "'3'"]
     assert float(second[0]) < 1
     assert "Regions, epoch 2" in said
-    assert "What the generator varies, epoch 2, 60 images" in said
+    assert "Variety of the samples, epoch 2, 60 images" in said
     assert f"tensorboard --logdir {tmp_path / 'run'}" in said
     figures = tmp_path / "run" / "version_0" / "genmonitor"
     assert str(figures) in said
