@@ -173,7 +173,7 @@ def picture(monitor: PixelClusterMonitor, names: Sequence[str], bands: Mapping[s
     history = monitor.history
     values = {key: curve(history, key) for name in names for key in (name, f"{name}_std") if key in history[-1]}
     band = monitor.evaluator.baseline["image"]
-    return beside_cms(curve(history, "epoch"), curve(history, "image"), band, values, bands)
+    return beside_cms(curve(history, "epoch"), curve(history, "image"), band, values, bands=bands)
 
 
 def main() -> None:

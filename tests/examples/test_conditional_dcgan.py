@@ -102,7 +102,7 @@ def train(folder, collapsed=None):
 @pytest.mark.filterwarnings(*FIT)
 def test_collapse_shows_in_scendi_and_in_the_table_and_leaves_training_alone(tmp_path):
     weights, well, said_of_well = train(tmp_path)
-    with pytest.warns(UserWarning, match="prompt '8' lost its variety: at epoch 5"):
+    with pytest.warns(UserWarning, match="Prompt '8' lost its variety: at epoch 5"):
         same, collapsed, said = train(tmp_path, collapsed=8)
     assert "Prompts that lost their variety, by what is left of their spread\n   0 % '8', best at epoch" in said
     assert "lost" not in said_of_well
