@@ -171,9 +171,10 @@ def baselines(metrics: Mapping[str, Metric], data: ImageData, n: int) -> dict[st
 def picture(monitor: PixelClusterMonitor, names: Sequence[str], bands: Mapping[str, Band]) -> Figure:
     """Draw CMS and the other metrics, each with its baseline."""
     history = monitor.history
-    values = {key: curve(history, key) for name in names for key in (name, f"{name}_std") if key in history[-1]}
+    values = {name: curve(history, name) for name in names}
+    deviations = {name: curve(history, f"{name}_std") for name in names if f"{name}_std" in history[-1]}
     band = monitor.evaluator.baseline["image"]
-    return beside_cms(curve(history, "epoch"), curve(history, "image"), band, values, bands=bands)
+    return beside_cms(curve(history, "epoch"), curve(history, "image"), band, values, deviations, bands)
 
 
 def main() -> None:

@@ -9,6 +9,8 @@ from data import ImageData
 from dcgan import DCGAN
 from fid_beside_cms import FEATURES, baselines, make_metrics, train_classifier
 
+from genmonitor.plotting.extra_metrics import beside_cms
+
 SAYS = ["ignore:Metric `", "ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:PixelCl"]
 
 
@@ -56,7 +58,13 @@ def test_script_draws_all_metrics_beside_cms(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(fid_beside_cms, "DCGAN", partial(DCGAN, **small))
     words = ["fid_beside_cms.py", "--epochs", "2", "--n-samples", "60", "--out", str(tmp_path / "run")]
     monkeypatch.setattr(sys, "argv", words)
+    drawn = []
+    monkeypatch.setattr(fid_beside_cms, "beside_cms", lambda *given: drawn.append(given) or beside_cms(*given))
     fid_beside_cms.main()
+    (_, image, _, others, deviations, bands) = drawn[0]
+    assert all(len(values) == len(image) == 2 for values in [*others.values(), *deviations.values()])
+    assert "kid" in deviations
+    assert set(deviations) <= set(others) == set(bands)
     assert "% of the held-out digits" in capsys.readouterr().out
     assert (tmp_path / "run" / "version_0" / "fid-beside-cms.png").exists()
 
