@@ -132,6 +132,8 @@ PIXELS = [
     (lambda: TwoSampleTest(gammas=None), "`gammas`", "None", "one or more numbers"),
     (lambda: TwoSampleTest(gammas=()), "`gammas`", "()", "one or more numbers"),
     (lambda: TwoSampleTest(gammas=(1, -2)), "`gammas`", "-2", "a positive finite number"),
+    (lambda: TwoSampleTest(views=()), "`views`", "()", "'structure', 'texture'"),
+    (lambda: TwoSampleTest(views="texture"), "`views`", "'texture'", "one or more of"),
     (lambda: TwoSampleTest(seed=-1), "`seed`", "-1", ">= 0"),
     (lambda: TwoSampleTest(partition=3), "`partition`", "int", "a PixelPartition"),
     (lambda: PixelCKA(patch_size=0), "`patch_size`", "0", ">= 1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -16,8 +16,11 @@ from genmonitor.kernels.means import check_estimator, region_columns
 from genmonitor.linalg.chunking import row_blocks, rows_in_cache
 from genmonitor.linalg.distances import centered, squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.whitening import Whitening
 from genmonitor.partition import PixelPartition
 
+View = Literal["structure", "texture"]
+VIEWS: tuple[View, ...] = get_args(View)
 GAMMAS = (0.5, 2.0, 8.0, 32.0)
 LEVEL = 0.05
 MIN_PERMUTATIONS = round(1 / LEVEL) - 1
@@ -38,6 +41,7 @@ def two_sample_test(
     *,
     partition: None = None,
     gammas: Sequence[float] = GAMMAS,
+    views: Sequence[View] = VIEWS,
     num_permutations: int = 199,
     seed: int = 0,
 ) -> Tensor: ...
@@ -48,6 +52,7 @@ def two_sample_test(
     *,
     partition: PixelPartition,
     gammas: Sequence[float] = GAMMAS,
+    views: Sequence[View] = VIEWS,
     num_permutations: int = 199,
     seed: int = 0,
 ) -> dict[str, Tensor]: ...
@@ -57,14 +62,17 @@ def two_sample_test(
     *,
     partition: PixelPartition | None = None,
     gammas: Sequence[float] = GAMMAS,
+    views: Sequence[View] = VIEWS,
     num_permutations: int = 199,
     seed: int = 0,
 ) -> Tensor | dict[str, Tensor]:
     """p-value of the hypothesis that both sides come from one distribution, by permuting which side a sample is on.
 
-    The statistic is the squared maximum mean discrepancy by Gaussian kernels of several gammas, each standardized over
-    the permutations; the largest of them counts (Schrab et al.). Every region has gammas of its own, multiples of one
-    over its mean squared distance in the pool of both sides. The regions share one level: a region's p-value counts the
+    The statistic is the squared maximum mean discrepancy by Gaussian kernels of several gammas in two views of the
+    images, each standardized over the permutations; the largest of them counts (Schrab et al.). Pixels show structure:
+    where things are and how bright. Whitened images show texture, such as blur and noise, which distances of pixels
+    hardly see. Every region has gammas of its own, multiples of one over its mean squared distance in the pool of both
+    sides, and a texture that no pixel outside it changes. The regions share one level: a region's p-value counts the
     permutations in which *any* region lies as far out (Westfall and Young), so that real images in place of generated
     ones have some region with p <= 0.05 in at most 5 % of the evaluations. That holds at any seed and any number of
     samples and permutations, if the two sides are exchangeable under the hypothesis: real images that the generator was
@@ -76,6 +84,8 @@ def two_sample_test(
         partition: which cluster each pixel belongs to.
         gammas: positive, in units of one over a region's mean squared distance: its kernels are exp(-g ‖x - y‖² / mean
             ‖x - y‖²).
+        views: of images, one or both: "structure" is the pixels as they are, "texture" the images whitened, so that
+            every spatial frequency varies alike in the pool. Features have the structure alone.
         num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
             1 / (B + 1), and its standard deviation over the seeds is at most 1 / (2 √B).
         seed: of the splits, which the samples decide too: other samples are split in other ways, the same ones in the
@@ -99,11 +109,11 @@ def two_sample_test(
         >>> two_sample_test(real + 0.02, real), two_sample_test(real + 0.5, real)
         (tensor(0.9900, dtype=torch.float64), tensor(0.0050, dtype=torch.float64))
     """
-    check_test_arguments(gammas, num_permutations, seed)
+    check_test_arguments(gammas, num_permutations, seed, views)
     fake, real = check_test_samples(fake, real, partition)
     samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), seed)
     splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
-    statistics = split_statistics(samples, splits, region_columns(partition, fake), gammas)
+    statistics = view_statistics(samples.view(-1, *fake.shape[1:]), splits, partition, gammas, views)
     image = familywise_p_values(statistics[:1])[0]
     if partition is None:
         return image
@@ -141,6 +151,23 @@ def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
     for split in out:
         split[torch.randperm(total, generator=generator)[:n]] = True
     return out
+
+
+def view_statistics(
+    images: Tensor, splits: Tensor, partition: PixelPartition | None, gammas: Sequence[float], views: Sequence[View]
+) -> Tensor:
+    """Return the largest of `split_statistics` over views of images [N, C, H, W], or of features [N, D]."""
+    regions = region_columns(partition, images)
+    structure = split_statistics(images.flatten(1), splits, regions, gammas)
+    if images.ndim != 4 or "texture" not in views:
+        return structure
+    whitening = Whitening.of(images)
+    texture = [split_statistics(whitening(images).flatten(1), splits, None, gammas)]
+    for label, columns in zip(partition.regions().values() if partition else (), regions or (), strict=True):
+        inside = (partition.pixel_labels() == label).to(images.device)
+        texture.append(split_statistics(whitening(images, inside).flatten(1)[:, columns], splits, None, gammas))
+    found = torch.cat(texture).masked_fill(structure == -math.inf, -math.inf)
+    return torch.maximum(found, structure) if "structure" in views else found
 
 
 def split_statistics(
@@ -191,8 +218,12 @@ def familywise_p_values(statistics: Tensor) -> Tensor:
     return (largest >= statistics[:, :1] - TIE).double().mean(1)
 
 
-def check_test_arguments(gammas: Sequence[float], num_permutations: int, seed: int) -> None:
+def check_test_arguments(
+    gammas: Sequence[float], num_permutations: int, seed: int, views: Sequence[View] = VIEWS
+) -> None:
     """Refuse arguments that no samples could make right."""
+    if isinstance(views, str) or not isinstance(views, Sequence) or not views or not set(views) <= set(VIEWS):
+        raise ValueError(f"Expected `views` as one or more of {', '.join(map(repr, VIEWS))}, but got {views!r}.")
     if isinstance(gammas, str) or not isinstance(gammas, Sequence) or not len(gammas):
         raise ValueError(f"Expected `gammas` as one or more numbers above 0, but got {gammas!r}.")
     for value in gammas:

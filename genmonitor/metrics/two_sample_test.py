@@ -9,7 +9,14 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples
-from genmonitor.functional.two_sample_test import GAMMAS, MIN_SAMPLES, check_test_arguments, two_sample_test
+from genmonitor.functional.two_sample_test import (
+    GAMMAS,
+    MIN_SAMPLES,
+    VIEWS,
+    View,
+    check_test_arguments,
+    two_sample_test,
+)
 from genmonitor.kernels.means import check_estimator
 from genmonitor.metrics._real_fake import TwoSidedMetric
 from genmonitor.partition import PixelPartition
@@ -24,6 +31,7 @@ class TwoSampleTest(TwoSidedMetric):
     Args:
         partition: None for the whole sample alone, the only choice for features [N, D].
         gammas: of the kernels, in units of one over a region's mean squared distance in the pool of both sides.
+        views: of images, one or both: "structure" and "texture"; features have the structure alone.
         num_permutations: random splits that the observed one is compared with, at least 19.
         seed: of the splits.
         reset_real_features: whether `reset` forgets the real side too.
@@ -57,16 +65,18 @@ class TwoSampleTest(TwoSidedMetric):
         self,
         partition: PixelPartition | None = None,
         gammas: Sequence[float] = GAMMAS,
+        views: Sequence[View] = VIEWS,
         num_permutations: int = 199,
         seed: int = 0,
         reset_real_features: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(reset_real_features, **kwargs)
-        check_test_arguments(gammas, num_permutations, seed)
+        check_test_arguments(gammas, num_permutations, seed, views)
         check_estimator(None, partition, None)
         self.partition = partition
         self.gammas = tuple(gammas)
+        self.views = tuple(views)
         self.num_permutations = num_permutations
         self.seed = seed
 
@@ -82,6 +92,7 @@ class TwoSampleTest(TwoSidedMetric):
             real,
             partition=self.partition,
             gammas=self.gammas,
+            views=self.views,
             num_permutations=self.num_permutations,
             seed=self.seed,
         )

@@ -8,10 +8,18 @@ from _helpers import references as ref
 from _helpers.golden import digits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import load_sample_images
 
 from genmonitor import PixelPartition
 from genmonitor.functional import two_sample_test
-from genmonitor.functional.two_sample_test import familywise_p_values, pooled, random_splits, split_statistics
+from genmonitor.functional.two_sample_test import (
+    VIEWS,
+    familywise_p_values,
+    pooled,
+    random_splits,
+    split_statistics,
+    view_statistics,
+)
 from genmonitor.linalg import chunking
 
 WIDTHS = (0.5, 2, 8, 32)
@@ -49,10 +57,43 @@ def test_p_values_are_of_the_statistics_of_random_splits():
     fake, real = draw(12, 1, 2, 6), draw(15, 1, 2, 6, seed=1)
     samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), seed=3)
     splits = torch.cat([labels[None], random_splits(27, 12, 39, seed)])
-    expected = ref.split_statistics(samples.numpy(), splits.numpy(), [r.numpy() for r in columns(THIRDS, 1)], WIDTHS)
-    found = two_sample_test(fake, real, partition=THIRDS, num_permutations=39, seed=3)
-    assert float(found["image"]) == pytest.approx(ref.familywise_p_values(expected[:1])[0])
-    assert [float(found[f"cluster_{c}"]) for c in (1, 2, 3)] == pytest.approx(ref.familywise_p_values(expected[1:]))
+    structure = ref.split_statistics(samples.numpy(), splits.numpy(), [r.numpy() for r in columns(THIRDS, 1)], WIDTHS)
+    texture = ref.texture_statistics(samples.view(-1, 1, 2, 6).numpy(), splits.numpy(), THIRDS.labels.numpy(), WIDTHS)
+    views = {("structure",): structure, ("texture",): texture, VIEWS: np.maximum(structure, texture)}
+    for names, expected in views.items():
+        found = two_sample_test(fake, real, partition=THIRDS, num_permutations=39, seed=3, views=names)
+        assert float(found["image"]) == pytest.approx(ref.familywise_p_values(expected[:1])[0])
+        assert [float(found[f"cluster_{c}"]) for c in (1, 2, 3)] == pytest.approx(ref.familywise_p_values(expected[1:]))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_texture_twin(channels):
+    images, splits = draw(25, channels, 2, 6).cumsum(3), random_splits(25, 10, 30, seed=1)
+    found = view_statistics(images, splits, THIRDS, WIDTHS, ["texture"])
+    expected = ref.texture_statistics(images.numpy(), splits.numpy(), THIRDS.labels.numpy(), WIDTHS)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("fault", ["half a blur", "noise of 0.02", "checkerboard of 0.02"])
+def test_texture_finds_what_pixels_hide(fault):
+    images = photographs()
+    fake, real = images[:300], images[300:]
+    board = (torch.arange(16)[:, None] + torch.arange(16)) % 2 - 0.5
+    fake = {
+        "half a blur": (fake + torch.nn.functional.avg_pool2d(fake, 3, 1, 1, count_include_pad=False)) / 2,
+        "noise of 0.02": fake + 0.02 * draw(300, 1, 16, 16).float(),
+        "checkerboard of 0.02": fake + 0.04 * board,
+    }[fault]
+    assert float(two_sample_test(fake, real)) == float(two_sample_test(fake, real, views=["texture"])) == 1 / 200
+    if fault != "checkerboard of 0.02":
+        assert float(two_sample_test(fake, real, views=["structure"])) > 0.1
+
+
+def photographs() -> torch.Tensor:
+    """600 patches of 16×16 gray pixels of two photographs, in [0, 1]."""
+    images = [torch.tensor(image).float().mean(2) / 255 for image in load_sample_images().images]
+    patches = torch.stack([image.unfold(0, 16, 16).unfold(1, 16, 16).flatten(0, 1) for image in images]).flatten(0, 1)
+    return patches[torch.randperm(len(patches), generator=torch.Generator().manual_seed(0))[:600], None]
 
 
 @pytest.mark.slow
@@ -108,7 +149,7 @@ def test_rounding_of_the_samples_leaves_the_splits():
 
 @pytest.mark.parametrize("fault", ["noise", "blur", "shift"])
 def test_names_the_faulty_region_and_no_other(fault):
-    images = digits()[torch.randperm(1797, generator=torch.Generator().manual_seed(0))]
+    images = digits()[torch.randperm(1797, generator=torch.Generator().manual_seed(1))]
     partition = PixelPartition.grid((8, 8), 2, 2)
     fake, real = images[:300].clone(), images[300:600]
     corner = fake[..., 4:, 4:]

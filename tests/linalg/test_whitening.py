@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+import torch
+from _helpers import references as ref
+from scipy.fft import dct
+
+from genmonitor.linalg import chunking
+from genmonitor.linalg.whitening import Whitening, cosines
+
+
+def draw(n: int, *shape: int, seed: int = 0) -> torch.Tensor:
+    noise = torch.randn(n, *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return noise.cumsum(-1).cumsum(-2) + 100
+
+
+@pytest.mark.parametrize("shape", [(1, 5, 8), (3, 4, 4), (2, 1, 1)])
+def test_twin(shape):
+    pool, images = draw(40, *shape), draw(9, *shape, seed=1)
+    whitening = Whitening.of(pool)
+    expected = ref.whitened(pool.numpy(), images.numpy() - pool.numpy().mean(0))
+    np.testing.assert_allclose(whitening(images).numpy(), expected, atol=1e-9)
+    # rounding of 100 in float32, over 2 % of the largest deviation, times some hundred summands
+    bound = 100 * 2**-24 / 0.02 * 100
+    np.testing.assert_allclose(Whitening.of(pool.float())(images.float()).numpy(), expected, atol=bound)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 16])
+def test_cosines_are_those_of_scipy(size):
+    np.testing.assert_allclose(cosines(size).numpy(), dct(np.eye(size), axis=0, norm="ortho"), atol=1e-14)
+
+
+def test_distances_are_those_of_the_divided_coefficients():
+    images = draw(30, 1, 6, 6)
+    whitening = Whitening.of(images)
+    coefficients = cosines(6) @ (images - whitening.mean) @ cosines(6).T * whitening.scale
+    torch.testing.assert_close(
+        torch.cdist(whitening(images).flatten(1), whitening(images).flatten(1)),
+        torch.cdist(coefficients.flatten(1), coefficients.flatten(1)),
+        atol=1e-6,
+        rtol=1e-6,
+    )
+
+
+def test_pixels_outside_do_not_show():
+    images = draw(30, 2, 6, 6)
+    inside = torch.zeros(6, 6, dtype=torch.bool)
+    inside[1:4, 2:5] = True
+    whitening = Whitening.of(images)
+    others = torch.where(inside, images, draw(30, 2, 6, 6, seed=2))
+    torch.testing.assert_close(whitening(images, inside), whitening(others, inside), atol=0, rtol=0)
+    assert not whitening(images, inside)[..., ~inside].any()
+    assert whitening(images, inside)[..., inside].std() > 0.1
+
+
+def test_images_that_do_not_vary_are_left():
+    images = torch.full((5, 1, 4, 4), 0.3)
+    assert not Whitening.of(images)(images).any()
+    torch.testing.assert_close(Whitening.of(images)(images + 1), torch.ones_like(images))
+
+
+def test_parts_within_the_budget_give_the_same(monkeypatch):
+    images = draw(30, 3, 6, 6)
+    expected = Whitening.of(images)(images)
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 20_000)
+    torch.testing.assert_close(Whitening.of(images)(images), expected)
