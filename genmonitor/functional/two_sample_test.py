@@ -163,9 +163,9 @@ def view_statistics(
         return structure
     whitening = Whitening.of(images)
     texture = [split_statistics(whitening(images).flatten(1), splits, None, gammas)]
-    for label, columns in zip(partition.regions().values() if partition else (), regions or (), strict=True):
-        inside = (partition.pixel_labels() == label).to(images.device)
-        texture.append(split_statistics(whitening(images, inside).flatten(1)[:, columns], splits, None, gammas))
+    if partition is not None:
+        by_region = whitening.by_region(images, partition.pixel_labels()).flatten(1)
+        texture.append(split_statistics(by_region, splits, regions, gammas)[1:])
     found = torch.cat(texture).masked_fill(structure == -math.inf, -math.inf)
     return torch.maximum(found, structure) if "structure" in views else found
 
