@@ -14,8 +14,8 @@ from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.regions.metrics import RealViews
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector
-from genmonitor.functional.mmd_influence import RealSide
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]
 Spoil = Callable[[Tensor, int, torch.Generator], Tensor]
@@ -66,11 +66,14 @@ def delays(source: Source, runs: int, fault: Fault, size: float, noisy: float = 
 def alerts(source: Source, seed: int, evaluations: int, spoil: Spoil) -> list[list[str]]:
     """Return what is alerted of at each evaluation of fresh images."""
     generator = torch.Generator().manual_seed(seed)
-    side = RealSide.of(source.draw(generator)[1], None, source.partition)
-    best, detector, out = BestSoFar(), DegradationDetector(), []
+    views = RealViews.of(source.draw(generator)[1], source.partition)
+    best, detector, out = {view: BestSoFar() for view in views.sides}, DegradationDetector(), []
     for i in range(evaluations):
-        influence = side.influence(spoil(source.draw(generator)[0], i, generator).flatten(1))
-        scores = {name: z for name, z in best.scores(influence).items() if name != "image"}
-        out.append(detector.update(scores, best.farther_by(influence, ALERT_FACTOR)))
-        best.update(influence, i)
+        scores, far = {}, set()
+        for view, influence in views.influences(spoil(source.draw(generator)[0], i, generator)).items():
+            found = best[view].scores(influence)
+            scores |= {f"{view} {name}": z for name, z in found.items() if name != "image"}
+            far |= {f"{view} {name}" for name in best[view].farther_by(influence, ALERT_FACTOR)}
+            best[view].update(influence, i)
+        out.append(sorted({name.split()[1] for name in detector.update(scores, far)}))
     return out

@@ -34,16 +34,17 @@ class PixelClusterMonitor(GenerativeMonitor):
     vary; `cms/share_1` …, the part of the loss that a region contributes, summing to 1; `cms/error_ratio_image`,
     `cms/error_ratio_1` …: 5 is five times the error that real images score, 1 as good as real; `cms/p_image`, `cms/p_1`
     …, p-values of `TwoSampleTest`: at 0.05 or less generated images differ from real ones there, at one level for all
-    regions; `cms/distance_image`, `cms/distance_1` …, squared maximum mean discrepancies at several kernel widths, the
-    measure of alerts, lower is better; `cms/vs_best_image`, `cms/vs_best_1` …, by how many standard errors each of
+    regions; `cms/structure_image`, `cms/structure_1` … and `cms/texture_image`, `cms/texture_1` …, distances from real
+    images of pixels and of whitened images in standard deviations of chance, the measures of alerts, lower is better;
+    `cms/structure_vs_best_1`, `cms/texture_vs_best_1` …, by how many standard errors each of
     these is better than at its best evaluation before; `cms/violations`, a count, 0 where the clusters are independent;
     `cms/mmd`, lower is better; `cms/baseline_image`, `cms/baseline_1` …, the baseline's median of each;
     `cms/sampling_seconds`, `cms/metric_seconds`, `cms/images_seen`. What was found in words is in `findings`.
 
     The level of the p-values is promised where the real images compared with are validation images. A region raises an
-    alert where its distance is larger than at its best evaluation by more than chance (p <= 0.002 for all regions
-    together) and, at one of the kernel's widths, at least twice as large, and twice what chance brings to real images,
-    at two evaluations in a row: a lasting fault is told of at the second evaluation that has it.
+    alert where one of its distances is larger than at its best evaluation by more than chance (p <= 0.002 for all
+    regions together) and, at one of the kernel's widths, at least twice as large, and twice what chance brings to real
+    images, at two evaluations in a row: a lasting fault is told of at the second evaluation that has it.
     What is far from real images already may hide a small one; `benchmarks/detection.md` says which. Pixels that never
     vary raise an alert only if they are as far off as whole real images are. That benchmark has no false alert in 9000
     evaluations, of 500, 64 and 16 samples, of real images in place of generated ones and of faulty generators that do

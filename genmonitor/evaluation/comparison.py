@@ -24,6 +24,7 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluation, RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.figures import SHOWN, image_labels
+from genmonitor.evaluation.regions.metrics import both_views
 from genmonitor.evaluation.regions.presenter import on_map, plain_table, region_data, regions_html
 from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
@@ -281,8 +282,8 @@ def _choose(images: Tensor, n: int, seed: int) -> Samples:
 
 def _differences(evaluations: Sequence[RegionEvaluation], paired: bool) -> dict[str, dict[str, float]] | None:
     """Return which of two sets is closer, in each region; None of one set."""
-    influences = [found.influence for found in evaluations]
-    if len(influences) == 1 or influences[0] is None or influences[1] is None:
+    sides = [both_views(found.influences) for found in evaluations if found.influences is not None]
+    if len(sides) < 2:
         return None
-    found = relative_similarity_from_influences(influences[0], influences[1], paired=paired, alternative="different")
+    found = relative_similarity_from_influences(sides[0], sides[1], paired=paired, alternative="different")
     return {name: {field: float(x) for field, x in test._asdict().items()} for name, test in found.items()}

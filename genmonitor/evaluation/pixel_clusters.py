@@ -30,15 +30,15 @@ from genmonitor.evaluation.regions.best import BestSoFar
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted
+from genmonitor.evaluation.regions.metrics import Influences, distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
 from genmonitor.evaluation.regions.saved import save_regions, saved_regions
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.evaluation.results import Evaluation, FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
-from genmonitor.functional.mmd_influence import MMDInfluence
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector
+from genmonitor.functional.two_sample_test import MIN_SAMPLES, VIEWS
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
@@ -48,10 +48,10 @@ class RegionEvaluation(Evaluation):
     """Values, and what a later evaluation is compared by.
 
     Attributes:
-        influence: of the samples of all processes; None where there are too few to compare.
+        influences: of the samples of all processes; None where there are too few to compare.
     """
 
-    influence: MMDInfluence | None
+    influences: Influences | None
 
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):
@@ -90,7 +90,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._finder = RegionFinder(settings, self.to_sites)
         self.extra_metrics = extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
-        self._best = BestSoFar()
+        self._best = {view: BestSoFar() for view in VIEWS}
         self._degradations = DegradationDetector()
         self._constant = False
         self._regions: Regions | None = None  # fixed for the run
@@ -167,35 +167,35 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def compute(self, comm: Collective) -> RegionEvaluation:
         """Return the values of image and regions, the extra metrics and the baseline's medians."""
-        values, p, influence = self.fitted.metrics.compute(comm)
+        values, p, influences = self.fitted.metrics.compute(comm)
         keys, of_image = self._values, self.baseline[IMAGE][1]
         values |= {
             key: error_ratio(values[name], self.baseline[name][1], of_image) for name, key in keys.error_ratio.items()
         }
         values |= {keys.p[name]: value for name, value in p.items()}
-        if influence is not None:
-            distances = zip(influence.regions, influence.mmd.tolist(), strict=True)
-            values |= {keys.distance[name]: distance for name, distance in distances}
-            values |= {keys.vs_best[name]: score for name, score in self._best.scores(influence).items()}
+        for view, influence in (influences or {}).items():
+            values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
+            values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         notes = ("all generated images are the same, so the values say little",) if self._constant else ()
-        return RegionEvaluation(values, influence, notes=notes)
+        return RegionEvaluation(values, influences, notes=notes)
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best; return a finding for each region that got worse."""
-        if evaluation.influence is None:
+        if evaluation.influences is None:
             return []
-        record, values = history[-1], self._values
-        scores = {name: record.get(values.vs_best[name], math.nan) for name in self.fitted.regions.partition.regions()}
-        p, best = p_values_of_change(scores, worse=True), dict(self._best.epochs)
-        far = self._best.farther_by(evaluation.influence, ALERT_FACTOR)
+        record, keys, findings = history[-1], self._values.distance, self._findings
+        best, far = self._best_epochs(), set()
+        for view, influence in evaluation.influences.items():
+            far |= {keys[view][name] for name in self._best[view].farther_by(influence, ALERT_FACTOR)}
+            self._best[view].update(influence, record["epoch"])
         # where real images never vary, a trace of noise is sure to be found, and not worth a word
-        if record.get(values.error_ratio.get(CONSTANT, ""), math.inf) < 1:
-            far.discard(CONSTANT)
-        worse = self._degradations.update(scores, far)
-        self._best.update(evaluation.influence, record["epoch"])
-        return [self._findings.got_worse(history, name, p[name], best[name]) for name in worse]
+        if record.get(self._values.error_ratio.get(CONSTANT, ""), math.inf) < 1:
+            far -= {keys[view][CONSTANT] for view in VIEWS if CONSTANT in keys[view]}
+        worse = self._degradations.update(findings.scores(record), far)
+        regions = [name for name in findings.ranked(record) if {of[name] for of in keys.values()} & set(worse)]
+        return [findings.got_worse(history, name, best) for name in regions]
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of CMS, error ratios, p-values, distances and shares, and of the extra metrics."""
@@ -203,7 +203,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
         """Return which region differs most from real images, then what was found of each."""
-        return self._findings.find(history, self._best.epochs)
+        return self._findings.find(history, self._best_epochs())
 
     def presenter(self) -> RegionPresenter[RegionEvaluation]:
         """Return what shows the regions."""
@@ -226,7 +226,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return {
             "regions": self._regions.state_dict(),
             "data": list(self._data),
-            "best": self._best.state_dict(),
+            "best": {view: best.state_dict() for view, best in self._best.items()},
             "degradations": self._degradations.state_dict(),
         }
 
@@ -235,7 +235,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if state:
             self.use_regions(Regions.from_state(state["regions"], self.settings.given_kernel))
             self._data = list(state["data"])
-            self._best.load_state_dict(state["best"])
+            for view, best in self._best.items():
+                best.load_state_dict(state["best"][view])
             self._degradations.load_state_dict(state["degradations"])
 
     def moved_networks(self) -> dict[str, nn.Module]:
@@ -254,7 +255,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
-        self._best, self._degradations = BestSoFar(), DegradationDetector()
+        self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
+
+    def _best_epochs(self) -> dict[str, float]:
+        """Return the epoch of the best evaluation of each region in each view, by the key of its distance."""
+        keys = self._values.distance
+        return {keys[view][name]: epoch for view, best in self._best.items() for name, epoch in best.epochs.items()}
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""

@@ -129,7 +129,8 @@ def test_generator_that_stands_still_gives_a_curve_that_does(tmp_path):
     fit(tmp_path, monitor, module=Linear(lr=0.0), val=validation(), max_epochs=4)
     moves = {"epoch", "step", "images_seen"}
     first, *later = [{k: v for k, v in record.items() if k not in moves} for record in measured(monitor)]
-    unchanged = {f"vs_best_{name}": 0.0 for name in ("image", "1", "2", "3", "constant")}
+    names, views = ("image", "1", "2", "3", "constant"), ("structure", "texture")
+    unchanged = {f"{view}_vs_best_{name}": 0.0 for view in views for name in names}
     assert later == [first | unchanged] * 3
     assert {"image", "product", "cluster_3", "mmd"} <= first.keys()
 

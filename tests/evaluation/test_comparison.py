@@ -9,8 +9,10 @@ from _helpers.meta_tensor import MetaTensor
 
 import genmonitor
 from genmonitor import PixelPartition, compare
+from genmonitor.evaluation.regions.metrics import RealViews, both_views
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.functional import relative_similarity_test, two_sample_test
+from genmonitor.functional import two_sample_test
+from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 
 SIDES = PixelPartition.grid((4, 6), 1, 2)
 REAL, DARK, LIGHT = halves(300, 1), halves(120, 2, dark=0.6), halves(120, 3)
@@ -69,13 +71,9 @@ def test_regions_are_found_where_none_are_given():
 
 
 def test_differences_are_those_of_the_function(two):
-    found = relative_similarity_test(
-        DARK[drawn(120, 120)],
-        LIGHT[drawn(120, 120)],
-        REAL[drawn(120, 300)],
-        partition=SIDES,
-        alternative="different",
-    )
+    real, *sets = REAL[drawn(120, 300)], DARK[drawn(120, 120)], LIGHT[drawn(120, 120)]
+    sides = [both_views(RealViews.of(real, SIDES).influences(images)) for images in sets]
+    found = relative_similarity_from_influences(*sides, alternative="different")
     for name, test in found.items():
         expected = {field: float(value) for field, value in test._asdict().items()}
         assert two.differences[name] == pytest.approx(expected, rel=1e-4, abs=1e-6)

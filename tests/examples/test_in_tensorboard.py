@@ -77,7 +77,7 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
     assert "Matches (7)" in charts[2]
     assert all(f"cms/error_ratio_{name} (" in charts[2] for name in ("image", 1, 2, 3, 4, 5, "constant"))
     assert "Matches (7)" in charts[3]
-    assert all(f"cms/distance_{name} (" in charts[3] for name in ("image", 1, 2, 3, 4, 5, "constant"))
+    assert all(f"cms/structure_{name} (" in charts[3] for name in ("image", 1, 2, 3, 4, 5, "constant"))
     assert all(f"cms/{name}_seconds (" in charts[4] for name in ("sampling", "metric"))
     for _ in range(150):  # drawn, not only named: each as it is, and smoothed
         lines = set(chromium.execute_script(LINES))

@@ -170,13 +170,13 @@ def test_values_are_drawn_as_they_are_declared(tmp_path):
 
 def test_curves_of_one_measure_have_the_names_of_their_places(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
-    measured = {f"{measure}_{name}": 0.5 for measure in ("p", "distance") for name in ("image", "1", "constant")}
+    measured = {f"{measure}_{name}": 0.5 for measure in ("p", "structure") for name in ("image", "1", "constant")}
     write_evaluation(folder, 1, evaluation=record(1, **measured))
     RunFolder(folder).write_values("cms", RegionValues(["cluster_1", "constant"]).specs)
     labels = {curve["name"]: curve["label"] for chart in charts_of(read(folder)) for curve in chart["series"]}
     assert {name: labels[name] for name in measured} == {
         f"{measure}_{key}": place
-        for measure in ("p", "distance")
+        for measure in ("p", "structure")
         for key, place in (("image", "image"), ("1", "cluster 1"), ("constant", "constant"))
     }
     assert (labels["image"], labels["product"], labels["cluster_1"]) == ("image", "product", "cluster 1")
@@ -185,12 +185,12 @@ def test_curves_of_one_measure_have_the_names_of_their_places(tmp_path):
 def test_best_says_the_measure_without_its_region(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     area = Area("cluster_1", region="cluster_1")
-    found = [Finding("...", area, "better than ever before", "distance_1").to_dict()]
+    found = [Finding("...", area, "better than ever before", "structure_1").to_dict()]
     RunFolder(folder).write_values("cms", RegionValues(["cluster_1", "cluster_2", "constant"]).specs)
     for number, distance in enumerate((0.5, 0.25, 0.75), start=1):
-        write_evaluation(folder, number, evaluation=record(number, distance_1=distance), findings=found)
+        write_evaluation(folder, number, evaluation=record(number, structure_1=distance), findings=found)
     (row, *_) = region_rows(read(folder))
-    assert row["best"] == "distance 0.25 at epoch 1"
+    assert row["best"] == "structure 0.25 at epoch 1"
 
 
 def test_curves_have_the_declared_labels(tmp_path):

@@ -16,6 +16,8 @@ from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
 Records = Sequence[Mapping[str, float]]
+BY_CHANCE = 2.0
+"""Distances up to it, in standard deviations of chance, are what real images have in place of generated ones."""
 UNTESTED = f"Too few images for a verdict: a test needs {MIN_SAMPLES} on each side."
 
 
@@ -41,8 +43,8 @@ class RegionFindings:
 
         Args:
             records: one or more, the oldest first.
-            best: epoch of each region's best evaluation, which may be of another run; that of the smallest distance in
-                the records by default.
+            best: epoch of the best evaluation of each distance, by key, which may be of another run; that of the
+                smallest in the records by default.
 
         Example:
             >>> halves = PixelPartition.grid((4, 4), 1, 2)
@@ -71,25 +73,47 @@ class RegionFindings:
         first = self.ranked(record)[0]
         return first if self._differs(record, first) else None
 
-    def got_worse(self, records: Records, region: str, p: float, best: float) -> Finding:
-        """Return the finding that a region is farther from real images than at its best evaluation.
+    def scores(self, record: Mapping[str, float]) -> dict[str, float]:
+        """Return by how many standard errors each distance is better than at its best, by key; nan where not known."""
+        return {
+            key: record.get(self.values.vs_best[view][name], math.nan)
+            for view, keys in self.values.distance.items()
+            for name, key in keys.items()
+            if name != IMAGE
+        }
+
+    def got_worse(self, records: Records, region: str, best: Mapping[str, float]) -> Finding:
+        """Return the finding that a region is farther from real images than at its best, in one view or both.
 
         Args:
             records: the last is the evaluation that is worse.
             region: its name.
-            p: of the change.
-            best: epoch of the best evaluation.
+            best: epoch of the best evaluation of each distance, by key.
         """
-        last, key = records[-1], self.values.distance[region]
-        lasting = list(takewhile(lambda x: differs(self._p_of_change(x, worse=True)[region]), reversed(records)))
+        last, p, area = records[-1], self._p_of_change(records[-1], worse=True), self.area(region)
+        keys = {view: of[region] for view, of in self.values.distance.items()}
+        worse = sorted((view for view in keys if differs(p[keys[view]])), key=lambda view: p[keys[view]])
+        first = keys[worse[0]]
+        lasting = list(takewhile(lambda x: differs(self._p_of_change(x, worse=True)[first]), reversed(records)))
         since = lasting[-1]["epoch"] if len(lasting) > 1 else None
-        area = self.area(region)
-        then = next((f"{x[key]:.2g}" for x in records[:-1] if x.get("epoch") == best and key in x), "less")
+        changes = [f"{view} {self._change(records, keys[view], best)} ({format_p(p[keys[view]])})" for view in worse]
         text = (
-            f"{area} got worse{'' if since is None else f' since epoch {since:g}'}: distance from real images "
-            f"{last[key]:.2g} at epoch {last['epoch']:g}, {then} at epoch {best:g}, its best ({format_p(p)})."
+            f"{area} got worse{'' if since is None else f' since epoch {since:g}'}, distance at epoch "
+            f"{last['epoch']:g}: {', '.join(changes)}."
         )
-        return Finding(text, area, f"worse than at its best ({format_p(p)})", key, False, p, since)
+        said = (
+            f"{' and '.join(worse)} worse than at {'its' if len(worse) == 1 else 'their'} best ({format_p(p[first])})"
+        )
+        return Finding(text, area, said, first, False, p[first], since)
+
+    def _change(self, records: Records, key: str, best: Mapping[str, float]) -> str:
+        """Return a distance and its best in words; the best of the records where another run's is not known."""
+        epoch = best.get(key)
+        if epoch is None:
+            epoch = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
+        at_best = next((x[key] for x in records[:-1] if x.get("epoch") == epoch and key in x), None)
+        then = "less" if at_best is None else f"{at_best:.3g}" if at_best > BY_CHANCE else "within chance"
+        return f"{records[-1][key]:.3g}, at its best {then} at epoch {epoch:g}"
 
     def area(self, region: str) -> Area:
         """Return a region with its place in words."""
@@ -141,25 +165,21 @@ class RegionFindings:
 
     def _changes(self, records: Records, ranked: Sequence[str], best: Mapping[str, float]) -> list[Finding]:
         """Return which regions are worse than at their best evaluation, or better than ever before."""
-        last = records[-1]
+        last, found = records[-1], []
         worse, better = (self._p_of_change(last, worse=worse) for worse in (True, False))
-        found = []
         for name in ranked:
-            key = self.values.distance[name]
-            if differs(worse[name]):
-                if (epoch := best.get(name)) is None:
-                    epoch = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
-                found.append(self.got_worse(records, name, worse[name], epoch))
-            elif differs(better[name]):
-                said = f"better than ever before ({format_p(better[name])})"
-                text = f"{self.area(name)} is {said}: distance from real images {last[key]:.2g}."
-                found.append(Finding(text, self.area(name), said, key, None, better[name]))
+            keys = {view: of[name] for view, of in self.values.distance.items()}
+            if any(differs(worse[key]) for key in keys.values()):
+                found.append(self.got_worse(records, name, best))
+            for view in (view for view, key in keys.items() if differs(better[key])):
+                key, said = keys[view], f"{view} better than ever before ({format_p(better[keys[view]])})"
+                text = f"{self.area(name)}: {said}: distance from real images {last[key]:.3g}."
+                found.append(Finding(text, self.area(name), said, key, None, better[key]))
         return found
 
     def _p_of_change(self, record: Mapping[str, float], *, worse: bool) -> dict[str, float]:
-        """Return p-values of the regions' change from their best evaluations, 1 where there is none."""
-        scores = {name: record.get(self.values.vs_best[name], math.nan) for name in self.partition.regions()}
-        return p_values_of_change(scores, worse=worse)
+        """Return p-values of the distances' change from their best, by key, 1 where there is none."""
+        return p_values_of_change(self.scores(record), worse=worse)
 
     def _differs(self, record: Mapping[str, float], region: str) -> bool:
         return differs(record.get(self.values.p[region], 1.0))

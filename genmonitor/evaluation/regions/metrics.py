@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,11 +14,16 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.mmd_influence import MMDInfluence, RealSide
+from genmonitor.functional.two_sample_test import View
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans
+from genmonitor.linalg.whitening import Whitening
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.metrics.two_sample_test import TwoSampleTest
 from genmonitor.partition import PixelPartition
+
+Influences = Mapping[View, MMDInfluence]
+"""Of each view of the images."""
 
 
 class RegionMetric(CosineMeanSimilarity):
@@ -86,7 +91,7 @@ class RegionMetrics:
     ) -> None:
         self.partition = partition
         self.testable = testable
-        self._real_side: RealSide | None = None
+        self._real_views: RealViews | None = None
         self.cms = RegionMetric(partition, kernel, block_size, widths, reset_real_features=False).to(real.device)
         self.test = TwoSampleTest(partition, seed=seed, reset_real_features=False).to(real.device)
         for metric in (self.cms, self.test):
@@ -98,7 +103,7 @@ class RegionMetrics:
             metric.reset()
             metric.update(maps, real=False)
 
-    def compute(self, comm: Collective) -> tuple[dict[str, float], dict[str, float], MMDInfluence | None]:
+    def compute(self, comm: Collective) -> tuple[dict[str, float], dict[str, float], Influences | None]:
         """Return CMS, shares and MMD, p-values by region, and what a later evaluation is compared by.
 
         Where there are too few images to test there are no p-values, and nothing to compare by.
@@ -112,16 +117,61 @@ class RegionMetrics:
             p: Any = self.test.compute()
         return values, {name: float(value) for name, value in p.items()}, self._influence(comm)
 
-    def _influence(self, comm: Collective) -> MMDInfluence:
+    def _influence(self, comm: Collective) -> Influences:
         """Compare the generated images of all processes with the real images of all, on the CPU from then on."""
         with comm.all_ranks_or_none():
             fake = comm.gather_rows(dim_zero_cat(self.test.fake_samples))
-        if self._real_side is None:
+        if self._real_views is None:
             with comm.all_ranks_or_none():
                 real = comm.gather_rows(dim_zero_cat(self.test.real_samples))
             with comm.all_ranks_or_none():
-                side = RealSide.of(real, None, self.partition)
-            self._real_side = side  # only once every process has it: the next evaluation gathers on all or on none
+                views = RealViews.of(real, self.partition)
+            self._real_views = views  # only once every process has it: the next evaluation gathers on all or on none
         with comm.all_ranks_or_none():
-            found = self._real_side.influence(fake.to(self._real_side.samples))
-        return MMDInfluence(found.regions, *(tensor.cpu() for tensor in found[1:]))
+            found = self._real_views.influences(fake)
+        return {view: MMDInfluence(one.regions, *(tensor.cpu() for tensor in one[1:])) for view, one in found.items()}
+
+
+class RealViews(NamedTuple):
+    """Real images in both views: what generated ones are compared with."""
+
+    whitening: Whitening
+    labels: Tensor
+    sides: Mapping[View, RealSide]
+
+    @classmethod
+    def of(cls, real: Tensor, partition: PixelPartition) -> RealViews:
+        """Look at real images [M, C, H, W], which also whiten generated ones."""
+        whitening, labels = Whitening.of(real), partition.pixel_labels()
+        views: dict[View, Tensor] = {"structure": real, "texture": whitening.by_region(real, labels)}
+        return cls(whitening, labels, {view: RealSide.of(x, None, partition) for view, x in views.items()})
+
+    def influences(self, fake: Tensor) -> Influences:
+        """Compare generated images [N, C, H, W] in both views."""
+        fake = fake.to(self.whitening.mean)
+        texture = self.whitening.by_region(fake, self.labels)
+        return {
+            "structure": self.sides["structure"].influence(fake),
+            "texture": self.sides["texture"].influence(texture),
+        }
+
+
+def distances(influence: MMDInfluence) -> dict[str, float]:
+    """Return how far each region is from real images: MMD² in standard deviations of chance, mean over the gammas.
+
+    A region where real images never vary is measured by what chance does to the image.
+    """
+    chance = torch.where(influence.by_chance > 0, influence.by_chance, influence.by_chance[:1])
+    found = torch.where(chance > 0, influence.by_gamma / chance, 0).mean(1)
+    return dict(zip(influence.regions, found.tolist(), strict=True))
+
+
+def both_views(influences: Influences) -> MMDInfluence:
+    """Return the discrepancy that sums those of both views: its kernel is the sum of theirs.
+
+    The terms of second order that the views share are left out, which makes its standard errors too large rather than
+    too small.
+    """
+    structure, texture = influences["structure"], influences["texture"]
+    added = ("mmd", "fake", "real", "second_order", "real_mean")
+    return structure._replace(**{name: getattr(structure, name) + getattr(texture, name) for name in added})

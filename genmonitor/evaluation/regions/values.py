@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.functional.two_sample_test import VIEWS
 from genmonitor.partition import region_key
 
 IMAGE, CONSTANT = "image", "constant"
@@ -18,6 +19,17 @@ _CMS = ValueSpec(
     chart="CMS by region",
     column="CMS",
     better="high",
+)
+_DISTANCE = (
+    "in standard deviations of chance: 0 ± 2 where nothing is wrong; the measure of alerts and of the best evaluation"
+)
+_VS_BEST = ValueSpec(
+    "vs_best",
+    "by how many standard errors the distance is lower, that is better, than at the best evaluation before",
+    scale="signed",
+    better="high",
+    detail=True,
+    repeatable=False,
 )
 _MEASURES = {
     "error_ratio": ValueSpec(
@@ -38,23 +50,24 @@ _MEASURES = {
         chart="p-value: do they differ from real images?",
         detail=True,
     ),
-    "distance": ValueSpec(
-        "distance",
-        "squared maximum mean discrepancy from real images at several kernel widths, unbiased, around 0 at best; the "
-        "measure of alerts and of the best evaluation",
+    "structure": ValueSpec(
+        "structure",
+        f"distance from real images in where things are and how bright (MMD² of pixels), {_DISTANCE}",
         scale="log",
-        chart="Distance from real images",
+        chart="Structure: distance from real images",
         better="low",
     ),
-    "vs_best": ValueSpec(
-        "vs_best",
-        "by how many standard errors the distance is lower, that is better, than at the best evaluation before",
-        scale="signed",
-        chart="Change since the best evaluation before, in standard errors of the distance",
-        better="high",
-        detail=True,
-        repeatable=False,
+    "texture": ValueSpec(
+        "texture",
+        f"distance from real images in sharpness, noise and patterns (MMD² of whitened images), {_DISTANCE}",
+        scale="log",
+        chart="Texture: distance from real images",
+        better="low",
     ),
+    "structure_vs_best": replace(
+        _VS_BEST, key="structure_vs_best", chart="Structure: change since its best evaluation"
+    ),
+    "texture_vs_best": replace(_VS_BEST, key="texture_vs_best", chart="Texture: change since its best evaluation"),
     "share": ValueSpec(
         "share",
         "part of the image's loss that a region contributes; all sum to 1",
@@ -98,7 +111,8 @@ class RegionValues:
         baselines: keys of the values that have a baseline.
 
     Attributes:
-        error_ratio, p, distance, vs_best, share: keys by region, the image among them but for the share.
+        error_ratio, p, share: keys by region, the image among them but for the share.
+        distance, vs_best: keys by view, then by region.
         baseline: keys by the key of the value whose baseline it is.
         specs: all declarations.
 
@@ -111,13 +125,14 @@ class RegionValues:
     def __init__(self, regions: Iterable[str], baselines: Collection[str] = ()) -> None:
         names = list(regions)
         everywhere = [IMAGE, *names]
-        self.error_ratio, self.p, self.distance, self.vs_best = (
-            {name: region_key(measure, name) for name in everywhere}
-            for measure in ("error_ratio", "p", "distance", "vs_best")
-        )
-        self.share = {name: region_key("share", name) for name in names}
+        keys = {
+            measure: {name: region_key(measure, name) for name in (names if measure == "share" else everywhere)}
+            for measure in _MEASURES
+        }
+        self.error_ratio, self.p, self.share = keys["error_ratio"], keys["p"], keys["share"]
+        self.distance = {view: keys[view] for view in VIEWS}
+        self.vs_best = {view: keys[f"{view}_vs_best"] for view in VIEWS}
         self.baseline = {key: region_key("baseline", key) for key in baselines}
-        keys = {measure: getattr(self, measure) for measure in _MEASURES}
         self.specs = (
             *(replace(_CMS, key=name, region=name) for name in names),
             *_OF_IMAGE,

@@ -75,9 +75,7 @@ def sureness(test: Mapping[str, float]) -> float:
 
 
 def _finding(text: str, region: str, test: Mapping[str, float]) -> Finding:
-    return Finding(
-        text, Area(region, region=region), "", RegionValues([region]).distance[region], p=test["p_value_adjusted"]
-    )
+    return Finding(text, Area(region, region=region), "", RegionValues([region]).p[region], p=test["p_value_adjusted"])
 
 
 def _of_no_region(image: Mapping[str, float], regions: Differences, names: Sequence[str]) -> Finding:

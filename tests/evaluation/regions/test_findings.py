@@ -27,10 +27,10 @@ BAD = {
     "p_1": 0.32,
     "p_2": 0.005,
     "p_constant": 1.0,
-    "distance_image": 0.02,
-    "distance_1": 0.001,
-    "distance_2": 0.05,
-    "distance_constant": 0.0,
+    "structure_image": 20.0,
+    "structure_1": 1.0,
+    "structure_2": 50.0,
+    "structure_constant": 0.0,
 }
 GOOD = BAD | {"p_image": 0.4, "p_2": 0.21}
 
@@ -101,22 +101,43 @@ def test_verdict_says_since_when(p, since):
 
 
 def test_alert_number_curve_and_best_are_of_one_measure():
-    records = [BAD | {"epoch": 17.0, "distance_2": 0.003}, BAD | {"epoch": 40.0}]
-    found = FINDINGS.got_worse(records, "cluster_2", p=2e-6, best=17.0)
+    records = [BAD | {"epoch": 17.0, "structure_2": 3.0}, BAD | {"epoch": 40.0, "structure_vs_best_2": -9.0}]
+    found = FINDINGS.got_worse(records, "cluster_2", {"structure_2": 17.0})
     assert str(found) == (
-        "cluster_2 (upper right) got worse: distance from real images 0.05 at epoch 40, 0.003 at epoch 17, its best "
-        "(p < 0.0001)."
+        "cluster_2 (upper right) got worse, distance at epoch 40: structure 50, at its best 3 at epoch 17 (p < 0.0001)."
     )
-    assert (found.measure, found.fine, found.verdict) == ("distance_2", False, "worse than at its best (p < 0.0001)")
+    said = "structure worse than at its best (p < 0.0001)"
+    assert (found.measure, found.fine, found.verdict) == ("structure_2", False, said)
     (spec,) = (spec for spec in FINDINGS.values.specs if spec.key == found.measure)
-    assert (spec.region, spec.better, spec.chart) == ("cluster_2", "low", "Distance from real images")
+    assert (spec.region, spec.better, spec.chart) == ("cluster_2", "low", "Structure: distance from real images")
+
+
+def test_views_that_got_worse_are_told_apart_each_with_its_best():
+    change = {"epoch": 3.0, "texture_2": 40.0, "structure_vs_best_2": -4.0, "texture_vs_best_2": -9.0}
+    records = [BAD | {"epoch": 1.0, "texture_2": 4.0}, BAD | {"epoch": 2.0, "structure_2": 1.9}, BAD | change]
+    found = FINDINGS.got_worse(records, "cluster_2", {"texture_2": 1.0, "structure_2": 2.0})
+    assert str(found) == (
+        "cluster_2 (upper right) got worse, distance at epoch 3: texture 40, at its best 4 at epoch 1 (p < 0.0001), "
+        "structure 50, at its best within chance at epoch 2 (p < 0.0001)."
+    )
+    assert found.measure == "texture_2"
+    assert found.verdict == "texture and structure worse than at their best (p < 0.0001)"
+
+
+def test_a_view_that_got_better_is_told_beside_one_that_got_worse():
+    change = {"epoch": 3.0, "structure_vs_best_2": 9.0, "texture_vs_best_2": -9.0, "texture_2": 8.0}
+    found = FINDINGS.find([BAD | {"epoch": 1.0, "texture_2": 4.0}, BAD | change])
+    assert verdict_of(found, "cluster_2") == (
+        "differs (p = 0.005), texture worse than at its best (p < 0.0001), structure better than ever before "
+        "(p < 0.0001)"
+    )
 
 
 def test_the_best_may_be_of_another_run():
-    record = BAD | {"epoch": 0.0, "vs_best_2": -9.0}
-    found = FINDINGS.find([record], {"cluster_2": 1.0})[-1]
+    record = BAD | {"epoch": 0.0, "structure_vs_best_2": -9.0}
+    found = FINDINGS.find([record], {"structure_2": 1.0})[-1]
     assert str(found) == (
-        "cluster_2 (upper right) got worse: distance from real images 0.05 at epoch 0, less at epoch 1, its best "
+        "cluster_2 (upper right) got worse, distance at epoch 0: structure 50, at its best less at epoch 1 "
         "(p < 0.0001)."
     )
 
@@ -124,9 +145,9 @@ def test_the_best_may_be_of_another_run():
 @pytest.mark.parametrize(("first", "since"), [(-4.0, 30), (-1.0, 35), (math.nan, 35)])
 def test_got_worse_since_which_evaluation_in_a_row(first, since):
     scores = {20.0: -9.0, 25.0: 0.5, 30.0: first, 35.0: -2.9, 40.0: -8.0}
-    records = [BAD | {"epoch": epoch, "vs_best_2": score} for epoch, score in scores.items()]
-    found = FINDINGS.got_worse(records, "cluster_2", p=2e-6, best=25.0)
-    assert f"got worse since epoch {since}: " in found.text
+    records = [BAD | {"epoch": epoch, "structure_vs_best_2": score} for epoch, score in scores.items()]
+    found = FINDINGS.got_worse(records, "cluster_2", {"structure_2": 25.0})
+    assert f"got worse since epoch {since}, " in found.text
     assert found.since == since
 
 
@@ -139,10 +160,10 @@ def test_verdicts_of_a_first_evaluation_are_about_real_images_alone():
 
 
 def test_verdicts_say_what_is_worse_or_better_than_before():
-    change = {"vs_best_1": 5.0, "vs_best_2": -3.0, "vs_best_constant": float("nan")}
+    change = {"structure_vs_best_1": 5.0, "structure_vs_best_2": -3.0, "structure_vs_best_constant": float("nan")}
     assert verdicts([BAD | {"epoch": 0.0}, BAD | {"epoch": 1.0} | change]) == {
-        "cluster_1": "no evidence of a difference (p = 0.32), better than ever before (p < 0.0001)",
-        "cluster_2": "differs (p = 0.005), worse than at its best (p = 0.0027)",
+        "cluster_1": "no evidence of a difference (p = 0.32), structure better than ever before (p < 0.0001)",
+        "cluster_2": "differs (p = 0.005), structure worse than at its best (p = 0.0027)",
         "constant": "no evidence of a difference (p = 1)",
     }
 

@@ -5,8 +5,10 @@ from _helpers.evaluations import halves
 
 from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition, TwoSampleTest
 from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess
-from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics
+from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics, both_views, distances
 from genmonitor.functional import cosine_mean_similarity, mmd_influence
+from genmonitor.functional.mmd_influence import RealSide
+from genmonitor.linalg.whitening import Whitening
 
 COLUMNS, KERNEL = PixelPartition.grid((4, 6), 1, 2), GaussianKernel(0.5)
 REAL, FAKE = halves(30), halves(24, seed=1, dark=0.7)
@@ -38,14 +40,39 @@ def test_region_metrics_forget_the_evaluation_before():
 
 
 def test_region_metrics_keep_what_a_later_evaluation_is_compared_by():
-    *_, influence = measured()
-    for found, expected in zip(influence[1:], mmd_influence(FAKE, REAL, partition=COLUMNS)[1:], strict=True):
-        torch.testing.assert_close(found, expected)
+    *_, influences = measured()
+    whitening, labels = Whitening.of(REAL), COLUMNS.labels
+    fake, real = (whitening.by_region(images, labels) for images in (FAKE, REAL))
+    for view, (a, b) in {"structure": (FAKE, REAL), "texture": (fake, real)}.items():
+        for found, expected in zip(influences[view][1:], mmd_influence(a, b, partition=COLUMNS)[1:], strict=True):
+            torch.testing.assert_close(found, expected)
+
+
+def test_distances_are_mmd_in_standard_deviations_of_chance():
+    """Between real images and real images they have mean 0 and, as a mean over gammas, a deviation of at most 1."""
+    real, found = halves(40, seed=1), []
+    side = RealSide.of(real, None, COLUMNS)
+    for seed in range(2, 202):
+        found.append(distances(side.influence(halves(40, seed=seed)))["image"])
+    assert abs(torch.tensor(found).mean()) < 0.5  # the real side stays: its own chance is in all of them
+    assert 0.3 < torch.tensor(found).std() < 1.2
+    wrong = side.influence(halves(40, seed=300) + 2)
+    z = wrong.by_gamma[0] / (2**0.5 * side.kernel.spread[0] * 2 / 40)
+    assert distances(wrong)["image"] == pytest.approx(float(z.mean()))
+    assert z.mean() > 5
+
+
+def test_both_views_sum_and_err_on_the_safe_side():
+    influences = measured()[2]
+    total = both_views(influences)
+    torch.testing.assert_close(total.mmd, influences["structure"].mmd + influences["texture"].mmd)
+    torch.testing.assert_close(total.fake, influences["structure"].fake + influences["texture"].fake)
 
 
 def test_region_metrics_take_samples_of_another_dtype():
-    *_, influence = measured(updates=(FAKE.double(),))
-    torch.testing.assert_close(influence.mmd, measured()[2].mmd)
+    *_, influences = measured(updates=(FAKE.double(),))
+    for view, influence in measured()[2].items():
+        torch.testing.assert_close(influences[view].mmd, influence.mmd, atol=1e-5, rtol=1e-5)
 
 
 def test_too_few_images_are_not_tested():

@@ -9,8 +9,9 @@ VALUES = RegionValues(REGIONS, ["image", "cluster_1", "mmd"])
 
 
 def test_keys_follow_one_pattern():
-    for measure in ("error_ratio", "p", "distance", "vs_best"):
-        keys = getattr(VALUES, measure)
+    by_view = VALUES.distance | {f"{view}_vs_best": keys for view, keys in VALUES.vs_best.items()}
+    assert list(by_view) == ["structure", "texture", "structure_vs_best", "texture_vs_best"]
+    for measure, keys in {"error_ratio": VALUES.error_ratio, "p": VALUES.p, **by_view}.items():
         assert keys == {
             "image": f"{measure}_image",
             "cluster_1": f"{measure}_1",
@@ -30,7 +31,7 @@ def test_each_key_is_declared_once_and_explained():
 def test_regions_share_charts():
     charts = {title: {spec.region for spec in specs} for title, specs in grouped_by_chart(VALUES.specs).items()}
     assert charts["CMS by region"] == charts["Share of the loss"] == set(REGIONS)
-    assert charts["Error ratio"] == charts["Distance from real images"] == {"image", *REGIONS}
+    assert charts["Error ratio"] == charts["Structure: distance from real images"] == {"image", *REGIONS}
     assert charts["CMS of image and product"] == {"image"}
 
 
