@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+SAID = 3
+"""Findings that are said in full at most."""
+
 
 @dataclass(frozen=True)
 class Area:
@@ -57,6 +60,8 @@ class Finding:
         since: epoch since when it has held without a break; None where that is not known.
         kinds: kinds of fault, the one that explains most first.
         samples: indices of samples that show it.
+        cause: what usually causes it, with the source, in a sentence; empty where none is known.
+        detail: whether tables alone show it, since another finding says it in fewer words.
 
     Example:
         >>> finding = Finding("The left half is too dark.", Area("left half"), "too dark", "brightness_1", fine=False)
@@ -73,6 +78,8 @@ class Finding:
     since: float | None = None
     kinds: tuple[FaultKind, ...] = ()
     samples: tuple[int, ...] = ()
+    cause: str = ""
+    detail: bool = False
 
     def __str__(self) -> str:
         return self.text
@@ -92,6 +99,18 @@ class Finding:
         area = Area(**known["area"])
         kinds = tuple(FaultKind(**kind) for kind in known["kinds"])
         return cls(**known | {"area": area, "kinds": kinds, "samples": tuple(known["samples"])})
+
+
+def headlines(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the few findings that are said in full: what to look at first, and what else is wrong or has changed.
+
+    Example:
+        >>> area = Area("cluster_1")
+        >>> said = Finding("cluster_1 is too dark.", area, "", None, fine=False)
+        >>> [str(x) for x in headlines([said, Finding("cluster_1 differs.", area, "", None, fine=False, detail=True)])]
+        ['cluster_1 is too dark.']
+    """
+    return [x for x in findings if not x.detail][:SAID]
 
 
 def verdict_of(findings: Sequence[Finding], region: str) -> str:

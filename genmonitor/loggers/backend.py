@@ -109,6 +109,9 @@ class Backend(ABC):
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Show a table; its text is the user's, so nothing in it may act as markup."""
 
+    def log_finding(self, tag: str, text: str, step: int) -> None:
+        """Show what an evaluation found, in place of the evaluation before; nothing in the text may act as markup."""
+
     def log_alert(self, alert: Alert, step: int) -> None:
         """Raise an alert; its text may hold names of the user's, so nothing in it may act as markup."""
 

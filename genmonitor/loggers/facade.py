@@ -77,6 +77,10 @@ class Loggers:
         """See `Backend.log_table`."""
         self._each_backend(lambda backend: backend.log_table(tag, table, step))
 
+    def log_finding(self, tag: str, text: str, step: int) -> None:
+        """See `Backend.log_finding`."""
+        self._each_backend(lambda backend: backend.log_finding(tag, text, step))
+
     def log_alert(self, alert: Alert, step: int) -> None:
         """See `Backend.log_alert`."""
         self._each_backend(lambda backend: backend.log_alert(alert, step))

@@ -36,6 +36,10 @@ class MLflowBackend(Backend):
             else:
                 self.experiment.log_image(self.logger.run_id, picture, key=self.key(tag), step=step)
 
+    def log_finding(self, tag: str, text: str, step: int) -> None:
+        """Set a tag of the run, which the table of runs shows."""
+        self.experiment.set_tag(self.logger.run_id, self.key(tag), text)
+
     def log_page(self, page: Path, step: int) -> None:
         """Log the report as an artifact, in the folder of the figures."""
         self.experiment.log_artifact(self.logger.run_id, str(page), FOLDER)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import say
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
 from genmonitor.loggers import worker
@@ -161,6 +161,9 @@ class Publisher:
         def inform() -> None:
             self.message = presenter().message(evaluation.findings, history[-1])
             self._inform(self.message)
+            if evaluation.findings:
+                said = "\n".join(map(str, headlines(evaluation.findings)))
+                self._loggers.log_finding(f"{self._prefix}/finding", said, step)
 
         def draw() -> None:
             shown = presenter()

@@ -95,6 +95,11 @@ class TensorBoardBackend(Backend):
         kept = without_pictures(table)
         self.experiment.add_text(self.key(tag), markdown_table(kept.columns, kept.rows), global_step=step)
 
+    def log_finding(self, tag: str, text: str, step: int) -> None:
+        """Add a text, each line of it as a paragraph."""
+        lines = [as_markdown(line) for line in text.splitlines()]
+        self.experiment.add_text(self.key(tag), "\n\n".join(lines), global_step=step)
+
     def log_alert(self, alert: Alert, step: int) -> None:
         """Add a text under ``alerts``, which Markdown takes for code and shows as it is."""
         as_code = textwrap.indent(f"{alert.title}\n\n{alert.text}", "    ")

@@ -75,6 +75,10 @@ class WandbBackend(Backend):
         rows = [[cell(value) for value in row] for row in table.rows]
         self._log({tag: wandb.Table(columns=list(table.columns), data=rows)}, step)
 
+    def log_finding(self, tag: str, text: str, step: int) -> None:
+        """Put it into the run's summary, which the table of runs shows."""
+        self.experiment.summary[self.key(tag)] = text
+
     def log_alert(self, alert: Alert, step: int) -> None:
         """Raise an alert, which W&B sends to whoever asked for them."""
         self.experiment.alert(title=alert.title[:_MAX_TITLE], text=alert.text, level="WARN")

@@ -24,6 +24,7 @@ def log_everything(loggers, step, page=Path("report.html")):
     loggers.log_scalars({"cms/mmd": 0.5}, step)
     loggers.log_figures(cluster_figures(), step, epoch=1)
     loggers.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step)
+    loggers.log_finding("cms/finding", "cluster_1 differs", step)
     loggers.log_alert(Alert("cluster_1 got worse", "cluster_1 got worse: CMS 0.9"), step)
     loggers.log_page(page, step)
     loggers.finish_evaluation(step)

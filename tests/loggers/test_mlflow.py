@@ -77,6 +77,14 @@ def test_details_are_logged_like_other_scalars(tmp_path):
     assert logger.experiment.get_run(logger.run_id).data.metrics == {"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}
 
 
+def test_finding_is_a_tag_of_the_run(tmp_path):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.MLFlowLogger(tracking_uri=f"file:{tmp_path / 'runs'}")
+    Loggers([logger]).log_finding("cms/finding", "cluster_1 differs", 3)
+    assert logger.experiment.get_run(logger.run_id).data.tags["cms/finding"] == "cluster_1 differs"
+
+
 def test_handles_clients_of_loggers_that_name_a_run(tmp_path):
     client = mlflow.MlflowClient(f"file:{tmp_path}")
     assert MLflowBackend.handles(AnyLogger(run_id="abc"), client)

@@ -86,6 +86,7 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     backend.log_about("cms", {"mmd": "lower is better"})
     backend.describe_values("cms", [ValueSpec("image", "higher is better", better="high")])
     backend.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), 1)
+    backend.log_finding("cms/finding", "cluster_1 differs", 1)
     backend.log_alert(Alert("title", "text"), 1)
     events = read_back(logger)
     (pattern,) = layout_of(events)["cms"]["image"]
@@ -93,7 +94,7 @@ def test_keys_begin_with_the_loggers_own_prefix(tmp_path):
     assert events.SummaryMetadata("run-cms/image").summary_description == "higher is better"
     assert events.Tags()["images"] == ["run-cms/cluster_map"]
     texts = {tag.removesuffix("/text_summary") for tag in events.Tags()["tensors"] if tag.endswith("/text_summary")}
-    assert texts == {"run-cms/about", "run-cms/prompts", "run-alerts"}
+    assert texts == {"run-cms/about", "run-cms/prompts", "run-cms/finding", "run-alerts"}
 
 
 def test_alert_is_shown_as_it_is(logger):
@@ -105,6 +106,16 @@ def test_alert_is_shown_as_it_is(logger):
     html = shown_by_tensorboard(text_of(event))
     assert set(re.findall(r"</?([a-z0-9]+)", html)) == {"pre", "code"}  # nothing of the text has an effect
     assert "&lt;b&gt;below&lt;/b&gt;" in html
+
+
+def test_finding_is_shown_as_it_is_a_paragraph_each(logger):
+    TensorBoardBackend(logger).log_finding("cms/finding", "Corner: *red* + 0.1.\n<b>All</b> regions differ.", step=5)
+    (event,) = read_back(logger).Tensors("cms/finding/text_summary")
+    html = shown_by_tensorboard(text_of(event))
+    assert re.findall(r"</?([a-z0-9]+)", html) == ["p", "p", "p", "p"]
+    shown = unescape(html)
+    assert "*red* + 0.1." in shown
+    assert "<b>All</b> regions differ." in shown
 
 
 def test_about_says_what_each_value_means(tmp_path):

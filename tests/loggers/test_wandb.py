@@ -132,6 +132,16 @@ def test_alert_has_a_title_that_wandb_takes(folder):
     assert (alert.title, alert.text, alert.level) == ("x" * 63, "cluster_3 got worse", "WARN")
 
 
+def test_finding_is_in_the_summary_and_the_last_counts(folder):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True, prefix="run")
+    for text in ("cluster_1 differs", "cluster_2 differs"):
+        WandbBackend(logger).log_finding("cms/finding", text, step=5)
+    finish(logger)
+    assert read_wandb_summary(folder)["run-cms/finding"] == "cluster_2 differs"
+
+
 def test_handles_runs_of_wandb_only(folder):
     run = wandb.init(dir=folder)
     assert WandbBackend.handles(AnyLogger(), run)

@@ -155,13 +155,13 @@ class RegionFindings:
         last, area, key = records[-1], self.area(region), self.values.error_ratio[region]
         p = last.get(self.values.p[region])
         if p is None:
-            return Finding(f"{area}: not tested.", area, "not tested", key)
+            return Finding(f"{area}: not tested.", area, "not tested", key, detail=True)
         if differs(p):
             since = self._since(records, lambda record: self._differs(record, region))
             text = f"{area} differs from real images{_in_words(since, records)} ({format_p(p)})."
-            return Finding(text, area, f"differs ({format_p(p)})", key, False, p, since)
+            return Finding(text, area, f"differs ({format_p(p)})", key, False, p, since, detail=True)
         text = f"{area}: no evidence of a difference from real images ({format_p(p)})."
-        return Finding(text, area, f"no evidence of a difference ({format_p(p)})", key, True, p)
+        return Finding(text, area, f"no evidence of a difference ({format_p(p)})", key, True, p, detail=True)
 
     def _changes(self, records: Records, ranked: Sequence[str], best: Mapping[str, float]) -> list[Finding]:
         """Return which regions are worse than at their best evaluation, or better than ever before."""
@@ -174,7 +174,7 @@ class RegionFindings:
             for view in (view for view, key in keys.items() if differs(better[key])):
                 key, said = keys[view], f"{view} better than ever before ({format_p(better[keys[view]])})"
                 text = f"{self.area(name)}: {said}: distance from real images {last[key]:.3g}."
-                found.append(Finding(text, self.area(name), said, key, None, better[key]))
+                found.append(Finding(text, self.area(name), said, key, None, better[key], detail=True))
         return found
 
     def _p_of_change(self, record: Mapping[str, float], *, worse: bool) -> dict[str, float]:

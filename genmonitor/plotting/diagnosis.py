@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A diagnosis in one figure: where images differ, the fault put into real ones, and how much it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from genmonitor.plotting.images import paste
+from genmonitor.plotting.style import (
+    INK,
+    Array,
+    add_axes,
+    add_outline,
+    boundaries,
+    new_figure,
+    printable,
+    to_array,
+    to_tiles,
+)
+
+_EXPLAINED = ("#0072B2", "#56B4E9", "#009E73")
+_PROPORTIONS, _UNEXPLAINED = "#E69F00", "#D9D9D9"
+_MAP, _BAR, _LINE = 270, 26, 20
+_MARK = "#D40078"
+
+
+def diagnosis_figure(
+    average: Array,
+    sizes: Array,
+    p_values: Array,
+    areas: Sequence[Array],
+    examples: Mapping[str, Array],
+    shares: Mapping[str, float],
+    proportions: float = 0.0,
+    value_range: tuple[float, float] = (0.0, 1.0),
+    title: str = "",
+    note: str = "",
+) -> Figure:
+    """Draw the map over the average real image, rows of examples with the first area outlined, and the shares.
+
+    Args:
+        average: mean of real images (c, H, W).
+        sizes: of the difference at each pixel (H, W), in standard deviations of chance.
+        p_values: (H, W); where they are above 0.05 the map is left clear.
+        areas: booleans (H, W) to outline, the one of the examples first.
+        examples: images (n, c, H, W) by what is to be said of the row; n alike, at most 6.
+        shares: of the distance that each fault explains, by its words.
+        proportions: share that right images in wrong proportions explain.
+        value_range: what to show as black and as white.
+        title: the finding.
+        note: below the title.
+
+    >>> images = np.zeros((2, 1, 4, 4))
+    >>> where = np.eye(4, dtype=bool)
+    >>> figure = diagnosis_figure(images[0], 9 * where, 1 - where, [where], {"real": images}, {"blurred": 0.7})
+    >>> [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
+    ['blurred 70 %', 'not explained 30 %']
+    """
+    rows = {name: to_tiles(to_array(images)[:6], value_range) for name, images in examples.items()}
+    pasted = {name: paste(tiles, len(tiles)) for name, tiles in rows.items()}
+    row_height = max((canvas.shape[0] for canvas, _ in pasted.values()), default=0) + _LINE
+    wide = max((canvas.shape[1] for canvas, _ in pasted.values()), default=0)
+    body = max(_MAP + 60, len(rows) * row_height)
+    width, bottom = max(_MAP + 80 + wide + 36, 640), 84
+    room = width - 36
+    figure = new_figure(width, body + bottom + 84, printable(title, int(room / 10.2)), printable(note, int(room / 8)))
+    _draw_map(figure, bottom + body - _MAP, average, to_array(sizes), to_array(p_values), areas)
+    top = bottom + body
+    for name, (canvas, corners) in pasted.items():
+        ax = add_axes(figure, _MAP + 80, top - row_height, canvas.shape[1], canvas.shape[0])
+        ax.imshow(canvas, interpolation="nearest")
+        ax.set_axis_off()
+        ax.set_title(printable(name, max(8, wide // 8)), loc="left", fontsize=10, color=INK, pad=3)
+        if areas:
+            _outline(ax, to_array(areas[0]).astype(int), corners, rows[name].shape[1])
+        top -= row_height
+    _draw_shares(add_axes(figure, 18, 22, width - 36, _BAR), shares, proportions)
+    return figure
+
+
+def _draw_map(
+    figure: Figure, bottom: float, average: Array, sizes: NDArray[Any], p: NDArray[Any], areas: Sequence[Array]
+) -> None:
+    """Lay what differs by more than chance over the average image in gray."""
+    gray = to_array(average).mean(0)
+    gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
+    ax = add_axes(figure, 18, bottom, _MAP, _MAP)
+    ax.imshow(0.35 + 0.6 * gray, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+    shown = np.ma.masked_where((p > 0.05) | (sizes <= 0), sizes)
+    if shown.count():
+        largest = max(10.0, float(shown.max()))
+        norm, ticks = LogNorm(1, largest), [x for x in (1, 3, 10, 30, 100, 300, 1000, 3000) if x <= largest]
+        heat = ax.imshow(shown, cmap="YlOrRd", norm=norm, alpha=0.72, interpolation="nearest")
+        place = add_axes(figure, 18, bottom - 18, _MAP, 10)
+        bar = figure.colorbar(heat, cax=place, orientation="horizontal", ticks=ticks, format="%g")
+        bar.minorticks_off()
+        bar.set_label("difference, in standard deviations of chance", fontsize=9, color=INK)
+        bar.ax.tick_params(labelsize=8)
+    else:
+        ax.set_xlabel("no difference beyond chance", fontsize=9, color=INK)
+    for number, area in enumerate(areas):
+        add_outline(ax, boundaries(to_array(area).astype(int), border=True), _MARK if not number else "white", 2, INK)
+    ax.set(xticks=[], yticks=[])
+
+
+def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], size: int) -> None:
+    """Outline an area on each tile of a row; not where it is all of the image."""
+    if mask.all():
+        return
+    segments = (boundaries(mask, border=True) + 0.5) * (size / len(mask)) - 0.5
+    for corner in corners:
+        add_outline(ax, segments + np.array(corner), _MARK, 1.2, "white")
+
+
+def _draw_shares(ax: Axes, shares: Mapping[str, float], proportions: float) -> None:
+    """Draw a bar of what the distance is made of: faults, proportions, and what neither explains."""
+    parts = {name: (max(share, 0.0), color) for (name, share), color in zip(shares.items(), _EXPLAINED, strict=False)}
+    parts["wrong proportions"] = max(proportions, 0.0), _PROPORTIONS
+    whole = max(1.0, sum(share for share, _ in parts.values()))
+    parts["not explained"] = whole - sum(share for share, _ in parts.values()), _UNEXPLAINED
+    left = 0.0
+    for name, (share, color) in parts.items():
+        label = f"{name} {100 * share / whole:.0f} %" if share >= 0.005 else None
+        ax.barh(0, share / whole, left=left, color=color, height=1, linewidth=0, label=label)
+        left += share / whole
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderpad": 0, "borderaxespad": 0.3}
+    ax.legend(**place, ncols=5, frameon=False, fontsize=9.5, labelcolor=INK, handlelength=1, columnspacing=1.5)
+    ax.set(xlim=(0, 1), ylim=(-0.5, 0.5), xticks=[], yticks=[])
+    ax.spines[:].set_visible(False)
