@@ -29,7 +29,7 @@ SIDES = (4, 8, 16)
 CELLS = 64
 """Larger images are seen in so many cells a side at most."""
 FREQUENCIES = (0.5, 1.0)
-"""Of the characteristic functions compared at each pixel, in units of one over its standard deviation: one and its double."""
+"""Of the characteristic functions compared at each pixel, in units of one over its deviation: one and its double."""
 FLOOR = 0.02
 """Part of the largest deviation that is added to all, so that what hardly varies counts for little."""
 SHARP = (1, 3)
