@@ -37,7 +37,7 @@ SHARP = (1, 3)
 STEADY = 0.1
 """Part of its mean that a discrepancy varies by at least: where few samples leave a constant, it hardly does."""
 UNRESOLVED = 1e-6
-"""Part of its mean below which a discrepancy's spread is rounding: every split of a lone sample gives the same."""
+"""Part of the largest mean below which a spread is rounding: every split of a lone sample gives the same."""
 
 
 def discrepancy_map(
@@ -96,9 +96,10 @@ def discrepancy_map(
     dtype = torch.promote_types(fake.dtype, real.dtype)
     samples, labels, seed = pooled(fake.to(dtype).flatten(1), real.to(dtype).flatten(1), seed)
     splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
-    images = samples.unflatten(1, real.shape[1:])
-    if images.numel() * 8 <= chunking.MEMORY_BUDGET:
-        images = images.double()  # whitened to the last digit, the same for every dtype that holds them
+    if samples.numel() * 8 <= chunking.MEMORY_BUDGET:
+        samples = samples.double()  # whitened to the last digit, the same for every dtype that holds them
+    # shifted by one of them, so that what is the same in all is exactly zero
+    images = (samples - samples[0]).unflatten(1, real.shape[1:])
     with full_precision():
         views = [cell_discrepancies(view, splits) for view in (images, Whitening.of(images)(images))]
     found = {"map": size_of_difference(views), "p_map": smallest_p_values(views, sides)}
@@ -149,7 +150,7 @@ def size_of_difference(views: Sequence[Tensor]) -> Tensor:
     for side, view in product(SHARP, views):
         sums = window_sums(view, side)
         mean = sums[1:].mean(0)
-        spread = torch.maximum(sums[1:].std(0), STEADY * mean)
+        spread = torch.maximum(sums[1:].std(0), STEADY * mean).clamp_min(UNRESOLVED * float(mean.max()))
         sizes.append(_mean_of_windows((sums[0] - mean) / spread.where(spread > 0, math.inf), side, view.shape[1:]))
     return torch.stack(sizes).clamp_min(0).log1p().mean(0).expm1()
 
@@ -167,7 +168,7 @@ def smallest_p_values(views: Sequence[Tensor], sides: Sequence[int]) -> Tensor:
     out = largest.new_ones(shape)
     for side, statistics in windows:
         below = torch.searchsorted(largest, statistics[0].contiguous() - TIE)
-        p_values = 1 - below.double() / len(largest)
+        p_values = (len(largest) - below).double() / len(largest)
         rows, columns = _clipped(side, shape)
         padded = F.pad(p_values, (columns - 1, columns - 1, rows - 1, rows - 1), value=1.0)
         out = torch.minimum(out, -F.max_pool2d(-padded[None], (rows, columns), stride=1)[0])
@@ -190,7 +191,7 @@ def window_sums(x: Tensor, side: int) -> Tensor:
 def standardized(sums: Tensor) -> Tensor:
     """Subtract the mean over the splits and divide by their standard deviation; -inf where all splits give the same."""
     mean, spread = sums.mean(0), sums.std(0, correction=0)
-    return ((sums - mean) / spread).masked_fill(spread <= UNRESOLVED * mean, -math.inf)
+    return ((sums - mean) / spread).masked_fill(spread <= UNRESOLVED * mean.max(), -math.inf)
 
 
 class _Strip(NamedTuple):
@@ -226,7 +227,8 @@ def _parts(images: Tensor) -> Iterator[slice]:
 def _waves(x: Tensor, cell: int) -> Tensor:
     """Return cosine and sine of standardized pixels at each frequency, averaged over cells: [N, waves, C, columns]."""
     cosine, sine = torch.cos(FREQUENCIES[0] * x), torch.sin(FREQUENCIES[0] * x)
-    waves = torch.stack([cosine, sine, 1 - 2 * sine.square(), 2 * sine * cosine], 1)
+    # cosines less 1: a pixel that is the same in all images has waves of exactly 0
+    waves = torch.stack([cosine - 1, sine, -2 * sine.square(), 2 * sine * cosine], 1)
     return waves[..., 0, :] if cell == 1 else _cell_means(waves, cell)
 
 
