@@ -20,6 +20,8 @@ MAP_ROWS, MAP_COLUMNS = 8, 16
 """Of a map of characters: these are about twice as high as wide."""
 WHOLE, MOST = 0.95, 0.8
 """Parts of something that count as all and as nearly all of it."""
+SPARSE = 0.4
+"""Part of its bounding box below which an area's size is its number of pixels."""
 _SYMBOLS = digits[1:] + ascii_lowercase
 # Six of Okabe and Ito's, then six found by search: any two stay as far apart as twelve can for normal,
 # deuteranopic and protanopic eyes. Figures print the cluster's number as well, so color never stands alone.
@@ -45,13 +47,40 @@ def describe_place(inside: Tensor) -> str:
     mask = inside.cpu().numpy().astype(bool)
     if mask.mean() >= WHOLE:
         return "whole image"
-    if _is_ring(mask):
+    if is_ring(mask):
         return "outer ring"
     parts = _large_parts(mask)
     if not parts:
         half = _half_with_all(mask)
         return f"scattered, {half}" if half else "scattered"
     return " and ".join(dict.fromkeys(_place_of_one(part) for part in parts))
+
+
+def describe_area(inside: Tensor) -> str:
+    """Say where an area of an image is and how large, in pixels, wide × high.
+
+    Args:
+        inside: booleans [h, w], at least one of them true.
+
+    Example:
+        >>> corner = torch.zeros(32, 32, dtype=torch.bool)
+        >>> corner[:8, 24:] = True
+        >>> describe_area(corner), describe_area(~corner), describe_area(torch.ones(2, 2).bool())
+        ('upper right corner, 8×8 px', 'most of the image', 'whole image')
+    """
+    mask, place = inside.cpu().numpy().astype(bool), describe_place(inside)
+    if place in ("whole image", "most of the image"):
+        return place
+    if place == "outer ring":
+        return f"border, {_width_of_ring(mask)} px wide"
+    rows, columns = np.nonzero(mask.any(1))[0], np.nonzero(mask.any(0))[0]
+    high, wide = np.ptp(rows) + 1, np.ptp(columns) + 1
+    if " and " in place or place.startswith("scattered") or mask.sum() < SPARSE * high * wide:
+        return f"{place}, {mask.sum()} px"
+    h, w = mask.shape
+    if len(place.split()) == 2 and {0, h - 1} & {*rows} and {0, w - 1} & {*columns}:
+        place += " corner" * (place.split()[0] in ("upper", "lower") and place.split()[1] in ("left", "right"))
+    return f"{place}, {wide}×{high} px"
 
 
 def map_of_characters(labels: Tensor, encoding: str | None = None) -> list[str]:
@@ -112,7 +141,7 @@ def _side(place: NDArray[np.float64], names: tuple[str, str]) -> str:
     return names[0] if mean < 0.42 else names[1] if mean > 0.58 else ""
 
 
-def _is_ring(mask: _Mask) -> bool:
+def is_ring(mask: _Mask) -> bool:
     """Say whether sites go round most of the image's border and leave its middle free."""
     h, w = mask.shape
     if min(h, w) < 3:
@@ -122,6 +151,13 @@ def _is_ring(mask: _Mask) -> bool:
     middle = np.zeros_like(mask)
     middle[h // 3 : -(h // 3), w // 3 : -(w // 3)] = True
     return bool(mask[border].mean() >= 0.7 and mask[middle].mean() <= 0.1)
+
+
+def _width_of_ring(mask: _Mask) -> int:
+    """Return the width of a whole border that has as many sites, 1 at least."""
+    h, w = mask.shape
+    counts = [h * w - max(0, h - 2 * k) * max(0, w - 2 * k) for k in range(1, (min(h, w) + 1) // 2 + 1)]
+    return 1 + int(np.abs(np.array(counts) - mask.sum()).argmin())
 
 
 def _large_parts(mask: _Mask) -> list[_Mask]:

@@ -25,6 +25,7 @@ PUBLIC = [
     "ConditionalVendiScore",
     "CosineKernel",
     "CosineMeanSimilarity",
+    "DiscrepancyMap",
     "GaussianKernel",
     "LaplacianKernel",
     "LoopMonitor",

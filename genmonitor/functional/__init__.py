@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics as pure functions of tensors."""
 
+from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.authenticity import authenticity
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.functional.conditional_vendi import conditional_vendi_score
+from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
 from genmonitor.functional.prdc import precision_recall_density_coverage
@@ -39,6 +41,7 @@ __all__ = [
     "centered_kernel_alignment",
     "conditional_vendi_score",
     "cosine_mean_similarity",
+    "discrepancy_map",
     "expected_closest_pairs",
     "joint_diversity",
     "maximum_mean_discrepancy",
@@ -54,6 +57,7 @@ __all__ = [
     "reusability_curve",
     "rke_score",
     "scendi_score",
+    "significant_areas",
     "similarity_level",
     "two_sample_test",
     "vendi_from_covariance",

@@ -5,6 +5,7 @@ from genmonitor.metrics.authenticity import Authenticity
 from genmonitor.metrics.cka import PixelCKA
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.metrics.conditional_vendi import ConditionalVendiScore
+from genmonitor.metrics.discrepancy_map import DiscrepancyMap
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC
 from genmonitor.metrics.promptsplit import PromptSplit
@@ -18,6 +19,7 @@ __all__ = [
     "Authenticity",
     "ConditionalVendiScore",
     "CosineMeanSimilarity",
+    "DiscrepancyMap",
     "MaximumMeanDiscrepancy",
     "PixelCKA",
     "PromptSplit",

@@ -178,3 +178,45 @@ def familywise_p_values(statistics: Array) -> list[float]:
     """Share of the splits in which any region lies as far out as this one in the first split."""
     largest = statistics.max(0)
     return [float(np.mean(largest >= region[0] - 1e-9)) for region in statistics]
+
+
+def discrepancy_map(x: Array, splits: NDArray[np.bool_], sides: tuple, cell: int = 1) -> dict[str, Array]:
+    """Spec page 7's map: characteristic functions of each pixel and view, a window at a time; `cell` pixels as one."""
+    h, w = x.shape[2:]
+    rows, columns = -(-h // cell), -(-w // cell)
+    views = []
+    for images in (x, whitened(x, x)):
+        u = images - images.mean(0)
+        u = u / (images.std(0) + 0.02 * images.std(0).max())
+        d = np.zeros((len(splits), rows, columns))
+        for t in (0.5, 1):
+            of_normal = (1 - np.exp(-(t**2))) ** 2 / 2, (1 - np.exp(-2 * t**2)) / 2
+            for wave, variance in ((np.cos(t * u), of_normal[0]), (np.sin(t * u), of_normal[1])):
+                for i in range(rows):
+                    for j in range(columns):
+                        f = wave[:, :, i * cell : (i + 1) * cell, j * cell : (j + 1) * cell].mean((2, 3))
+                        gaps = np.array([f[split].mean(0) - f[~split].mean(0) for split in splits])
+                        d[:, i, j] += (gaps**2 / (f.var(0) + 0.02 * variance / cell**2)).sum(1)
+        views.append(d)
+    windows = lambda side: [  # noqa: E731
+        (slice(i, i + min(side, rows)), slice(j, j + min(side, columns)))
+        for i in range(rows - min(side, rows) + 1)
+        for j in range(columns - min(side, columns) + 1)
+    ]
+    sizes = []
+    for side in (1, 3):
+        for d in views:
+            total, count = np.zeros((2, rows, columns))
+            for place in windows(side):
+                t = d[(slice(None), *place)].sum((1, 2))
+                total[place] += (t[0] - t[1:].mean()) / max(t[1:].std(ddof=1), 0.1 * t[1:].mean())
+                count[place] += 1
+            sizes.append(np.log1p(np.maximum(total / count, 0)))
+    tested = [(place, d[(slice(None), *place)].sum((1, 2))) for d in views for side in sides for place in windows(side)]
+    tested = [(place, (t - t.mean()) / t.std()) for place, t in tested]
+    largest = np.max([t for _, t in tested], axis=0)
+    p_map = np.ones((rows, columns))
+    for place, t in tested:
+        p_map[place] = np.minimum(p_map[place], np.mean(largest >= t[0] - 1e-4))
+    in_pixels = lambda cells: cells.repeat(cell, 0).repeat(cell, 1)[:h, :w]  # noqa: E731
+    return {"map": in_pixels(np.expm1(np.mean(sizes, 0))), "p_map": in_pixels(p_map)}

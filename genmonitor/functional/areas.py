@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Areas of a discrepancy map: the connected pieces that hold what differs, the largest difference first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from genmonitor._places import MOST, is_ring
+from genmonitor._validation import check_tensor
+from genmonitor.functional.two_sample_test import LEVEL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CHANCE = 0.5
+"""Logarithm of one plus the map where nothing differs."""
+NEXT = 0.15
+"""Part of the first area's difference that another one has at least: less is its fringe, or chance."""
+_NEIGHBORS = np.ones((3, 3), dtype=bool)
+
+
+def significant_areas(found: Mapping[str, Tensor]) -> list[Tensor]:
+    """Name the areas of an image in which generated images differ from real ones by more than chance.
+
+    A window that touches a fault is significant, and so are pixels around the fault. An area is therefore what stands
+    out within them: the pixels whose logarithmic size lies in the upper half between chance and the peak. What remains
+    is cut into connected pieces; pieces that go round the border are one area, and one that holds most of the image is
+    all of it, as for a generator whose training has just begun.
+
+    Args:
+        found: what `discrepancy_map` returns: `map` and `p_map`, both [H, W].
+
+    Returns:
+        Masks, bool [H, W] on the map's device, that of the largest sum of the map first; none if nothing differs.
+
+    Raises:
+        TypeError: if `map` or `p_map` is no tensor.
+        ValueError: if they are not of one shape [H, W].
+
+    Example:
+        >>> sizes = torch.zeros(8, 8)
+        >>> sizes[:3, 5:] = 20.0
+        >>> (area,) = significant_areas({"map": sizes, "p_map": torch.full((8, 8), 0.005)})
+        >>> torch.equal(area, sizes > 0)
+        True
+    """
+    sizes, p_values = check_tensor("map", found["map"]), check_tensor("p_map", found["p_map"])
+    if sizes.ndim != 2 or sizes.shape != p_values.shape:
+        raise ValueError(
+            f"Expected `map` and `p_map` of one shape [H, W], but got {list(sizes.shape)} and {list(p_values.shape)}. "
+            "Pass what `discrepancy_map` returned."
+        )
+    evidence = (sizes.double().log1p() * (p_values <= LEVEL)).cpu().numpy()
+    if not evidence.any():
+        return []
+    standing_out = evidence >= (evidence.max() + min(CHANCE, evidence.max())) / 2
+    weight = sizes.double().cpu().numpy()
+    return [torch.from_numpy(area).to(sizes.device) for area in _pieces(_closed(standing_out), weight)]
+
+
+def _closed(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Fill gaps of a pixel or two."""
+    from scipy.ndimage import binary_closing
+
+    return np.asarray(binary_closing(np.pad(mask, 2, mode="edge"), _NEIGHBORS)[2:-2, 2:-2])
+
+
+def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArray[np.bool_]]:
+    """Cut a mask into its connected pieces, the heaviest first, without those that are light beside it."""
+    from scipy.ndimage import label
+
+    if mask.mean() >= MOST:
+        return [np.ones_like(mask)]
+    if is_ring(mask):
+        return [mask]
+    numbered, _ = label(mask, structure=_NEIGHBORS)
+    weights = np.bincount(numbered.ravel(), weight.ravel())[1:]
+    order = np.argsort(-weights, kind="stable")
+    return [numbered == index + 1 for index in order if weights[index] >= NEXT * weights[order[0]]]

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Discrepancy map: where in the image generated ones differ from real ones, without regions found beforehand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from genmonitor._validation import check_at_least, check_images, check_min_samples
+from genmonitor.functional.two_sample_test import (
+    MIN_SAMPLES,
+    TIE,
+    check_test_arguments,
+    pooled,
+    random_splits,
+)
+from genmonitor.linalg import chunking
+from genmonitor.linalg.chunking import float64_sum, in_cache
+from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.whitening import Whitening
+
+SIDES = (4, 8, 16)
+CELLS = 64
+"""Larger images are seen in so many cells a side at most."""
+FREQUENCIES = (0.5, 1.0)
+"""Of the characteristic functions compared at each pixel, in units of one over its deviation: one and its double."""
+FLOOR = 0.02
+"""Part of the largest deviation that is added to all, so that what hardly varies counts for little."""
+SHARP = (1, 3)
+"""Sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault."""
+STEADY = 0.1
+"""Part of its mean that a discrepancy varies by at least: where few samples leave a constant, it hardly does."""
+UNRESOLVED = 1e-6
+"""Part of the largest mean below which a spread is rounding: every split of a lone sample gives the same."""
+
+
+def discrepancy_map(
+    fake: Tensor, real: Tensor, *, sides: Sequence[int] = SIDES, num_permutations: int = 199, seed: int = 0
+) -> dict[str, Tensor]:
+    """Size of the difference between generated and real images at each pixel, and its p-value, at one level for all.
+
+    At each pixel, of the images (structure) and of the images whitened (texture, `linalg.whitening`), the empirical
+    characteristic functions of both sides are compared at two frequencies; their squared difference, in units of its
+    variance, is an MMD² by an additive kernel. Its sum over every window of some sides is standardized over random
+    splits of the pooled samples, and the largest over all windows, sides and views gives one level for the whole map
+    (Westfall and Young): real images in place of generated ones have some pixel with p <= 0.05 in at most 5 % of the
+    evaluations, at any seed, if both sides are exchangeable under the hypothesis, as in `two_sample_test`.
+
+    What the map shows is the size of the difference: by how many standard deviations under no difference a pixel's
+    discrepancy exceeds its mean, both taken from the splits without the observed one, so that it does not saturate;
+    the geometric mean over both views and windows of 1 and 3 pixels. So the peak is where pixels themselves differ,
+    and edges around them, which only texture sees, count for less.
+
+    Args:
+        fake: images [N, C, H, W]; N at least 8.
+        real: images [M, C, H, W]; M need not be N, but is at least 8 too.
+        sides: of the windows, in pixels. Images with more than 64 pixels a side are seen in at most 64 cells a side,
+            whose characteristic functions are means over their pixels; sides then count cells.
+        num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
+            1 / (B + 1).
+        seed: of the splits, which the samples decide too, as in `two_sample_test`.
+
+    Returns:
+        A dictionary of float64 tensors on the samples' device: `map` [H, W], at least 0, where 1 is about what chance
+        gives; `p_map` [H, W] in [1 / (B + 1), 1], of each pixel the smallest p-value of the windows that hold it; `p`,
+        the smallest of all. Images that all agree have a map of 0 and p = 1.
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers.
+        ValueError: if shapes differ, values are not finite, images are fewer than 8, or an argument is out of range.
+
+    References:
+        Westfall and Young, "Resampling-Based Multiple Testing", 1993.
+        Chwialkowski et al., "Fast Two-Sample Testing with Analytic Representations of Probability Measures", NeurIPS
+        2015, arXiv 1506.04725.
+
+    Example:
+        >>> images = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+        >>> fake, real = images.split(32)
+        >>> fake[..., :3, 5:] += 0.5  # upper right
+        >>> found = discrepancy_map(fake, real)
+        >>> float(found["p"]), int(found["map"].argmax()) % 8 >= 5
+        (0.005, True)
+    """
+    check_map_arguments(sides, num_permutations, seed)
+    real = check_images("real", real)
+    fake = check_images("fake", fake, tuple(real.shape[1:]))
+    check_min_samples("fake", fake, MIN_SAMPLES)
+    check_min_samples("real", real, MIN_SAMPLES)
+    dtype = torch.promote_types(fake.dtype, real.dtype)
+    samples, labels, seed = pooled(fake.to(dtype).flatten(1), real.to(dtype).flatten(1), seed)
+    splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
+    if samples.numel() * 8 <= chunking.MEMORY_BUDGET:
+        samples = samples.double()  # whitened to the last digit, the same for every dtype that holds them
+    # shifted by one of them, so that what is the same in all is exactly zero
+    images = (samples - samples[0]).unflatten(1, real.shape[1:])
+    with full_precision():
+        views = [cell_discrepancies(view, splits) for view in (images, Whitening.of(images)(images))]
+    found = {"map": size_of_difference(views), "p_map": smallest_p_values(views, sides)}
+    height, width = real.shape[2:]
+    cell = _cell(height, width)
+    out = {name: x.repeat_interleave(cell, 0).repeat_interleave(cell, 1)[:height, :width] for name, x in found.items()}
+    return out | {"p": out["p_map"].min()}
+
+
+def check_map_arguments(sides: Sequence[int], num_permutations: int, seed: int) -> None:
+    """Refuse arguments that no images could make right."""
+    if isinstance(sides, str) or not isinstance(sides, Sequence) or not sides:
+        raise ValueError(f"Expected `sides` as one or more whole numbers above 0, but got {sides!r}.")
+    for side in sides:
+        check_at_least("sides", side, 1)
+    check_test_arguments((1.0,), num_permutations, seed)
+
+
+def cell_discrepancies(images: Tensor, splits: Tensor) -> Tensor:
+    """Return how far apart the sides of each split are in each cell of the image.
+
+    Args:
+        images: [N, C, H, W].
+        splits: which of them are fake, bool [S, N], as many in each.
+
+    Returns:
+        float64 [S, rows, columns]: the sum over channels and characteristic functions of the squared difference of
+        their means, in units of their variance.
+    """
+    height, width = images.shape[2:]
+    cell, fake = _cell(height, width), int(splits[0].sum())
+    weights = torch.tensor([-1 / (len(images) - fake), 1 / fake], dtype=torch.float64)[splits.long()].to(images.device)
+    strips = [_Strip.of(strip) for strip in images.split(cell, 2)]
+    floor = FLOOR * max(float(strip.deviation.max()) for strip in strips)
+    return torch.stack([strip.discrepancies(weights, floor, cell) for strip in strips], 1)
+
+
+def size_of_difference(views: Sequence[Tensor]) -> Tensor:
+    """Return by how many standard deviations of the other splits the observed one exceeds their mean in each cell.
+
+    Args:
+        views: discrepancies [S, rows, columns] of each view, the observed split first.
+
+    Returns:
+        [rows, columns], at least 0: the geometric mean over views and windows, each of size one more than it is.
+    """
+    sizes = []
+    for side, view in product(SHARP, views):
+        sums = window_sums(view, side)
+        mean = sums[1:].mean(0)
+        spread = torch.maximum(sums[1:].std(0), STEADY * mean).clamp_min(UNRESOLVED * float(mean.max()))
+        sizes.append(_mean_of_windows((sums[0] - mean) / spread.where(spread > 0, math.inf), side, view.shape[1:]))
+    return torch.stack(sizes).clamp_min(0).log1p().mean(0).expm1()
+
+
+def smallest_p_values(views: Sequence[Tensor], sides: Sequence[int]) -> Tensor:
+    """Return of each cell the smallest p-value of the windows that hold it, with one level for all views and windows.
+
+    Args:
+        views: discrepancies [S, rows, columns] of each view, the observed split first.
+        sides: of the windows, in cells.
+    """
+    shape = views[0].shape[1:]
+    windows = [(side, standardized(window_sums(view, side))) for side, view in product(sides, views)]
+    largest = torch.stack([statistics.flatten(1).amax(1) for _, statistics in windows]).amax(0).sort().values
+    out = largest.new_ones(shape)
+    for side, statistics in windows:
+        below = torch.searchsorted(largest, statistics[0].contiguous() - TIE)
+        p_values = (len(largest) - below).double() / len(largest)
+        rows, columns = _clipped(side, shape)
+        padded = F.pad(p_values, (columns - 1, columns - 1, rows - 1, rows - 1), value=1.0)
+        out = torch.minimum(out, -F.max_pool2d(-padded[None], (rows, columns), stride=1)[0])
+    return out
+
+
+def window_sums(x: Tensor, side: int) -> Tensor:
+    """Sum over every square window inside the last two dimensions; where these are smaller, it is clipped to them.
+
+    Example:
+        >>> window_sums(torch.tensor([[[1, 2, 3]]]), 2)
+        tensor([[[3, 5]]])
+    """
+    for dim, length in zip((-2, -1), _clipped(side, x.shape[-2:]), strict=True):
+        sums = F.pad(x.transpose(dim, -1).cumsum(-1), (1, 0))
+        x = (sums[..., length:] - sums[..., :-length]).transpose(dim, -1)
+    return x
+
+
+def standardized(sums: Tensor) -> Tensor:
+    """Subtract the mean over the splits and divide by their standard deviation; -inf where all splits give the same."""
+    mean, spread = sums.mean(0), sums.std(0, correction=0)
+    return ((sums - mean) / spread).masked_fill(spread <= UNRESOLVED * mean.max(), -math.inf)
+
+
+class _Strip(NamedTuple):
+    """A row of cells of all images [N, C, h, W], with mean and standard deviation of its pixels."""
+
+    images: Tensor
+    mean: Tensor
+    deviation: Tensor
+
+    @classmethod
+    def of(cls, images: Tensor) -> _Strip:
+        mean = float64_sum(images, 0) / len(images)
+        squares = sum((images[some].double() - mean).square().sum(0) for some in _parts(images))
+        return cls(images, mean, (squares / len(images)).sqrt())
+
+    def discrepancies(self, weights: Tensor, floor: float, cell: int) -> Tensor:
+        """Return those of each split, whose weights [S, N] are given, in each cell [S, columns]."""
+        scale = 1 / (self.deviation + floor) if floor > 0 else 0.0
+        differences, moments = [], []
+        for some in _parts(self.images):
+            waves = _waves((self.images[some].double() - self.mean) * scale, cell)
+            differences.append((weights[:, some] @ waves.flatten(1)).unflatten(1, waves.shape[1:]))
+            moments.append(torch.stack([waves.sum(0), waves.square().sum(0)]))
+        mean, square = torch.stack(moments).sum(0) / len(self.images)
+        variance = square - mean.square() + FLOOR * _variances(mean) / cell**2
+        return (torch.stack(differences).sum(0).square() / variance).sum((1, 2))
+
+
+def _parts(images: Tensor) -> Iterator[slice]:
+    return in_cache(len(images), 8 * images[0].numel())
+
+
+def _waves(x: Tensor, cell: int) -> Tensor:
+    """Return cosine and sine of standardized pixels at each frequency, averaged over cells: [N, waves, C, columns]."""
+    cosine, sine = torch.cos(FREQUENCIES[0] * x), torch.sin(FREQUENCIES[0] * x)
+    # cosines less 1: a pixel that is the same in all images has waves of exactly 0
+    waves = torch.stack([cosine - 1, sine, -2 * sine.square(), 2 * sine * cosine], 1)
+    return waves[..., 0, :] if cell == 1 else _cell_means(waves, cell)
+
+
+def _cell_means(waves: Tensor, cell: int) -> Tensor:
+    """Average [N, waves, C, h, W] over all rows and cells of columns."""
+    return F.avg_pool2d(waves.flatten(0, 1), (waves.shape[3], cell), ceil_mode=True).view(*waves.shape[:3], -1)
+
+
+def _variances(like: Tensor) -> Tensor:
+    """Return those of the waves for a standard normal variable [waves, 1, 1]."""
+    out = [v / 2 for f in FREQUENCIES for v in ((1 - math.exp(-(f**2))) ** 2, 1 - math.exp(-2 * f**2))]
+    return like.new_tensor(out)[:, None, None]
+
+
+def _mean_of_windows(x: Tensor, side: int, shape: torch.Size) -> Tensor:
+    """Return of each cell the mean over the windows that hold it, each of which has a value in `x`."""
+    rows, columns = _clipped(side, shape)
+    padded = F.pad(torch.stack([x, torch.ones_like(x)]), (columns - 1, columns - 1, rows - 1, rows - 1))
+    total, count = F.avg_pool2d(padded, (rows, columns), stride=1)
+    return total / count
+
+
+def _clipped(side: int, shape: Sequence[int]) -> tuple[int, int]:
+    return min(side, shape[0]), min(side, shape[1])
+
+
+def _cell(height: int, width: int) -> int:
+    return -(-max(height, width) // CELLS)
