@@ -169,7 +169,13 @@ def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
     """Take the direction from how far the channels' means in the area are apart."""
     if real.shape[1] == 1:
         return None
-    shift = (fake.mean(0) - real.mean(0))[:, area].mean(1)
+    means = [x[:, :, area].mean(2) for x in (fake, real)]
+    shift = means[0].mean(0) - means[1].mean(0)
+    # whether channels move apart, beyond what chance makes of it: else it is brightness
+    apart = [x - x.mean(1, keepdim=True) for x in means]
+    error = sum(x.var(0) / len(x) for x in apart)
+    if not bool(((apart[0].mean(0) - apart[1].mean(0)).square() > APART**2 * error).any()):
+        return None
     direction = shift / shift.abs().max().clamp_min(torch.finfo(shift.dtype).tiny)
     direction = direction.where(direction.abs() >= 0.25, 0)
     if float(direction.max() - direction.min()) < 0.25:
@@ -187,6 +193,10 @@ def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
         return x + s * direction.view(-1, 1, 1)
 
     return Fault("color", f"of the range in {words}", both_ways(0.02, 0.05, 0.1, 0.2, 0.4), change, "color")
+
+
+APART = 3
+"""Standard errors that channels must have moved apart by for a color."""
 
 
 def _channel(index: int, count: int) -> str:

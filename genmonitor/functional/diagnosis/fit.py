@@ -20,7 +20,7 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.distance import Distance, distance_of
 from genmonitor.functional.diagnosis.fault_models import FaultModel
 
-LEVELS = ((64, 10**6, ()), (128, 8, (1.41, 1.19)), (10**6, 3, (1.09,)))
+LEVELS = ((48, 10**6, ()), (112, 7, (1.41, 1.19)), (10**6, 2, (1.09,)))
 """The search in levels: images a side, how many of the best so far stay in it, factors by which strengths are refined."""
 ADDS = 0.05
 """What a further fault must explain."""
