@@ -29,6 +29,7 @@ __all__ = [
     "VendiScore",
     "W1KPScore",
     "compare",
+    "diagnose",
 ]
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from genmonitor import kernels as kernels
     from genmonitor import metrics as metrics
     from genmonitor import partition as partition
-    from genmonitor.evaluation import compare
+    from genmonitor.evaluation import compare, diagnose
     from genmonitor.kernels import CosineKernel, GaussianKernel, LaplacianKernel
     from genmonitor.metrics import (
         PRDC,
@@ -67,6 +68,7 @@ else:  # type checkers would take any name at all for one that `__getattr__` fin
         "PixelPartition": "partition",
         "LoopMonitor": "monitoring",
         "compare": "evaluation",
+        "diagnose": "evaluation",
     }
 
     def __getattr__(name: str) -> Any:

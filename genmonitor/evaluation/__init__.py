@@ -16,6 +16,7 @@ from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.comparison import Comparison, compare
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, evaluate_images, require_fitted, run_evaluation
@@ -33,6 +34,7 @@ __all__ = [
     "Area",
     "Collective",
     "Comparison",
+    "Diagnosis",
     "DisagreementEvaluator",
     "DisagreementSettings",
     "DiversityEvaluator",
@@ -55,6 +57,7 @@ __all__ = [
     "Table",
     "ValueSpec",
     "compare",
+    "diagnose",
     "evaluate_images",
     "no_progress",
     "require_fitted",

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import groupby
 from typing import Any
+
+import torch
+from torch import Tensor
 
 SAID = 3
 """Findings that are said in full at most."""
@@ -19,11 +23,13 @@ class Area:
         name: for example "cluster_2", "image" or "prompt 'a cat'".
         where: place in words, such as "right half"; empty where that says nothing.
         region: the region of the partition; None where it is none.
+        mask: its pixels, bool [h, w]; None where they are not known.
     """
 
     name: str
     where: str = ""
     region: str | None = None
+    mask: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.where})" if self.where else self.name
@@ -86,7 +92,11 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python that JSON can hold."""
-        return asdict(self) | {"kinds": [asdict(kind) for kind in self.kinds], "samples": list(self.samples)}
+        area = {name: getattr(self.area, name) for name in ("name", "where", "region")}
+        if self.area.mask is not None:
+            area["mask"] = run_lengths(self.area.mask)
+        kinds, samples = [asdict(kind) for kind in self.kinds], list(self.samples)
+        return asdict(replace(self, area=Area(""))) | {"area": area, "kinds": kinds, "samples": samples}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Finding:
@@ -96,7 +106,9 @@ class Finding:
             KeyError, TypeError: if it is something else.
         """
         known = {x.name: saved[x.name] for x in fields(cls)}
-        area = Area(**known["area"])
+        saved_area = dict(known["area"])
+        mask = saved_area.pop("mask", None)
+        area = Area(**saved_area, mask=None if mask is None else from_run_lengths(mask))
         kinds = tuple(FaultKind(**kind) for kind in known["kinds"])
         return cls(**known | {"area": area, "kinds": kinds, "samples": tuple(known["samples"])})
 
@@ -111,6 +123,24 @@ def headlines(findings: Sequence[Finding]) -> list[Finding]:
         ['cluster_1 is too dark.']
     """
     return [x for x in findings if not x.detail][:SAID]
+
+
+def run_lengths(mask: Tensor) -> dict[str, list[int]]:
+    """Return a mask as the lengths of its runs, row by row, that of false first.
+
+    Example:
+        >>> run_lengths(torch.tensor([[False, True], [True, False]]))
+        {'shape': [2, 2], 'runs': [1, 2, 1]}
+    """
+    runs = [(value, len(list(run))) for value, run in groupby(mask.flatten().tolist())]
+    starts_true = bool(runs) and runs[0][0]
+    return {"shape": list(mask.shape), "runs": [0] * starts_true + [length for _, length in runs]}
+
+
+def from_run_lengths(saved: Mapping[str, Sequence[int]]) -> Tensor:
+    """Return the mask that `run_lengths` was given."""
+    runs = torch.tensor(saved["runs"])
+    return (torch.arange(len(runs)) % 2 == 1).repeat_interleave(runs).view(*saved["shape"])
 
 
 def verdict_of(findings: Sequence[Finding], region: str) -> str:

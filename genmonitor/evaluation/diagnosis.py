@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call that says where generated images are wrong, by what kind of fault, and how much of that it explains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genmonitor._html import heading_html, text_html
+from genmonitor._places import describe_place
+from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
+from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.evaluation.text import diagnosis as text
+from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
+from genmonitor.functional.diagnosis.area import Explained, Repeats, repeats
+from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
+from genmonitor.partition import PixelPartition
+
+COPIES = 0.1
+"""Share of images with a near twin from which it is a finding."""
+EXTREMES = 8
+"""Real images named as too rare, and as too frequent."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis:
+    """What `diagnose` found. `str()` says it in words, a notebook shows the same.
+
+    Attributes:
+        findings: the one that explains most of the image's distance first; each has an `area` with its `mask`, `kinds`
+            with strength and share, `p` and `samples`, indices of the generated images that show it most.
+        areas: the numbers behind them, by the name of the area: distance, spread, nearest and more.
+        map: of `genmonitor.functional.discrepancy_map`; None where areas were given.
+        too_rare: indices of real images that generated ones are too seldom like; empty where proportions explain less
+            than 20 %.
+        too_frequent: the same of those that they are like too often.
+        left_out: fault models that were not tried, and why.
+        failures: fault models that failed, in sentences.
+    """
+
+    findings: tuple[Finding, ...]
+    areas: dict[str, AreaDiagnosis]
+    map: dict[str, Tensor] | None
+    too_rare: tuple[int, ...]
+    too_frequent: tuple[int, ...]
+    left_out: tuple[str, ...]
+    failures: tuple[str, ...]
+
+    @property
+    def proportions(self) -> float:
+        """Share of the first area's distance that is right images in wrong proportions; the rest is realism."""
+        return next(iter(self.areas.values())).proportions
+
+    def __str__(self) -> str:
+        """Say the findings, one per line, then what was left out or failed."""
+        return "\n".join([*map(str, self.findings), *self.left_out, *self.failures])
+
+    def __repr__(self) -> str:
+        return f"Diagnosis({self.findings[0]})"
+
+    def _repr_html_(self) -> str:
+        """Return the findings for a notebook, the first in bold."""
+        return heading_html(str(self.findings[0])) + text_html("\n".join(str(self).split("\n")[1:]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything found as plain Python that JSON can hold."""
+        numbers = ("distance", "p", "proportions", "spread", "nearest", "of_image")
+        return {
+            "findings": [finding.to_dict() for finding in self.findings],
+            "areas": {name: {key: getattr(found, key) for key in numbers} for name, found in self.areas.items()},
+            "map": None if self.map is None else {key: value.tolist() for key, value in self.map.items()},
+            "too_rare": list(self.too_rare),
+            "too_frequent": list(self.too_frequent),
+            "left_out": list(self.left_out),
+            "failures": list(self.failures),
+        }
+
+
+def diagnose(
+    fake: Tensor,
+    real: Tensor,
+    *,
+    area: Tensor | None = None,
+    partition: PixelPartition | None = None,
+    fault_models: Sequence[FaultModel] | None = None,
+    encoded: bool = False,
+    skip_failing: bool = False,
+    seed: int = 0,
+) -> Diagnosis:
+    """Say where generated images are wrong, by what kind of fault, and how much of that it explains.
+
+    Faults are put into real images, with the strength that brings these closest to the generated ones on one half of
+    them; on the other half the share explained is 1 - D(generated, real with the fault) / D(generated, real). D is MMD²
+    without bias, summed over widths of the kernel and over pixels and whitened pixels, each in standard deviations of
+    what chance makes of it. A fault is named if it explains 20 % or more and real images with it are closer by the
+    relative similarity test. At most 500 images of each side are looked at.
+
+    Args:
+        fake: generated images [N, C, H, W] in the value range of `real`, or features [N, D]; N at least 8.
+        real: real ones [M, C, H, W] or [M, D]; M at least 8.
+        area: bool [H, W], the pixels to diagnose; None to find areas by the map of discrepancies.
+        partition: regions to diagnose one by one, instead of an area.
+        fault_models: the ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis`.
+        encoded: whether samples are an encoder's, not pixels: faults of pixels, such as blur, are then left out.
+        skip_failing: name a fault model that fails in `failures` and go on, rather than raise its error.
+        seed: of the halves and of what faults draw.
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers, `area` none of booleans, or a fault model lacks an attribute.
+        ValueError: if shapes differ, values are not finite, samples are fewer than 8, the area is of another size or
+            empty, both `area` and `partition` are given, or a fault model returns another shape, NaN or infinities.
+
+    References:
+        Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
+        Bounliphone et al., "A Test of Relative Similarity For Model Selection in Generative Models", arXiv 1511.04581.
+
+    Example:
+        >>> images = torch.rand(400, 1, 8, 8, generator=torch.Generator().manual_seed(0)).cumsum(3) / 8
+        >>> fake, real = images[:200].clone(), images[200:]
+        >>> fake[:, :, 4:, 4:] += 0.2
+        >>> corner = torch.zeros(8, 8, dtype=torch.bool)
+        >>> corner[4:, 4:] = True
+        >>> diagnose(fake, real, area=corner).findings[0].kinds[0].name
+        'brighter'
+    """
+    check_at_least("seed", seed, 0)
+    check_bool("encoded", encoded)
+    check_bool("skip_failing", skip_failing)
+    fake, real = _checked(fake, real)
+    pixels = real.ndim == 4 and not encoded
+    if real.ndim == 2:
+        fake, real = fake[:, :, None, None], real[:, :, None, None]
+    models, left_out = _models(fault_models, pixels)
+    images = Images.of(fake, real, seed)
+    found, masks = _areas(fake, real, area, partition, seed)
+    whole = torch.ones(real.shape[2:], dtype=torch.bool)
+    image = None
+    if not all(bool(mask.all()) for mask, _ in masks.values()):
+        (fake_b, real_b), (_, real_a) = images.halves[1], images.halves[0]
+        image = Distance.of(real_a, whole, min(len(fake_b), len(real_b)))
+    areas = {
+        name: diagnose_area(images, mask, models, None if bool(mask.all()) else image, skip_failing)
+        for name, (mask, _) in masks.items()
+    }
+    findings = [_finding(name, masks[name][1], diagnosis) for name, diagnosis in areas.items()]
+    findings.sort(key=lambda x: -areas[x.area.name].of_image)
+    if any(bool(mask.all()) for mask, _ in masks.values()):
+        findings += _copies(images, whole)
+    findings = [x for x in findings if not x.fine] + [x for x in findings if x.fine]
+    extremes = _extremes(images, areas)
+    failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
+    return Diagnosis(tuple(findings), areas, found, *extremes, left_out, tuple(failures))
+
+
+def _checked(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    real = check_samples("real", real)
+    fake = check_samples("fake", fake, tuple(real.shape[1:]))
+    check_min_samples("fake", fake, MIN_SAMPLES)
+    check_min_samples("real", real, MIN_SAMPLES)
+    # what faults explain needs no more than float32, whose products are twice as fast
+    return fake.detach().float(), real.detach().float().to(fake.device)
+
+
+def _models(
+    given: Sequence[FaultModel] | None, pixels: bool
+) -> tuple[Sequence[FaultModel | Measured], tuple[str, ...]]:
+    """Return the fault models to try, and which are left out."""
+    models: Sequence[FaultModel | Measured] = FAULT_MODELS if given is None else given
+    for model in models:
+        if not isinstance(model, FaultModel | Measured):
+            raise TypeError(
+                f"Expected `fault_models` to have `name`, `unit`, `strengths` and `apply`, but got {model!r}. See "
+                "genmonitor.functional.diagnosis.FaultModel."
+            )
+    kept = [model for model in models if pixels or not getattr(model, "of_pixels", False)]
+    gone = sorted({model.name for model in models} - {model.name for model in kept})
+    return kept, (f"Left out, as they are of pixels: {', '.join(gone)}.",) if gone else ()
+
+
+def _areas(
+    fake: Tensor, real: Tensor, area: Tensor | None, partition: PixelPartition | None, seed: int
+) -> tuple[dict[str, Tensor] | None, dict[str, tuple[Tensor, str | None]]]:
+    """Return the map, where one was drawn, and each area's mask [H, W] and region by its name."""
+    size = (real.shape[2], real.shape[3])
+    if area is not None and partition is not None:
+        raise ValueError("Expected `area` or `partition`, but got both. Give one of them.")
+    if area is not None:
+        return None, {_place(mask): (mask, None) for mask in (_checked_area(area, size),)}
+    if partition is not None:
+        partition.check_images("fake", tuple(fake.shape))
+        sites = partition.labels.repeat_interleave(size[0] // partition.labels.shape[0], 0)
+        sites = sites.repeat_interleave(size[1] // partition.labels.shape[1], 1).cpu()
+        return None, {name: (sites == label, name) for name, label in partition.regions().items()}
+    found, masks = _mapped(fake, real, seed)
+    masks = [*masks, torch.ones(size, dtype=torch.bool)]
+    return found, {_place(mask): (mask.cpu(), None) for mask in masks}
+
+
+def _mapped(fake: Tensor, real: Tensor, seed: int) -> tuple[dict[str, Tensor] | None, list[Tensor]]:
+    """Draw the map of discrepancies and find areas in it."""
+    if find_spec("genmonitor.functional.discrepancy_map") is None or find_spec("genmonitor.functional.areas") is None:
+        return None, []
+    from importlib import import_module
+
+    drawn = import_module("genmonitor.functional.discrepancy_map").discrepancy_map(fake, real, seed=seed)
+    return drawn, import_module("genmonitor.functional.areas").significant_areas(drawn)
+
+
+def _checked_area(area: object, size: tuple[int, int]) -> Tensor:
+    if not isinstance(area, Tensor) or area.dtype != torch.bool:
+        got = f"dtype {area.dtype}" if isinstance(area, Tensor) else type(area).__name__
+        raise TypeError(f"Expected `area` to be a tensor of booleans, but got {got}. Use area > 0.")
+    if tuple(area.shape) != size:
+        raise ValueError(f"Expected `area` of shape {list(size)}, as the images, but got {list(area.shape)}.")
+    if not bool(area.any()):
+        raise ValueError("Expected `area` with at least one pixel inside, but all are False.")
+    return area.cpu()
+
+
+def _place(mask: Tensor) -> str:
+    """Name an area by place and size, such as "lower right (8×8 px)"."""
+    words = describe_place(mask)
+    if "px" in words:
+        place, _, size = words.rpartition(", ")
+        return f"{place} ({size})"
+    if bool(mask.all()) or words == "whole image":
+        return words
+    rows, columns = (int(x.max() - x.min()) + 1 for x in mask.nonzero(as_tuple=True))
+    return f"{words} ({rows}×{columns} px)"
+
+
+def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
+    area = Area(name, describe_place(found.mask) if region else "", region, found.mask)
+    if found.p > LEVEL:
+        return Finding(text.no_difference_sentence(str(area), found.p), area, "", None, fine=True, p=found.p)
+    kinds = _kinds(found.explained)
+    named = found.explained is not None and found.explained.named
+    if named:
+        sentence, verdict = text.explained_sentence(str(area), kinds, found.p), text.said(kinds[0])
+    else:
+        sentence, verdict = (
+            text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p),
+            "no simple fault",
+        )
+    if not region and bool(found.mask.all()):
+        sentence += f" {text.proportions_sentence(found.proportions)}"
+    return Finding(
+        sentence, area, verdict, None, fine=False, p=found.p, kinds=kinds if named else (), samples=found.samples
+    )
+
+
+def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
+    """Return faults as data, the one that explains most first."""
+    if explained is None:
+        return ()
+    kinds = []
+    for (model, strength), share in zip(explained.faults, explained.shares, strict=True):
+        name, unit, opposite = model.name, model.unit, getattr(model, "opposite", None)
+        if strength < 0 and opposite:
+            unit = getattr(model, "opposite_unit", None) or unit
+            name, strength = opposite, strength if opposite == "color" else -strength
+        kinds.append(FaultKind(name, float(strength), unit, share))
+    return tuple(sorted(kinds, key=lambda kind: -kind.share))
+
+
+def _copies(images: Images, mask: Tensor) -> list[Finding]:
+    """Say whether images come over and over, or are near copies of real ones."""
+    out = []
+    for among_real, unit in ((False, "of the images have a near twin among them"), (True, "of them copy a real image")):
+        found: Repeats = repeats(images, among_real)
+        if found.share >= COPIES and found.p <= LEVEL / 10:
+            kind = FaultKind("copies", found.share, unit, found.of_distance)
+            area = Area("whole image", mask=mask)
+            sentence = f"Whole image: {text.said(kind)} (p = {found.p:.2g}).{text.cause_sentence(kind)}"
+            out.append(
+                Finding(sentence, area, "copies", None, fine=False, p=found.p, kinds=(kind,), samples=found.samples)
+            )
+    return out
+
+
+def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the real images whose weights are lowest and highest, where proportions explain something."""
+    for found in areas.values():
+        if found.weights is not None and found.explained and found.explained.faults[0].model.name == "modes":
+            order = images.chosen_real[found.weights.argsort().cpu()].tolist()
+            return tuple(order[:EXTREMES]), tuple(order[: -EXTREMES - 1 : -1])
+    return (), ()

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a diagnosis says: where, what kind of fault, how much it explains, how sure, and what usually causes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from genmonitor.evaluation.findings import FaultKind
+from genmonitor.functional.diagnosis import KINDS, in_words
+
+USUAL = 0.5
+"""Share from which a cause is called the usual one, and not a possible one."""
+
+
+def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float) -> str:
+    """Say which faults explain an area, the largest first.
+
+    Example:
+        >>> print(explained_sentence("upper left", [FaultKind("noisy", 0.05, "of the range", 0.94)], 0.005))
+        Upper left: noise 0.05 of the range; explains 94 % of what is wrong there (p = 0.005). Usual cause: too few
+        denoising steps, or a last step that adds noise (diffusion) (Karras et al., ...).
+    """
+    first, share = kinds[0], sum(kind.share for kind in kinds)
+    if len(kinds) == 1:
+        what = f"{said(first)}; explains {percent(share)} of what is wrong there"
+    else:
+        parts = " and ".join(f"{said(kind)} ({percent(kind.share)})" for kind in kinds)
+        what = f"{parts}; together they explain {percent(share)} of what is wrong there"
+    return f"{capital(place)}: {what} (p = {p:.2g}).{cause_sentence(first)}"
+
+
+def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
+    """Say that an area differs and that nothing explains it.
+
+    Example:
+        >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.08), 0.005)
+        'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 8 %; p = 0.005).'
+    """
+    tried = f"the best, {best.name}, explains {percent(best.share)}; " if best and best.share > 0 else ""
+    return f"{capital(place)}: no simple fault explains what is wrong there ({tried}p = {p:.2g})."
+
+
+def no_difference_sentence(place: str, p: float) -> str:
+    """Say that nothing was found."""
+    return f"{capital(place)}: no difference from real images beyond chance (p = {p:.2g})."
+
+
+def proportions_sentence(share: float) -> str:
+    """Split the distance into proportions and realism.
+
+    Example:
+        >>> proportions_sentence(0.24)
+        '24 % of the distance is right images in wrong proportions, 76 % images unlike real ones.'
+    """
+    return (
+        f"{percent(share)} of the distance is right images in wrong proportions, {percent(1 - share)} images unlike "
+        "real ones."
+    )
+
+
+def cause_sentence(kind: FaultKind) -> str:
+    """Name the usual cause of a kind with its source, no surer than the share is; empty where there is none."""
+    known = KINDS.get(kind.name)
+    if known is None or not known.cause:
+        return ""
+    return f" {'Usual' if kind.share >= USUAL else 'Possible'} cause: {known.cause} ({known.source})."
+
+
+def said(kind: FaultKind) -> str:
+    """Say a kind with its strength."""
+    return in_words(kind.name, kind.strength, kind.unit)
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage from 0 to 100; what chance adds beyond is not said."""
+    return f"{100 * min(max(share, 0.0), 1.0):.0f} %"
+
+
+def capital(text: str) -> str:
+    """Return text with a capital first letter."""
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that is measured of one area: how far it is off, what explains that, how varied it is, which samples show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.distance import Distance, mean_of_pairs
+from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured
+from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares
+from genmonitor.functional.diagnosis.proportions import match
+from genmonitor.functional.two_sample_test import LEVEL, random_splits
+from genmonitor.linalg.distances import squared_distances
+
+HALF = 250
+"""Images a side that faults are fitted on at most, and as many that they are judged on."""
+NAMED = 0.2
+"""What faults must explain to be named."""
+MARGIN = 0.05
+"""How much more than the faults the proportions must explain to be what is named."""
+NEAR = 0.5
+"""Part of the usual distance to the nearest image below which an image counts as a copy."""
+SAMPLES = 8
+PERMUTATIONS = 199
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Generated and real images, scaled so that real ones fill [0, 1], in a random order that a seed decides.
+
+    Attributes:
+        fake: [N, C, H, W].
+        real: [M, C, H, W].
+        chosen_fake: which of the given generated images these are [N].
+        chosen_real: which of the given real ones [M].
+        seed: of this order, and of all that is random later.
+    """
+
+    fake: Tensor
+    real: Tensor
+    chosen_fake: Tensor
+    chosen_real: Tensor
+    seed: int
+
+    @classmethod
+    def of(cls, fake: Tensor, real: Tensor, seed: int) -> Images:
+        """Take at most 500 of each side, halves of which are fitted on and judged on."""
+        generator = torch.Generator().manual_seed(seed)
+        chosen = [torch.randperm(len(x), generator=generator)[: 2 * HALF] for x in (fake, real)]
+        low, high = float(real.min()), float(real.max())
+        fake, real = (
+            (x[at.to(x.device)] - low) / ((high - low) or 1.0) for x, at in zip((fake, real), chosen, strict=True)
+        )
+        return cls(fake, real, *chosen, seed)
+
+    @property
+    def halves(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Generated and real images of each half."""
+        n, m = len(self.fake) // 2, len(self.real) // 2
+        return (self.fake[:n], self.real[:m]), (self.fake[n:], self.real[m:])
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The range of all images."""
+        return min(float(self.fake.min()), 0.0), max(float(self.fake.max()), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """Faults that explain part of a distance.
+
+    Attributes:
+        faults: in the order in which they are put into one image.
+        shares: what each explains.
+        named: whether they explain enough, beyond chance, to be said as more than the best there is.
+    """
+
+    faults: Faults
+    shares: tuple[float, ...]
+    named: bool
+
+    @property
+    def share(self) -> float:
+        """What they explain together."""
+        return sum(self.shares)
+
+
+@dataclass(frozen=True, eq=False)
+class AreaDiagnosis:
+    """What was measured of an area.
+
+    Attributes:
+        mask: bool [H, W].
+        distance: in standard deviations of what chance makes of it; judged on half of the images.
+        p: of no difference, by permutation.
+        explained: the best faults; None where the area does not differ, or no fault brings it closer.
+        proportions: share of the distance that is right images in wrong proportions; 0 where it does not differ.
+        weights: of the chosen real images, of mean 1, that say which are too rare; None where that was not asked.
+        spread: mean squared distance among generated images over that among real ones.
+        nearest: median distance to the nearest other generated image over the same of real ones.
+        samples: indices of the generated images that show the difference most.
+        of_image: share of the whole image's distance that the faults explain when put into this area alone.
+        failures: what went wrong with fault models, in sentences.
+    """
+
+    mask: Tensor
+    distance: float
+    p: float
+    explained: Explained | None
+    proportions: float
+    weights: Tensor | None
+    spread: float
+    nearest: float
+    samples: tuple[int, ...]
+    of_image: float
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Images that come over and over, or are near copies of real ones.
+
+    Attributes:
+        share: of generated images with a near twin, less that of real ones.
+        p: of no more than among real images.
+        of_distance: part of the distance that is gone when each is counted once.
+        samples: indices of generated images with a twin.
+    """
+
+    share: float
+    p: float
+    of_distance: float
+    samples: tuple[int, ...]
+
+
+def diagnose_area(
+    images: Images,
+    mask: Tensor,
+    models: Sequence[FaultModel | Measured],
+    image: Distance | None = None,
+    skip_failing: bool = False,
+) -> AreaDiagnosis:
+    """Measure an area of images.
+
+    Args:
+        images: of both sides.
+        mask: bool [H, W], true somewhere.
+        models: to try.
+        image: distance of the whole image, for `of_image`; None where the area is all of it.
+        skip_failing: leave out fault models that fail, rather than to raise their error.
+    """
+    (fake_a, real_a), (fake_b, real_b) = images.halves
+    distance = Distance.of(real_a, mask, min(len(fake_b), len(real_b)))
+    fitted = Side.of(distance, real_a, fake_a, mask, images.range, images.seed)
+    judged = Side.of(distance, real_b, fake_b, mask, images.range, images.seed + 1)
+    p, off = _permutation_p(judged, images.seed), judged.left(())
+    explained, share, weights, failures, of_image = None, 0.0, None, [], 0.0
+    if p <= LEVEL and off > 0:
+        usable = _usable(models, fitted, fake_a, failures, skip_failing)
+        explained = _explained(fitted, judged, usable)
+        explained = _or_misfit(images, mask, explained)
+        share, weights, explained = _or_proportions(images, fitted, judged, explained)
+        if explained and explained.named:
+            of_image = explained.share
+            if image is not None:
+                whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
+                of_image = 1 - whole.left(explained.faults) / max(whole.left(()), CHANCE)
+    spread, nearest, samples = _variety(distance, images)
+    return AreaDiagnosis(mask, off, p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures))
+
+
+def repeats(images: Images, among_real: bool) -> Repeats:
+    """Look for generated images that come over and over or, with `among_real`, for near copies of real ones.
+
+    A copy is nearer than half of what is usual among real images; as many as real images have of them count as none.
+    """
+    (fake_a, real_a), (fake_b, real_b) = images.halves
+    area = torch.ones(images.real.shape[2:], dtype=torch.bool)
+    distance = Distance.of(real_a, area, min(len(fake_b), len(real_b)))
+    n = min(len(images.fake), len(images.real))
+    fake, real = (distance.embedded(x[:n])[0] for x in (images.fake, images.real))
+    of_real = squared_distances(real, real).fill_diagonal_(torch.inf)
+    of_fake = squared_distances(fake, real) if among_real else squared_distances(fake, fake).fill_diagonal_(torch.inf)
+    limit = NEAR**2 * float(of_real.amin(1).median())
+    usual, twin = (of_real.amin(1) < limit).double().mean(), of_fake.amin(1) < limit
+    found = twin.double().mean()
+    pool = float(found + usual) / 2
+    error = max((2 * pool * (1 - pool) / n) ** 0.5, 1 / n)
+    p = float(torch.special.ndtr(-torch.as_tensor(float(found - usual) / error)))
+    gone = 0.0
+    if not among_real and bool(twin.any()):
+        earlier = (of_fake < limit).tril(-1).any(1)
+        once, all_of_them, reference = (
+            distance.embedded(x) for x in (images.fake[:n][~earlier], images.fake[:n], images.real[:n])
+        )
+        before = distance.between(all_of_them, reference)
+        gone = 1 - distance.between(once, reference) / before if len(once[0]) > 1 and before > CHANCE else 0.0
+    chosen = of_fake.amin(1).where(twin, torch.inf).argsort()[: min(SAMPLES, int(twin.sum()))]
+    return Repeats(float(found - usual), p, gone, tuple(images.chosen_fake[chosen.cpu()].tolist()))
+
+
+def _explained(fitted: Side, judged: Side, models: Sequence[FaultModel]) -> Explained | None:
+    """Return as many faults as add something on the half that they were not fitted on."""
+    best: Explained | None = None
+    for faults in fit(fitted, models):
+        parts = tuple(shares(judged, faults))
+        if best is not None and sum(parts) < best.share + ADDS:
+            break
+        best = Explained(faults, parts, sum(parts) >= NAMED and closer(judged, faults) <= LEVEL)
+    return best
+
+
+def _or_misfit(images: Images, mask: Tensor, explained: Explained | None) -> Explained | None:
+    """Return instead, where that explains more, that the area was drawn from another image.
+
+    By itself such an area is right, so this is measured on the area with what is around it.
+    """
+    (_, real_a), (fake_b, real_b) = images.halves
+    reach = max(2, round(float(mask.sum()) ** 0.5 / 4))
+    around = F.max_pool2d(mask[None, None].float(), 2 * reach + 1, 1, reach)[0, 0] > 0
+    if bool(mask.all()) or bool((around == mask).all()):
+        return explained
+    distance = Distance.of(real_a, around, min(len(fake_b), len(real_b)))
+    judged = Side.of(distance, real_b, fake_b, mask, images.range, images.seed + 1)
+    faults = (PutFault(MISFIT, 1.0),)
+    share = shares(judged, faults)[0]
+    if share < max(NAMED, explained.share if explained else 0.0) or closer(judged, faults) > LEVEL:
+        return explained
+    return Explained(faults, (share,), True)
+
+
+def _or_proportions(
+    images: Images, fitted: Side, judged: Side, explained: Explained | None
+) -> tuple[float, Tensor, Explained | None]:
+    """Return the share of proportions, the real images' weights, and what explains the distance then.
+
+    What weights and faults can both explain belongs to the one that explains more alone.
+    """
+    everything = replace(judged, real=images.real)
+
+    def matched(faults: Faults) -> tuple[float, Tensor]:
+        real = everything.distance.embedded(everything.put(faults))
+        found = match(everything.distance, real, fitted.fake, judged.fake)
+        return found.share, found.weights
+
+    share, weights = matched(())
+    by_faults = explained.share if explained and explained.named else 0.0
+    if share >= NAMED and share > by_faults + MARGIN:
+        return min(share, 1.0), weights, Explained((PutFault(MODES, share),), (share,), True)
+    if explained and explained.named:
+        left = everything.left(())
+        after, weights = matched(explained.faults)
+        share = everything.left(explained.faults) / left * after if left > 0 else 0.0
+    return min(max(share, 0.0), 1.0), weights, explained
+
+
+def _usable(
+    models: Sequence[FaultModel | Measured], side: Side, fake: Tensor, failures: list[str], skip_failing: bool
+) -> list[FaultModel]:
+    """Return the models that these images have, each tried once at each strength on a few of them."""
+    out: list[FaultModel] = []
+    few = side.first(4)
+    for model in models:
+        try:
+            made = model.of(fake, side.real, side.area) if isinstance(model, Measured) else model
+            if made is not None:
+                for strength in made.strengths:
+                    few.put((PutFault(made, strength),))
+                out.append(made)
+        except Exception as error:
+            if not skip_failing:
+                raise
+            failures.append(f"the fault model {model.name!r} failed: {type(error).__name__}: {error}")
+    return out
+
+
+def _permutation_p(side: Side, seed: int) -> float:
+    """Test no difference by the distance, whose kernel is that of the other half: the level is exact."""
+    real = side.distance.embedded(side.real)
+    across = side.distance.gram(side.fake, real)
+    gram = torch.cat([torch.cat([side.fake_gram, across], 1), torch.cat([across.T, side.distance.gram(real, real)], 1)])
+    gram = gram.double().fill_diagonal_(0)
+    n, m = across.shape
+    fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, seed)]).T.to(gram)
+    real_side = 1 - fake
+    within = (fake * (gram @ fake)).sum(0) / (n * (n - 1)) + (real_side * (gram @ real_side)).sum(0) / (m * (m - 1))
+    values = within - 2 * (fake * (gram @ real_side)).sum(0) / (n * m)
+    return float((values >= values[0] - 1e-9 * values[0].abs()).double().mean())
+
+
+def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[int, ...]]:
+    """Return spread and nearest neighbor relative to real images, and the samples that show the difference most."""
+    fake, real = distance.embedded(images.fake), distance.embedded(images.real)
+    grams = [squared_distances(x[0], x[0]) for x in (fake, real)]
+    spreads = [mean_of_pairs(gram) for gram in grams]
+    nearest = [float(gram.fill_diagonal_(torch.inf).amin(1).median()) ** 0.5 for gram in grams]
+    own = distance.gram(fake, fake).fill_diagonal_(0).sum(1) / (len(fake[0]) - 1)
+    witness = own - distance.gram(fake, real).mean(1)
+    most = witness.argsort(descending=True)[:SAMPLES].cpu()
+    ratios = [a / b if b else float("nan") for a, b in (spreads, nearest)]
+    return ratios[0], ratios[1], tuple(images.chosen_fake[most].tolist())
+
+
+def _from_another(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    return images.roll(1, 0)
+
+
+def _as_it_is(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    return images
+
+
+MISFIT = Fault("misfit", "", (1.0,), _from_another)
+MODES = Fault("modes", "of the distance", (1.0,), _as_it_is)

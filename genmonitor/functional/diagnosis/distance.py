@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far generated images are from real ones in an area, in standard deviations of what chance makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor.linalg.distances import centered, squared_distances, squared_norms
+from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.whitening import Whitening
+
+GAMMAS = (0.5, 2.0, 8.0)
+"""In units of one over the mean squared distance of real images, each four times the one before."""
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one view measures in: where distances are centered, and the kernels' gammas and weights."""
+
+    whitening: Whitening | None
+    shift: Tensor
+    gamma: float
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """The squared maximum mean discrepancy without bias by one kernel, k = Σ k_g / σ_g over views and gammas.
+
+    σ_g is the standard deviation that MMD² of k_g has between two sets of `unit` real images each. Since gammas,
+    weights and whitening are those of given real images, distances from one and the same set have ratios that mean
+    something: one less the ratio of two is the part that is explained.
+
+    Attributes:
+        columns: of flattened images, those in the area.
+        views: structure (pixels), and texture (whitened) where images have more than one pixel.
+    """
+
+    columns: Tensor
+    views: tuple[View, ...]
+
+    @classmethod
+    def of(cls, real: Tensor, area: Tensor, unit: int) -> Distance:
+        """Fix gammas, weights and whitening by real images.
+
+        Args:
+            real: [N, C, H, W], N at least 4.
+            area: bool [H, W].
+            unit: images a side that a distance of 1 is the standard deviation of.
+        """
+        columns = area.to(real.device).expand(real.shape[1:]).flatten().nonzero()[:, 0]
+        with full_precision():
+            views = [_view(real, None, columns, unit)]
+            if area.numel() > 1:
+                views.append(_view(real, Whitening.of(real), columns, unit))
+        return cls(columns, tuple(views))
+
+    def embedded(self, images: Tensor) -> list[Tensor]:
+        """Return the area's values in each view [N, D], for `gram`."""
+        with full_precision():
+            return [_values(images, view.whitening, self.columns) - view.shift for view in self.views]
+
+    def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
+        """Return k of all pairs of embedded images, [N, M]."""
+        total = x[0].new_zeros(len(x[0]), len(y[0]))
+        with full_precision():
+            for view, a, b in zip(self.views, x, y, strict=True):
+                if view.gamma:
+                    for weight, gram in zip(view.weights, _gaussians(a, b, view.gamma), strict=True):
+                        total.add_(gram, alpha=weight)
+        return total
+
+    def between(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
+        """Return the distance of two sets of embedded images."""
+        return distance_of(self.gram(x, x), self.gram(x, y), self.gram(y, y))
+
+
+def distance_of(xx: Tensor, xy: Tensor, yy: Tensor) -> float:
+    """Return MMD² without bias from Gram matrices [N, N], [N, M], [M, M]."""
+    return mean_of_pairs(xx) + mean_of_pairs(yy) - 2 * float(xy.mean(dtype=torch.float64))
+
+
+def mean_of_pairs(gram: Tensor) -> float:
+    """Return the mean of a kernel over pairs of different samples, from their Gram matrix [N, N]."""
+    n = len(gram)
+    return float((gram.sum(dtype=torch.float64) - gram.diagonal().sum(dtype=torch.float64)) / (n * (n - 1)))
+
+
+def _view(real: Tensor, whitening: Whitening | None, columns: Tensor, unit: int) -> View:
+    values = _values(real, whitening, columns)
+    shift = values.mean(0)
+    near = centered(values, values)[0]
+    scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
+    if not scale:
+        return View(whitening, shift, 0.0, (0.0,) * len(GAMMAS))
+    # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
+    squares = [_mean_square(gram) for gram in _gaussians(near, near, 1 / scale)]
+    weights = tuple(0.0 if square <= 0 else unit / (8 * square) ** 0.5 for square in squares)
+    return View(whitening, shift, 1 / scale, weights)
+
+
+def _values(images: Tensor, whitening: Whitening | None, columns: Tensor) -> Tensor:
+    return (images if whitening is None else whitening(images)).flatten(1)[:, columns]
+
+
+def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:
+    """Return the Gram matrix [N, M] of each Gaussian; each is the fourth power of the one before."""
+    grams = [squared_distances(x, y).mul_(-GAMMAS[0] * gamma).exp_()]
+    for _ in GAMMAS[1:]:
+        grams.append(grams[-1].square().square_())
+    return grams
+
+
+def _mean_square(gram: Tensor) -> float:
+    """Estimate the mean square of a centered kernel over pairs without bias (Székely and Rizzo's U-centering)."""
+    n = len(gram)
+    gram = gram.double().clone().fill_diagonal_(0)
+    rows = gram.sum(0)
+    total = rows.sum()
+    centered = gram - (rows[:, None] + rows) / (n - 2) + total / ((n - 1) * (n - 2))
+    return float(centered.fill_diagonal_(0).square().sum() / (n * (n - 3)))

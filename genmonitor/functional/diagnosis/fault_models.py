@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults that image generators have, as changes of real images with a strength in units that a person knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Change = Callable[[Tensor, float, torch.Generator], Tensor]
+
+
+@runtime_checkable
+class FaultModel(Protocol):
+    """A fault as a change of real images: what `genmonitor.diagnose(fault_models=...)` takes.
+
+    Attributes:
+        name: such as "vignette".
+        unit: of the strength, in words: "of the range", "px".
+        strengths: to try first, none of them 0; between and a little beyond them the strength is then fitted.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def strengths(self) -> tuple[float, ...]: ...
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        """Return images with the fault.
+
+        Args:
+            images: real ones [N, C, H, W], scaled so that they fill [0, 1].
+            strength: one of `strengths`, or one between.
+            generator: for what is random, on the CPU.
+
+        Returns:
+            New images of the same shape; only the area that is diagnosed is looked at.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault model of the package.
+
+    Attributes:
+        name: of a fault with a strength above 0.
+        unit: as for `FaultModel`.
+        strengths: the same.
+        change: what `apply` does.
+        opposite: name of a fault with a strength below 0; None where strengths are positive.
+        opposite_unit: its unit, where that is another.
+        whole: whether strengths are whole numbers.
+        of_pixels: whether it means something only where neighboring values are neighboring pixels.
+    """
+
+    name: str
+    unit: str
+    strengths: tuple[float, ...]
+    change: Change = field(repr=False)
+    opposite: str | None = None
+    opposite_unit: str | None = None
+    whole: bool = False
+    of_pixels: bool = True
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        """See `FaultModel.apply`."""
+        return self.change(images, strength, generator)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A fault model that takes something from the images, such as a color's direction: `of` makes it, or None."""
+
+    name: str
+    of: Callable[[Tensor, Tensor, Tensor], Fault | None] = field(repr=False)
+    of_pixels: bool = True
+
+
+def both_ways(*strengths: float) -> tuple[float, ...]:
+    """Return the strengths and their negatives."""
+    return tuple(sign * strength for strength in strengths for sign in (1, -1))
+
+
+def normal(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw standard normal noise of the images' shape; the CPU's generator gives all devices the same."""
+    return torch.randn(images.shape, generator=generator).to(images)
+
+
+def blur(images: Tensor, sigma: float) -> Tensor:
+    """Blur images by a Gaussian of so many pixels; beyond the border the last pixel goes on."""
+    rows, columns = (_blurring(size, sigma).to(images) for size in images.shape[2:])
+    return rows @ images @ columns.T
+
+
+def _blurring(size: int, sigma: float) -> Tensor:
+    """Return the matrix that blurs a row of pixels [size, size]."""
+    reach = max(1, round(4 * sigma))
+    steps = torch.arange(-reach, reach + 1)
+    taps = torch.softmax(-(steps.double() ** 2) / (2 * sigma**2), 0)
+    to = torch.arange(size)[:, None].expand(-1, len(steps))
+    return torch.zeros(size, size, dtype=torch.float64).index_put(
+        (to, (to + steps).clamp(0, size - 1)), taps.expand(size, -1), accumulate=True
+    )
+
+
+def _brighter(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    return x + s
+
+
+def _contrast(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    mean = x.mean((1, 2, 3), keepdim=True)
+    return mean + (1 + s) * (x - mean)
+
+
+def _amplitude(pivot: float) -> Change:
+    return lambda x, s, _: pivot + (1 + s) * (x - pivot)
+
+
+def _blurred(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    return blur(x, s)
+
+
+def _sharpened(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    return x + s * (x - blur(x, 1.0))
+
+
+def _noisy(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
+    return x + s * normal(x, generator)
+
+
+def _shifted(dim: int) -> Change:
+    def change(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+        size, step = x.shape[dim], round(s)
+        return x.index_select(dim, (torch.arange(size, device=x.device) - step).clamp(0, size - 1))
+
+    return change
+
+
+def _clipped(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    return x.clamp_max(1 - s) if s > 0 else x.clamp_min(-s)
+
+
+def _posterized(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    steps = max(1, round(s) - 1)
+    return (x * steps).round() / steps
+
+
+def _thicker(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    """Grow what is bright on dark, or dark on bright, by pixels; shrink it for s < 0."""
+    grows_bright = (float(x.mean()) < 0.5) == (s > 0)
+    sign, low = (1 if grows_bright else -1), int(abs(s))
+    grown = [sign * F.max_pool2d(sign * x, 2 * r + 1, 1, r) if r else x for r in (low, low + 1)]
+    return torch.lerp(grown[0], grown[1], abs(s) - low)
+
+
+def _less_varied(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    mean = x.mean(0)
+    return mean + (1 - s) * (x - mean)
+
+
+def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
+    """Take the direction from how far the channels' means in the area are apart."""
+    if real.shape[1] == 1:
+        return None
+    means = [x[:, :, area].mean(2) for x in (fake, real)]
+    shift = means[0].mean(0) - means[1].mean(0)
+    # whether channels move apart, beyond what chance makes of it: else it is brightness
+    apart = [x - x.mean(1, keepdim=True) for x in means]
+    error = sum(x.var(0) / len(x) for x in apart)
+    if not bool(((apart[0].mean(0) - apart[1].mean(0)).square() > APART**2 * error).any()):
+        return None
+    direction = shift / shift.abs().max().clamp_min(torch.finfo(shift.dtype).tiny)
+    direction = direction.where(direction.abs() >= 0.25, 0)
+    if float(direction.max() - direction.min()) < 0.25:
+        return None
+    leading = int(direction.abs().argmax())
+    direction = direction / direction[leading]
+    others = [
+        f"{_channel(i, len(shift))} × {float(part):.1g}"
+        for i, part in enumerate(direction)
+        if i != leading and float(part)
+    ]
+    words = ", ".join([_channel(leading, len(shift)), *others[:3]])
+
+    def change(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+        return x + s * direction.view(-1, 1, 1)
+
+    return Fault("color", f"of the range in {words}", both_ways(0.02, 0.05, 0.1, 0.2, 0.4), change, "color")
+
+
+APART = 3
+"""Standard errors that channels must have moved apart by for a color."""
+
+
+def _channel(index: int, count: int) -> str:
+    return ("red", "green", "blue")[index] if count == 3 else f"channel {index + 1}"
+
+
+def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
+    """Take the pattern from the mean difference, folded at the period."""
+
+    def of(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
+        rows, columns = (int(x.max() - x.min()) + 1 for x in area.nonzero(as_tuple=True))
+        if min(rows, columns) < 2 * period:
+            return None
+        difference = fake.mean(0) - real.mean(0)
+        y, x = (torch.arange(size, device=real.device) % period for size in area.shape)
+        cell = (y[:, None] * period + x)[area]
+        folded = difference.new_zeros(len(difference), period**2)
+        count = torch.bincount(cell, minlength=period**2).clamp_min(1)
+        folded.index_add_(1, cell, difference[:, area])
+        folded = folded / count
+        folded = folded - folded.mean(1, keepdim=True)
+        if not float(folded.abs().max()):
+            return None
+        pattern = (folded / folded.abs().max())[:, y[:, None] * period + x]
+
+        def change(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+            return x + s * pattern
+
+        unit = f"of the range, period {period} px"
+        return Fault("periodic", unit, (0.01, 0.02, 0.05, 0.1, 0.2), change)
+
+    return of
+
+
+def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
+    """Take the color from those generated images that vary least within the area."""
+    inside = fake[:, :, area]
+    if inside.shape[2] < 2:
+        return None
+    flattest = inside.std(2).amax(1).topk(max(1, len(inside) // 50), largest=False).indices
+    color = inside[flattest].mean(2).median(0).values.view(-1, 1, 1)
+
+    def change(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
+        chosen = torch.randperm(len(x), generator=generator)[: round(s * len(x))]
+        out = x.clone()
+        out[chosen.to(x.device)] = color
+        return out
+
+    return Fault("blank", "of the images", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0), change)
+
+
+FAULT_MODELS: tuple[Fault | Measured, ...] = (
+    Fault("shifted", "px to the right", both_ways(1, 2, 3, 4), _shifted(3), "shifted", "px to the left", whole=True),
+    Fault("shifted", "px down", both_ways(1, 2, 3, 4), _shifted(2), "shifted", "px up", whole=True),
+    Fault("thicker", "px", both_ways(0.5, 1, 2), _thicker, "thinner"),
+    Fault("less_varied", "of the spread", (0.1, 0.2, 0.35, 0.5, 0.75), _less_varied, of_pixels=False),
+    Fault("blurred", "px (σ)", (0.4, 0.6, 0.9, 1.4, 2.5), _blurred),
+    Fault("sharpened", "of the detail", (0.15, 0.3, 0.6, 1.2), _sharpened),
+    Fault("stronger", "of the contrast", both_ways(0.07, 0.15, 0.3, 0.6), _contrast, "faded"),
+    Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.0), "faded"),
+    Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.5), "faded"),
+    Fault("brighter", "of the range", both_ways(0.02, 0.05, 0.1, 0.2, 0.4), _brighter, "darker", of_pixels=False),
+    Measured("color", _color, of_pixels=False),
+    Measured("periodic", _periodic(2)),
+    Measured("periodic", _periodic(4)),
+    Measured("periodic", _periodic(8)),
+    Measured("blank", _blank),
+    Fault("noisy", "of the range", (0.01, 0.02, 0.05, 0.1, 0.2, 0.4), _noisy, of_pixels=False),
+    Fault(
+        "clipped",
+        "of the range at the top",
+        both_ways(0.05, 0.1, 0.2, 0.4),
+        _clipped,
+        "clipped",
+        "of the range at the bottom",
+    ),
+    Fault("posterized", "levels", (2, 3, 4, 6, 10, 16), _posterized, whole=True),
+)
+"""In the order in which faults are put into one image."""

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which faults, put into real images, bring them closest to the generated ones, and how much of the distance they explain.
+
+Strengths are fitted on one half of the images and judged on the other, so that more models or strengths to try explain
+nothing by themselves (Kulinski and Inouye's share explained). Several faults share it by Shapley's value: what each
+adds, in the mean over the orders in which they could be added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.distance import Distance, distance_of
+from genmonitor.functional.diagnosis.fault_models import FaultModel
+
+LEVELS = ((48, 10**6, ()), (112, 7, (1.41, 1.19)), (10**6, 2, (1.09,)))
+"""The search in levels: images a side, how many of the best so far stay in it, factors by which strengths are refined."""
+ADDS = 0.05
+"""What a further fault must explain."""
+MOST = 3
+CHANCE = 3.0
+"""Distances below this are within chance: nothing is left to explain."""
+
+
+class PutFault(NamedTuple):
+    """A fault model with a strength."""
+
+    model: FaultModel
+    strength: float
+
+
+Faults = tuple[PutFault, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Half of the images: real ones to put faults into, generated ones to compare with.
+
+    Attributes:
+        real: [N, C, H, W], scaled as fault models want them.
+        area: bool [H, W], where faults are put.
+        low, high: the range of generated and real images; what a generator cannot return, a fault does not either.
+    """
+
+    distance: Distance
+    real: Tensor
+    fake: list[Tensor]
+    fake_gram: Tensor
+    area: Tensor
+    low: float
+    high: float
+    seed: int
+
+    @classmethod
+    def of(
+        cls, distance: Distance, real: Tensor, fake: Tensor, area: Tensor, bounds: tuple[float, float], seed: int
+    ) -> Side:
+        embedded = distance.embedded(fake)
+        return cls(distance, real, embedded, distance.gram(embedded, embedded), area.to(real.device), *bounds, seed)
+
+    def first(self, count: int) -> Side:
+        """Return the side of the first images alone."""
+        return replace(
+            self, real=self.real[:count], fake=[x[:count] for x in self.fake], fake_gram=self.fake_gram[:count, :count]
+        )
+
+    def put(self, faults: Faults) -> Tensor:
+        """Return the real images with faults in the area."""
+        images = self.real
+        for number, (model, strength) in enumerate(faults):
+            generator = torch.Generator().manual_seed(self.seed + number)
+            images = checked(model, model.apply(images, strength, generator), self.real)
+        return torch.where(self.area, images.clamp(self.low, self.high), self.real)
+
+    def left(self, faults: Faults) -> float:
+        """Return the distance of generated images from real ones with faults."""
+        x = self.distance.embedded(self.put(faults))
+        return distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
+
+
+def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
+    """Refuse what a fault model must not return."""
+    if not isinstance(images, Tensor) or images.shape != real.shape:
+        got = list(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise ValueError(
+            f"Expected `apply` of the fault model {model.name!r} to return images of shape {list(real.shape)}, as it "
+            f"was given, but got {got}."
+        )
+    if not bool(images.sum().isfinite()):
+        raise ValueError(
+            f"Expected `apply` of the fault model {model.name!r} to return finite images, but got NaN or infinities. "
+            "Check its strengths, or leave it out."
+        )
+    return images.to(real)
+
+
+def fit(side: Side, models: Sequence[FaultModel]) -> list[Faults]:
+    """Return the best single fault, the best pair, and so on while something is left to explain."""
+    nothing = side.left(())
+    singles = _search(side, [()], models)
+    found = singles[:1]
+    while found and len(found) < MOST and found[-1][0] > max(ADDS * nothing, CHANCE):
+        # two may hide each other, and neither be the best alone: noise hides most of all
+        noisy = [x for x in singles[3:] if x[1][0].model.name == "noisy"]
+        starts = [found[-1]] if len(found) > 1 else singles[:3] + noisy
+        more = _search(side, [faults for _, faults in starts], models)
+        if not more or more[0][0] > found[-1][0] - ADDS * nothing:
+            break
+        found.append(more[0])
+    return [faults for _, faults in found]
+
+
+def _search(side: Side, starts: Sequence[Faults], models: Sequence[FaultModel]) -> list[tuple[float, Faults]]:
+    """Add one fault to one of the starts; return what comes of it with its distance, the best first."""
+    order = {id(model): number for number, model in enumerate(models)}
+    tried = [
+        tuple(sorted((*start, PutFault(model, strength)), key=lambda put: order[id(put.model)]))
+        for start in starts
+        for model in models
+        if all(put.model is not model for put in start)
+        for strength in model.strengths
+    ]
+    found = [(0.0, faults) for faults in tried]
+    for count, stay, steps in LEVELS:
+        some = side.first(count)
+        refined = sorted((_refined(some, faults, steps) for _, faults in found[:stay]), key=lambda x: x[0])
+        best: dict[tuple[int, ...], tuple[float, Faults]] = {}
+        for distance, faults in refined:
+            best.setdefault(tuple(id(put.model) for put in faults), (distance, faults))
+        found = [*best.values(), *found[stay:]]
+    return found
+
+
+def _refined(side: Side, faults: Faults, steps: Iterable[float]) -> tuple[float, Faults]:
+    """Improve one strength after the other, by ever smaller factors."""
+    best = side.left(faults), faults
+    for step in steps:
+        for place in range(len(faults)):
+            model, strength = best[1][place]
+            for other in _beside(model, strength, step):
+                changed = (*best[1][:place], PutFault(model, other), *best[1][place + 1 :])
+                best = min(best, (side.left(changed), changed), key=lambda x: x[0])
+    return best
+
+
+def _beside(model: FaultModel, strength: float, step: float) -> Iterable[float]:
+    if not getattr(model, "whole", False):
+        return strength / step, strength * step
+    return [x for x in (strength - 1, strength + 1) if x] if step > 1.4 else ()
+
+
+def shares(side: Side, faults: Faults) -> list[float]:
+    """Return the part of the distance that each of the faults explains; their sum is what they explain together."""
+    nothing = side.left(())
+    explained = {(): 0.0}
+
+    def together(chosen: frozenset[int]) -> float:
+        key = tuple(sorted(chosen))
+        if key not in explained:
+            explained[key] = 1 - side.left(tuple(faults[i] for i in key)) / nothing
+        return explained[key]
+
+    orders = list(permutations(range(len(faults))))
+    out = [0.0] * len(faults)
+    for order in orders:
+        for position, i in enumerate(order):
+            before = frozenset(order[:position])
+            out[i] += (together(before | {i}) - together(before)) / len(orders)
+    return out
+
+
+def closer(side: Side, faults: Faults) -> float:
+    """Return the p-value that real images with faults are no closer to the generated ones than as they are.
+
+    The relative similarity test with the distance's own kernel; sample i of both sets is one real image.
+    """
+    plain, put = (side.distance.embedded(x) for x in (side.real, side.put(faults)))
+    within = [side.distance.gram(x, x).double().fill_diagonal_(0).sum(1) / (len(x[0]) - 1) for x in (plain, put)]
+    across = [side.distance.gram(x, side.fake).double() for x in (plain, put)]
+    of_real = 2 * (within[0] - within[1]) - 2 * (across[0] - across[1]).mean(1)
+    of_fake = -2 * (across[0] - across[1]).mean(0)
+    difference = float((within[0] - within[1]).mean() + of_fake.mean())
+    error = math.sqrt(float(of_real.var() / len(of_real) + of_fake.var() / len(of_fake)))
+    return 0.5 * math.erfc(difference / (error * math.sqrt(2))) if error else 1.0
