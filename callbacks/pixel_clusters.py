@@ -18,6 +18,7 @@ from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.settings import RegionSettings
+from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
@@ -65,6 +66,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks (150 there).
         extra_metrics: a MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
             `update(images)` for the generated side alone; fed from the same samples.
+        fault_models: the kinds of faults that the diagnosis tries, see `genmonitor.diagnose`; None for the usual ones.
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
             "average" or "smoothed" by how well halves of the training images agree.
@@ -112,6 +114,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         batch_estimator: int | None = None,
         seed: int = RegionSettings.seed,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
+        fault_models: Sequence[FaultModel] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         prompts: Sequence[str] | Sequence[int] | Tensor | None = None,
         reuse: Literal["validation"] | None = None,
@@ -131,6 +134,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         evaluator = RegionEvaluator(
             settings,
             extra_metrics=extra_metrics,
+            fault_models=fault_models,
             site_encoder=site_encoder,
             batch_size=sampler.batch_size,
             prefix=prefix,

@@ -21,8 +21,9 @@ from genmonitor.evaluation.data.compared_sets import check_left, check_paired, c
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.pixel_clusters import RegionEvaluation, RegionEvaluator
+from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.figures import SHOWN, image_labels
 from genmonitor.evaluation.regions.metrics import both_views
 from genmonitor.evaluation.regions.presenter import on_map, plain_table, region_data, regions_html

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import format_p
 from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
@@ -19,11 +20,13 @@ from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
 from genmonitor.functional.diagnosis.area import Explained, Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.fit import put_faults
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
 COPIES = 0.1
 """Share of images with a near twin from which it is a finding."""
+EXAMPLES = 6
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
 
@@ -37,6 +40,9 @@ class Diagnosis:
             with strength and share, `p` and `samples`, indices of the generated images that show it most.
         areas: the numbers behind them, by the name of the area: distance, spread, nearest and more.
         map: of `genmonitor.functional.discrepancy_map`; None where areas were given.
+        average: mean of the real images [C, H, W].
+        examples: by what is to be said of them, real images, the same with the faults of the first finding where it has
+            any, and the generated images that show it most [n, C, H, W]; empty for features.
         too_rare: indices of real images that generated ones are too seldom like; empty where proportions explain less
             than 20 %.
         too_frequent: the same of those that they are like too often.
@@ -47,6 +53,8 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     areas: dict[str, AreaDiagnosis]
     map: dict[str, Tensor] | None
+    average: Tensor
+    examples: dict[str, Tensor]
     too_rare: tuple[int, ...]
     too_frequent: tuple[int, ...]
     left_out: tuple[str, ...]
@@ -56,6 +64,19 @@ class Diagnosis:
     def proportions(self) -> float:
         """Share of the first area's distance that is right images in wrong proportions; the rest is realism."""
         return next(iter(self.areas.values())).proportions
+
+    def of_image(self) -> dict[str, float]:
+        """Return the numbers of the whole image that make curves; none where only other areas were diagnosed."""
+        whole = next((x for x in self.areas.values() if bool(x.mask.all())), None)
+        if whole is None:
+            return {}
+        explained = max((x.of_image for x in self.areas.values()), default=0.0)
+        return {
+            "spread": whole.spread,
+            "nearest": whole.nearest,
+            "explained": explained,
+            "proportions": whole.proportions,
+        }
 
     def __str__(self) -> str:
         """Say the findings, one per line, then what was left out or failed."""
@@ -155,7 +176,24 @@ def diagnose(
     findings = [x for x in findings if not x.fine] + [x for x in findings if x.fine]
     extremes = _extremes(images, areas)
     failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
-    return Diagnosis(tuple(findings), areas, found, *extremes, left_out, tuple(failures))
+    examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
+    return Diagnosis(tuple(findings), areas, found, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+
+
+def _examples(
+    fake: Tensor, real: Tensor, images: Images, finding: Finding, found: AreaDiagnosis | None
+) -> dict[str, Tensor]:
+    shown = real[images.chosen_real[:EXAMPLES].to(real.device)]
+    out = {"real": shown}
+    if finding.kinds and found is not None and found.explained is not None:
+        low, high = float(real.min()), float(real.max())
+        scaled = (shown - low) / ((high - low) or 1.0)
+        faulty = put_faults(scaled, found.explained.faults, found.mask.to(real.device), images.range, images.seed)
+        words = " and ".join(text.said(kind) for kind in finding.kinds)
+        out[f"real, with what was found: {words}"] = faulty * ((high - low) or 1.0) + low
+    chosen = torch.tensor(finding.samples[:EXAMPLES] or range(min(EXAMPLES, len(fake))), device=fake.device)
+    out["generated, those that show it most" if finding.samples else "generated"] = fake[chosen]
+    return {name: some.cpu() for name, some in out.items()}
 
 
 def _checked(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -251,7 +289,15 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     if not region and bool(found.mask.all()):
         sentence += f" {text.proportions_sentence(found.proportions)}"
     return Finding(
-        sentence, area, verdict, None, fine=False, p=found.p, kinds=kinds if named else (), samples=found.samples
+        sentence,
+        area,
+        verdict,
+        None,
+        fine=False,
+        p=found.p,
+        kinds=kinds if named else (),
+        samples=found.samples,
+        cause=text.cause_sentence(kinds[0]) if named else "",
     )
 
 
@@ -277,9 +323,19 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
         if found.share >= COPIES and found.p <= LEVEL / 10:
             kind = FaultKind("copies", found.share, unit, found.of_distance)
             area = Area("whole image", mask=mask)
-            sentence = f"Whole image: {text.said(kind)} (p = {found.p:.2g}).{text.cause_sentence(kind)}"
+            sentence, cause = f"Whole image: {text.said(kind)} ({format_p(found.p)}).", text.cause_sentence(kind)
             out.append(
-                Finding(sentence, area, "copies", None, fine=False, p=found.p, kinds=(kind,), samples=found.samples)
+                Finding(
+                    sentence,
+                    area,
+                    "copies",
+                    None,
+                    fine=False,
+                    p=found.p,
+                    kinds=(kind,),
+                    samples=found.samples,
+                    cause=cause,
+                )
             )
     return out
 

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +22,28 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages
+from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted
-from genmonitor.evaluation.regions.metrics import Influences, distances
+from genmonitor.evaluation.regions.metrics import distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
 from genmonitor.evaluation.regions.saved import save_regions, saved_regions
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
-from genmonitor.evaluation.results import Evaluation, FitReport, History, Samples
+from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector
+from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES, VIEWS
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class RegionEvaluation(Evaluation):
-    """Values, and what a later evaluation is compared by.
-
-    Attributes:
-        influences: of the samples of all processes; None where there are too few to compare.
-    """
-
-    influences: Influences | None
 
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):
@@ -62,6 +54,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     Args:
         settings: what the values depend on; None for the defaults of `RegionSettings`.
         extra_metrics: further torchmetrics fed from the same samples.
+        fault_models: what the diagnosis tries, see `genmonitor.diagnose`; None for the usual kinds.
         site_encoder: from images to maps [n, c, h, w]: the sites are then the map's.
         batch_size: images per call of `site_encoder`.
         prefix: what its log keys and files begin with.
@@ -78,13 +71,16 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         settings: RegionSettings | None = None,
         *,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
+        fault_models: Sequence[FaultModel] | None = None,
         site_encoder: nn.Module | Callable[[Tensor], Tensor] | None = None,
         batch_size: int = 100,
         prefix: str = "cms",
         prompts: Prompts | None = None,
     ) -> None:
         settings = settings or RegionSettings()
-        super().__init__(settings.n_samples, prefix, settings, extra_metrics=extra_metrics, site_encoder=site_encoder)
+        objects = {"extra_metrics": extra_metrics, "fault_models": fault_models, "site_encoder": site_encoder}
+        super().__init__(settings.n_samples, prefix, settings, **objects)
+        self.fault_models = fault_models
         self.prompts = prompts
         self.to_sites = SiteEncoder(site_encoder, batch_size)
         self._finder = RegionFinder(settings, self.to_sites)
@@ -92,6 +88,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self._best = {view: BestSoFar() for view in VIEWS}
         self._degradations = DegradationDetector()
+        self._standing: tuple[Finding, ...] = ()  # what was wrong at the last evaluation
         self._constant = False
         self._regions: Regions | None = None  # fixed for the run
         self._fitted: Fitted | None = None  # with this process's real images
@@ -167,7 +164,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def compute(self, comm: Collective) -> RegionEvaluation:
         """Return the values of image and regions, the extra metrics and the baseline's medians."""
-        values, p, influences = self.fitted.metrics.compute(comm)
+        values, p, influences, fake, real = self.fitted.metrics.compute(comm)
         keys, of_image = self._values, self.baseline[IMAGE][1]
         values |= {
             key: error_ratio(values[name], self.baseline[name][1], of_image) for name, key in keys.error_ratio.items()
@@ -176,13 +173,18 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         for view, influence in (influences or {}).items():
             values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
+        diagnosed = Diagnosed()
+        if fake is not None and real is not None:
+            diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
+        values |= diagnosed.values or {}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         notes = ("all generated images are the same, so the values say little",) if self._constant else ()
-        return RegionEvaluation(values, influences, notes=notes)
+        return RegionEvaluation(values, influences, diagnosed, notes=(*notes, *diagnosed.notes))
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
-        """Keep what was best; return a finding for each region that got worse."""
+        """Keep what was best and what is wrong; return a finding for each region that got worse."""
+        self._standing = dated(evaluation.diagnosed.findings, self._standing, history[-1]["epoch"])
         if evaluation.influences is None:
             return []
         record, keys, findings = history[-1], self._values.distance, self._findings
@@ -202,10 +204,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return [*self._values.specs, *self._extra.specs]
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return which region differs most from real images, then what was found of each."""
-        return self._findings.find(history, self._best_epochs())
+        """Return what is wrong where, the diagnosis first, then which regions differ and what was found of each."""
+        wrong = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
+        return (*wrong, *self._findings.find(history, self._best_epochs()))
 
-    def presenter(self) -> RegionPresenter[RegionEvaluation]:
+    def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""
         return RegionPresenter(self.fitted, self._values, self.prompts, self._take_cka, tuple(self._extra.specs))
 
@@ -228,6 +231,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             "data": list(self._data),
             "best": {view: best.state_dict() for view, best in self._best.items()},
             "degradations": self._degradations.state_dict(),
+            "standing": [finding.to_dict() for finding in self._standing],
         }
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
@@ -238,6 +242,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             for view, best in self._best.items():
                 best.load_state_dict(state["best"][view])
             self._degradations.load_state_dict(state["degradations"])
+            self._standing = tuple(map(Finding.from_dict, state["standing"]))
 
     def moved_networks(self) -> dict[str, nn.Module]:
         """Return the encoder of sites if it is a Module: it may be a part of the trained one."""
@@ -256,6 +261,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Let the next `fit` find everything anew."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
+        self._standing = ()
+
+    def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
+        encoded = self.to_sites.encoder is not None
+        models, seed = self.fault_models, self.settings.seed
+        return diagnose(fake, real, fault_models=models, encoded=encoded, skip_failing=True, seed=seed)
 
     def _best_epochs(self) -> dict[str, float]:
         """Return the epoch of the best evaluation of each region in each view, by the key of its distance."""

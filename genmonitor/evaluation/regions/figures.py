@@ -15,12 +15,15 @@ from torch.nn.functional import interpolate
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.results import History, Samples, ShownImages, curve
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
+from genmonitor.plotting import diagnosis as diagnosis_plots
 from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
 from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
@@ -46,6 +49,32 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
     return out
 
 
+def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> Drawing:
+    """Return what draws the map, examples of the fault that was found, and the shares of the distance.
+
+    Args:
+        diagnosis: with a map.
+        finding: its first, dated.
+        value_range: what to show as black and as white.
+    """
+    areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
+    shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
+    assert diagnosis.map is not None
+    return partial(
+        diagnosis_plots.diagnosis_figure,
+        to_array(diagnosis.average),
+        to_array(diagnosis.map["map"]),
+        to_array(diagnosis.map["p_map"]),
+        list(map(to_array, areas)),
+        {name: to_array(images) for name, images in diagnosis.examples.items()},
+        shares,
+        diagnosis.proportions,
+        value_range,
+        str(finding),
+        finding.cause,
+    )
+
+
 def evaluation_figures(
     regions: Regions,
     findings: Sequence[Finding],
@@ -67,7 +96,7 @@ def evaluation_figures(
     names, baseline = regions.partition.regions(), regions.baseline
     labels = image_labels(regions.partition, (images.shape[2], images.shape[3]))
     epochs, image, product = (curve(history, name) for name in ("epoch", "image", "product"))
-    verdict = findings[0]
+    verdict = next((x for x in findings if x.area.region is not None), findings[0])
     region = names.get(verdict.area.region or "") if verdict.fine is False else None
     p = "" if region is None or verdict.p is None else format_p(verdict.p)
     by_region = {label: curve(history, name) for name, label in names.items()}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -103,22 +104,23 @@ class RegionMetrics:
             metric.reset()
             metric.update(maps, real=False)
 
-    def compute(self, comm: Collective) -> tuple[dict[str, float], dict[str, float], Influences | None]:
-        """Return CMS, shares and MMD, p-values by region, and what a later evaluation is compared by.
-
-        Where there are too few images to test there are no p-values, and nothing to compare by.
-        """
+    def compute(self, comm: Collective) -> RegionMeasures:
+        """Return what the images of all processes give."""
         with comm.all_ranks_or_none():
             computed: Any = self.cms.compute()
         values = {name: float(value) for name, value in computed.items()}
         if not self.testable:
-            return values, {}, None
+            return RegionMeasures(values)
         with comm.all_ranks_or_none():
             p: Any = self.test.compute()
-        return values, {name: float(value) for name, value in p.items()}, self._influence(comm)
+        fake, influences = self._influences(comm)
+        assert self._real_views is not None  # which the influences are of
+        return RegionMeasures(
+            values, {name: float(value) for name, value in p.items()}, influences, fake, self._real_views.real
+        )
 
-    def _influence(self, comm: Collective) -> Influences:
-        """Compare the generated images of all processes with the real images of all, on the CPU from then on."""
+    def _influences(self, comm: Collective) -> tuple[Tensor, Influences]:
+        """Gather the generated images of all processes and compare them with the real ones, on the CPU from then on."""
         with comm.all_ranks_or_none():
             fake = comm.gather_rows(dim_zero_cat(self.test.fake_samples))
         if self._real_views is None:
@@ -129,12 +131,32 @@ class RegionMetrics:
             self._real_views = views  # only once every process has it: the next evaluation gathers on all or on none
         with comm.all_ranks_or_none():
             found = self._real_views.influences(fake)
-        return {view: MMDInfluence(one.regions, *(tensor.cpu() for tensor in one[1:])) for view, one in found.items()}
+        on_cpu = {view: MMDInfluence(one.regions, *(tensor.cpu() for tensor in one[1:])) for view, one in found.items()}
+        return fake, on_cpu
+
+
+class RegionMeasures(NamedTuple):
+    """What an evaluation of the regions measured. Where there are too few images to test, the values alone.
+
+    Attributes:
+        values: CMS, shares and MMD.
+        p: p-values by region.
+        influences: what a later evaluation is compared by.
+        fake: generated images of all processes [N, C, H, W].
+        real: the real ones that they are compared with.
+    """
+
+    values: dict[str, float]
+    p: Mapping[str, float] = MappingProxyType({})
+    influences: Influences | None = None
+    fake: Tensor | None = None
+    real: Tensor | None = None
 
 
 class RealViews(NamedTuple):
     """Real images in both views: what generated ones are compared with."""
 
+    real: Tensor
     whitening: Whitening
     labels: Tensor
     sides: Mapping[View, RealSide]
@@ -144,7 +166,7 @@ class RealViews(NamedTuple):
         """Look at real images [M, C, H, W], which also whiten generated ones."""
         whitening, labels = Whitening.of(real), partition.pixel_labels()
         views: dict[View, Tensor] = {"structure": real, "texture": whitening.by_region(real, labels)}
-        return cls(whitening, labels, {view: RealSide.of(x, None, partition) for view, x in views.items()})
+        return cls(real, whitening, labels, {view: RealSide.of(x, None, partition) for view, x in views.items()})
 
     def influences(self, fake: Tensor) -> Influences:
         """Compare generated images [N, C, H, W] in both views."""

@@ -18,10 +18,11 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Finding, verdict_of
 from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.regions import figures as region_figures
+from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import EvaluationT, History, Record, Samples, ShownImages, Table, when
+from genmonitor.evaluation.results import History, Record, Samples, ShownImages, Table, when
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.evaluation.verdicts import differs
 from genmonitor.partition import PixelPartition
@@ -34,7 +35,7 @@ TABLE_NOTE = (
 
 
 @dataclass(frozen=True, eq=False)
-class RegionPresenter(Presenter[EvaluationT]):
+class RegionPresenter(Presenter[RegionEvaluation]):
     """Shows which regions differ, on their map, with curves and samples.
 
     Attributes:
@@ -52,7 +53,7 @@ class RegionPresenter(Presenter[EvaluationT]):
     extra: Sequence[ValueSpec] = ()
 
     title = "Regions of the image"
-    figures_to_keep = ("samples",)
+    figures_to_keep = ("diagnosis", "samples")
 
     @property
     def partition(self) -> PixelPartition:
@@ -78,12 +79,17 @@ class RegionPresenter(Presenter[EvaluationT]):
         height, width = self.fitted.real.shape[2:]
         return region_figures.fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
 
-    def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the curves, and samples with the region that differs most."""
-        captions = region_figures.captions_of(samples, self.prompts)
-        return region_figures.evaluation_figures(
-            self.fitted.regions, evaluation.findings, history, samples.images, self.extra, captions
+    def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
+        """Return what draws the diagnosis, the curves, and samples with the region that differs most."""
+        captions, regions = region_figures.captions_of(samples, self.prompts), self.fitted.regions
+        out = region_figures.evaluation_figures(
+            regions, evaluation.findings, history, samples.images, self.extra, captions
         )
+        diagnosis = evaluation.diagnosed.diagnosis
+        if diagnosis is None or diagnosis.map is None:
+            return out
+        finding = evaluation.findings[0] if evaluation.findings[0].kinds else diagnosis.findings[0]
+        return {"diagnosis": region_figures.diagnosis_figure(diagnosis, finding, regions.value_range)} | out
 
     def shown_real(self) -> ShownImages | None:
         """Return real images that generated ones are compared with; None where this process has none."""

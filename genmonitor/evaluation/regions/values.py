@@ -95,6 +95,38 @@ _OF_IMAGE = (
     ),
     ValueSpec("mmd", "squared maximum mean discrepancy of whole images, unbiased, around 0 at best", better="low"),
 )
+_OF_DIAGNOSIS = (
+    ValueSpec(
+        "spread",
+        "mean squared distance among generated images over that among real ones: 1 is as varied as real, above it noise, "
+        "below it samples that are too much alike",
+        scale="log",
+        unit="×",
+        region=IMAGE,
+        chart="Variety: 1 is as varied as real images",
+    ),
+    ValueSpec(
+        "nearest",
+        "median distance of a generated image to the nearest other one over the same of real images: far below 1 the same "
+        "images come over and over",
+        scale="log",
+        unit="×",
+        region=IMAGE,
+        chart="Variety: 1 is as varied as real images",
+    ),
+    ValueSpec(
+        "explained",
+        "part of the image's distance from real images that the first finding's faults explain",
+        scale="share",
+        chart="What the diagnosis explains",
+    ),
+    ValueSpec(
+        "proportions",
+        "part of the image's distance that is right images in wrong proportions, such as a class that is missing",
+        scale="share",
+        chart="What the diagnosis explains",
+    ),
+)
 _BASELINE = ValueSpec(
     "baseline", "score of real images in place of generated ones: the median of 20 draws", detail=True, repeatable=False
 )
@@ -136,6 +168,7 @@ class RegionValues:
         self.specs = (
             *(replace(_CMS, key=name, region=name) for name in names),
             *_OF_IMAGE,
+            *_OF_DIAGNOSIS,
             *(
                 replace(spec, key=key, region=name, label=spec.title)
                 for measure, spec in _MEASURES.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import FaultKind
 from genmonitor.functional.diagnosis import KINDS, in_words
 
@@ -17,8 +18,7 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float) -> str:
 
     Example:
         >>> print(explained_sentence("upper left", [FaultKind("noisy", 0.05, "of the range", 0.94)], 0.005))
-        Upper left: noise 0.05 of the range; explains 94 % of what is wrong there (p = 0.005). Usual cause: too few
-        denoising steps, or a last step that adds noise (diffusion) (Karras et al., ...).
+        Upper left: noise 0.05 of the range; explains 94 % of what is wrong there (p = 0.005).
     """
     first, share = kinds[0], sum(kind.share for kind in kinds)
     if len(kinds) == 1:
@@ -26,7 +26,7 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float) -> str:
     else:
         parts = " and ".join(f"{said(kind)} ({percent(kind.share)})" for kind in kinds)
         what = f"{parts}; together they explain {percent(share)} of what is wrong there"
-    return f"{capital(place)}: {what} (p = {p:.2g}).{cause_sentence(first)}"
+    return f"{capital(place)}: {what} ({format_p(p)})."
 
 
 def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
@@ -37,12 +37,12 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
         'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 8 %; p = 0.005).'
     """
     tried = f"the best, {best.name}, explains {percent(best.share)}; " if best and best.share > 0 else ""
-    return f"{capital(place)}: no simple fault explains what is wrong there ({tried}p = {p:.2g})."
+    return f"{capital(place)}: no simple fault explains what is wrong there ({tried}{format_p(p)})."
 
 
 def no_difference_sentence(place: str, p: float) -> str:
     """Say that nothing was found."""
-    return f"{capital(place)}: no difference from real images beyond chance (p = {p:.2g})."
+    return f"{capital(place)}: no difference from real images beyond chance ({format_p(p)})."
 
 
 def proportions_sentence(share: float) -> str:
@@ -63,7 +63,7 @@ def cause_sentence(kind: FaultKind) -> str:
     known = KINDS.get(kind.name)
     if known is None or not known.cause:
         return ""
-    return f" {'Usual' if kind.share >= USUAL else 'Possible'} cause: {known.cause} ({known.source})."
+    return f"{'Usual' if kind.share >= USUAL else 'Possible'} cause: {known.cause} ({known.source})."
 
 
 def said(kind: FaultKind) -> str:

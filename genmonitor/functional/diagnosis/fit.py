@@ -73,16 +73,21 @@ class Side:
 
     def put(self, faults: Faults) -> Tensor:
         """Return the real images with faults in the area."""
-        images = self.real
-        for number, (model, strength) in enumerate(faults):
-            generator = torch.Generator().manual_seed(self.seed + number)
-            images = checked(model, model.apply(images, strength, generator), self.real)
-        return torch.where(self.area, images.clamp(self.low, self.high), self.real)
+        return put_faults(self.real, faults, self.area, (self.low, self.high), self.seed)
 
     def left(self, faults: Faults) -> float:
         """Return the distance of generated images from real ones with faults."""
         x = self.distance.embedded(self.put(faults))
         return distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
+
+
+def put_faults(real: Tensor, faults: Faults, area: Tensor, bounds: tuple[float, float], seed: int) -> Tensor:
+    """Put faults into an area [H, W] of real images, scaled as fault models want them."""
+    images = real
+    for number, (model, strength) in enumerate(faults):
+        generator = torch.Generator().manual_seed(seed + number)
+        images = checked(model, model.apply(images, strength, generator), real)
+    return torch.where(area, images.clamp(*bounds), real)
 
 
 def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
