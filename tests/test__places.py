@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor._places import describe_place, map_of_characters
+from genmonitor._places import describe_area, describe_place, map_of_characters
 
 
 def marked(*rows):
@@ -34,6 +34,37 @@ def marked(*rows):
 )
 def test_place_is_that_of_the_marked_sites(rows, place):
     assert describe_place(marked(*rows)) == place
+
+
+@pytest.mark.parametrize(
+    ("top", "bottom", "left", "right", "words"),
+    [
+        (0, 32, 0, 40, "whole image"),
+        (24, 32, 32, 40, "lower right corner, 8×8 px"),
+        (22, 30, 30, 37, "lower right, 7×8 px"),
+        (0, 3, 5, 36, "top edge, 31×3 px"),
+        (12, 20, 16, 24, "center, 8×8 px"),
+        (0, 10, 16, 24, "upper middle, 8×10 px"),
+    ],
+)
+def test_an_area_is_told_by_place_and_size(top, bottom, left, right, words):
+    inside = torch.zeros(32, 40, dtype=torch.bool)
+    inside[top:bottom, left:right] = True
+    assert describe_area(inside) == words
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_a_border_is_told_by_its_width(width):
+    inside = torch.ones(32, 40, dtype=torch.bool)
+    inside[width:-width, width:-width] = False
+    assert describe_area(inside) == f"border, {width} px wide"
+
+
+def test_an_area_that_leaves_its_box_empty_is_told_by_its_pixels():
+    assert describe_area(torch.eye(20).bool()) == "center, 20 px"
+    two = torch.zeros(20, 20, dtype=torch.bool)
+    two[2:5, 1:4] = two[15:18, 16:19] = True
+    assert describe_area(two) == "upper left and lower right, 18 px"
 
 
 def test_partition_knows_where_its_labels_are():

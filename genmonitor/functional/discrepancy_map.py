@@ -26,14 +26,14 @@ from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
 SIDES = (4, 8, 16)
-CELLS = 64
+CELLS = 48
 """Larger images are seen in so many cells a side at most."""
 FREQUENCIES = (0.5, 1.0)
 """Of the characteristic functions compared at each pixel, in units of one over its deviation: one and its double."""
 FLOOR = 0.02
 """Part of the largest deviation that is added to all, so that what hardly varies counts for little."""
-SHARP = (1, 3)
-"""Sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault."""
+SHARP = (1, 1, 3)
+"""Sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault; one cell counts twice."""
 STEADY = 0.1
 """Part of its mean that a discrepancy varies by at least: where few samples leave a constant, it hardly does."""
 UNRESOLVED = 1e-6
@@ -54,13 +54,13 @@ def discrepancy_map(
 
     What the map shows is the size of the difference: by how many standard deviations under no difference a pixel's
     discrepancy exceeds its mean, both taken from the splits without the observed one, so that it does not saturate;
-    the geometric mean over both views and windows of 1 and 3 pixels. So the peak is where pixels themselves differ,
-    and edges around them, which only texture sees, count for less.
+    the geometric mean over both views and windows of 1 (twice) and 3 pixels. So the peak is where pixels themselves
+    differ, and edges around them, which only texture sees, count for less.
 
     Args:
         fake: images [N, C, H, W]; N at least 8.
         real: images [M, C, H, W]; M need not be N, but is at least 8 too.
-        sides: of the windows, in pixels. Images with more than 64 pixels a side are seen in at most 64 cells a side,
+        sides: of the windows, in pixels. Images with more than 48 pixels a side are seen in at most 48 cells a side,
             whose characteristic functions are means over their pixels; sides then count cells.
         num_permutations: random splits that the observed one is compared with, B >= 19. The smallest p-value is
             1 / (B + 1).
@@ -204,7 +204,9 @@ class _Strip(NamedTuple):
     @classmethod
     def of(cls, images: Tensor) -> _Strip:
         mean = float64_sum(images, 0) / len(images)
-        squares = sum((images[some].double() - mean).square().sum(0) for some in _parts(images))
+        squares = torch.zeros_like(mean)
+        for some in _parts(images):
+            squares += (images[some].double() - mean).square().sum(0)
         return cls(images, mean, (squares / len(images)).sqrt())
 
     def discrepancies(self, weights: Tensor, floor: float, cell: int) -> Tensor:

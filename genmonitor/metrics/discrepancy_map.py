@@ -21,7 +21,7 @@ class DiscrepancyMap(TwoSidedMetric):
     is that of one.
 
     Args:
-        sides: of the windows that are tested, in pixels, or in cells of images with more than 64 pixels a side.
+        sides: of the windows that are tested, in pixels, or in cells of images with more than 48 pixels a side.
         num_permutations: random splits that the observed one is compared with, at least 19.
         seed: of the splits.
         reset_real_features: whether `reset` forgets the real side too.

@@ -204,7 +204,7 @@ def discrepancy_map(x: Array, splits: NDArray[np.bool_], sides: tuple, cell: int
         for j in range(columns - min(side, columns) + 1)
     ]
     sizes = []
-    for side in (1, 3):
+    for side in (1, 1, 3):
         for d in views:
             total, count = np.zeros((2, rows, columns))
             for place in windows(side):

@@ -65,6 +65,9 @@ SAYS = {
     "docs/metrics/two-sample-test.md": lambda s: (
         s["test"].compute()["cluster_2"] <= 0.05 < s["test"].compute()["cluster_1"]
     ),
+    "docs/metrics/discrepancy-map.md": lambda s: (
+        s["found"]["p"] < 0.006 and bool(s["significant_areas"](s["found"])[0][10:, 10:].all())
+    ),
     "docs/metrics/relative-similarity.md": lambda s: s["found"].difference > 0 and s["found"].p_value < 0.05,
     "docs/metrics/vendi.md": lambda s: 9 < s["rke"].compute() < s["vendi"].compute() < 10.5,
     "docs/metrics/scendi.md": lambda s: s["scendi"].compute()["scendi"] > 1.5,
