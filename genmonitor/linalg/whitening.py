@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor.linalg.chunking import row_blocks
@@ -15,19 +16,22 @@ from genmonitor.linalg.precision import full_precision
 
 FLOOR = 0.02
 """Part of the largest standard deviation that is added to all: what hardly varies is mostly rounding and codecs."""
+REACH = 3
+"""Pixels that the filter reaches to each side: enough for blur, noise and patterns to stand out as with all of it."""
 
 
 class Whitening(NamedTuple):
-    """Divides the spatial frequencies of images by their standard deviations, and leaves the images' shape.
+    """Makes the spatial frequencies of images vary alike, by a filter that reaches no further than 3 pixels.
 
-    Channels are rotated to their principal axes; each coefficient of their discrete cosine transform is divided by its
-    standard deviation among the reference images plus 2 % of the largest; both steps are then undone. Distances of
-    whole images are those of the divided coefficients, since both are orthonormal.
+    Channels are rotated to their principal axes. Dividing each coefficient of their discrete cosine transform by its
+    standard deviation among the reference images, plus 2 % of the largest, would whiten them, but a fault in one corner
+    would show in all others: where low frequencies vary most, that filter subtracts them everywhere. So its kernel is
+    cut off smoothly at 3 pixels, and keeps the gain that it has for constant images.
 
     Attributes:
         mean: of the reference images [C, H, W].
         axes: of the channels, a row each [C, C].
-        scale: what coefficients are multiplied by [C, H, W].
+        kernels: of the rotated channels [C, 1, 2 R + 1, 2 R + 1].
 
     Example:
         >>> images = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(0)).cumsum(3)
@@ -38,7 +42,7 @@ class Whitening(NamedTuple):
 
     mean: Tensor
     axes: Tensor
-    scale: Tensor
+    kernels: Tensor
 
     @classmethod
     def of(cls, images: Tensor) -> Whitening:
@@ -53,12 +57,14 @@ class Whitening(NamedTuple):
                 flat = (part.double() - mean).transpose(0, 1).flatten(1)
                 covariance += flat @ flat.T
             axes = torch.linalg.eigh(covariance).eigenvectors.T
+            rows, columns = (cosines(size).to(mean) for size in images.shape[-2:])
             for part in _parts(images):
-                variance += _dct(_rotated(part.double() - mean, axes)).square().sum(0) / (len(images) - 1)
+                coefficients = rows @ _rotated(part.double() - mean, axes) @ columns.T
+                variance += coefficients.square().sum(0) / (len(images) - 1)
         deviation = variance.sqrt()
         largest = float(deviation.max())
-        scale = 1 / (deviation + FLOOR * largest) if largest > 0 else torch.ones_like(deviation)
-        return cls(mean.to(images), axes.to(images), scale.to(images))
+        gain = 1 / (deviation + FLOOR * largest) if largest > 0 else torch.ones_like(deviation)
+        return cls(mean.to(images), axes.to(images), _kernels(gain).to(images))
 
     def __call__(self, images: Tensor, inside: Tensor | None = None) -> Tensor:
         """Whiten images.
@@ -70,13 +76,13 @@ class Whitening(NamedTuple):
         Returns:
             [N, C, H, W], zero at sites that are not inside.
         """
-        out = torch.empty_like(images)
+        out, reach = torch.empty_like(images), self.kernels.shape[-1] // 2
         with full_precision():
-            for start, stop in row_blocks(len(images), 4 * images.element_size(), columns=images[0].numel()):
+            for start, stop in row_blocks(len(images), 6 * images.element_size(), columns=images[0].numel()):
                 shifted = images[start:stop] - self.mean
-                shifted = shifted if inside is None else shifted * inside
-                coefficients = _dct(_rotated(shifted, self.axes)) * self.scale
-                out[start:stop] = _rotated(_dct(coefficients, inverse=True), self.axes.T)
+                shifted = _rotated(shifted if inside is None else shifted * inside, self.axes)
+                padded = F.pad(shifted, (reach,) * 4, mode="reflect") if reach else shifted
+                out[start:stop] = _rotated(F.conv2d(padded, self.kernels, groups=len(self.axes)), self.axes.T)
         return out if inside is None else out * inside
 
     def by_region(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -94,10 +100,23 @@ def _rotated(images: Tensor, axes: Tensor) -> Tensor:
     return images if len(axes) == 1 else torch.einsum("kc,nchw->nkhw", axes, images)
 
 
-def _dct(images: Tensor, inverse: bool = False) -> Tensor:
-    """Return the orthonormal cosine transform (DCT-II) of the last two axes, or its inverse."""
-    rows, columns = (cosines(size).to(images) for size in images.shape[-2:])
-    return rows.T @ images @ columns if inverse else rows @ images @ columns.T
+def _kernels(gain: Tensor) -> Tensor:
+    """Return the kernel of each channel's filter, cut off at `REACH`: [C, 1, 2 R + 1, 2 R + 1].
+
+    Args:
+        gain: of each coefficient of the cosine transform [C, H, W].
+    """
+    height, width = gain.shape[1:]
+    reach = min(REACH, height - 1, width - 1)
+    # the cosine transform is the Fourier transform of the image's even extension
+    mirrored = [[*range(size), size - 1, *range(size - 1, 0, -1)] for size in (height, width)]
+    spectrum = gain[:, mirrored[0]][:, :, mirrored[1]]
+    kernel = torch.fft.ifft2(spectrum).real.roll((reach, reach), (1, 2))[:, : 2 * reach + 1, : 2 * reach + 1]
+    taper = torch.hann_window(2 * reach + 3, periodic=False, dtype=gain.dtype, device=gain.device)[1:-1]
+    window = taper[:, None] * taper
+    kernel = kernel * window
+    lost = kernel.sum((1, 2)) - gain[:, 0, 0]
+    return (kernel - lost[:, None, None] * window / window.sum())[:, None]
 
 
 def cosines(size: int) -> Tensor:

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import dctn, idctn
+from scipy.fft import dctn
 
 Array = NDArray[np.float64]
 
@@ -156,13 +156,30 @@ def split_statistics(x: Array, splits: NDArray[np.bool_], regions: list[NDArray[
 
 
 def whitened(pool: Array, images: Array) -> Array:
-    """Spec page 7: cosine coefficients over their standard deviation in the pool plus 2 % of the largest; then back."""
+    """Spec page 7: cosine coefficients over deviation plus 2 % of the largest, as a filter cut off at 3 pixels."""
     channels = np.moveaxis(pool - pool.mean(0), 1, -1).reshape(-1, pool.shape[1])
     axes = np.linalg.eigh(channels.T @ channels)[1].T
     turn = lambda x, a: np.einsum("kc,nchw->nkhw", a, x)  # noqa: E731
     deviation = dctn(turn(pool - pool.mean(0), axes), axes=(2, 3), norm="ortho").std(0, ddof=1)
-    coefficients = dctn(turn(images, axes), axes=(2, 3), norm="ortho") / (deviation + 0.02 * deviation.max())
-    return turn(idctn(coefficients, axes=(2, 3), norm="ortho"), axes.T)
+    gain = 1 / (deviation + 0.02 * deviation.max())
+    size = images.shape[2:]
+    reach = min(3, size[0] - 1, size[1] - 1)
+    rotated = np.pad(turn(images, axes), ((0, 0), (0, 0), (reach, reach), (reach, reach)), mode="reflect")
+    out = np.zeros_like(images)
+    for channel, g in enumerate(gain):
+        kernel = np.zeros((2 * reach + 1, 2 * reach + 1))
+        for y, x in np.ndindex(kernel.shape):  # the inverse Fourier transform of the even extension, term by term
+            for u, v in np.ndindex(2 * size[0], 2 * size[1]):
+                of = g[min(u, 2 * size[0] - u, size[0] - 1), min(v, 2 * size[1] - v, size[1] - 1)]
+                angle = np.pi * (u * (y - reach) / size[0] + v * (x - reach) / size[1])
+                kernel[y, x] += of * np.cos(angle) / (4 * size[0] * size[1])
+        taper = np.hanning(2 * reach + 3)[1:-1]
+        window = np.outer(taper, taper)
+        kernel *= window
+        kernel += (g[0, 0] - kernel.sum()) * window / window.sum()
+        for y, x in np.ndindex(kernel.shape):
+            out[:, channel] += kernel[y, x] * rotated[:, channel, y : y + size[0], x : x + size[1]]
+    return turn(out, axes.T)
 
 
 def texture_statistics(x: Array, splits: NDArray[np.bool_], labels: NDArray[np.int64], widths: tuple) -> Array:
