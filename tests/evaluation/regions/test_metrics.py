@@ -28,7 +28,7 @@ def fed(metric, fake=FAKE):
 
 
 def test_region_metrics_are_the_plain_ones():
-    values, p, _ = measured()
+    values, p, *_ = measured()
     expected = {name: float(value) for name, value in fed(CosineMeanSimilarity(COLUMNS, KERNEL)).items()}
     assert p == {name: float(value) for name, value in fed(TwoSampleTest(COLUMNS, seed=3)).items()}
     expected["mmd"] = float(fed(MaximumMeanDiscrepancy(KERNEL)))
@@ -40,7 +40,7 @@ def test_region_metrics_forget_the_evaluation_before():
 
 
 def test_region_metrics_keep_what_a_later_evaluation_is_compared_by():
-    *_, influences = measured()
+    influences = measured().influences
     whitening, labels = Whitening.of(REAL), COLUMNS.labels
     fake, real = (whitening.by_region(images, labels) for images in (FAKE, REAL))
     for view, (a, b) in {"structure": (FAKE, REAL), "texture": (fake, real)}.items():
@@ -63,21 +63,21 @@ def test_distances_are_mmd_in_standard_deviations_of_chance():
 
 
 def test_both_views_sum_and_err_on_the_safe_side():
-    influences = measured()[2]
+    influences = measured().influences
     total = both_views(influences)
     torch.testing.assert_close(total.mmd, influences["structure"].mmd + influences["texture"].mmd)
     torch.testing.assert_close(total.fake, influences["structure"].fake + influences["texture"].fake)
 
 
 def test_region_metrics_take_samples_of_another_dtype():
-    *_, influences = measured(updates=(FAKE.double(),))
-    for view, influence in measured()[2].items():
+    influences = measured(updates=(FAKE.double(),)).influences
+    for view, influence in measured().influences.items():
         torch.testing.assert_close(influences[view].mmd, influence.mmd, atol=1e-5, rtol=1e-5)
 
 
 def test_too_few_images_are_not_tested():
-    _, p, influence = measured(testable=False)
-    assert (p, influence) == ({}, None)
+    found = measured(testable=False)
+    assert (found.p, found.influences, found.fake, found.real) == ({}, None, None, None)
 
 
 class FailsOnce(SingleProcess):
