@@ -274,7 +274,7 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
         if found.share >= COPIES and found.p <= LEVEL / 10:
             kind = FaultKind("copies", found.share, unit, found.of_distance)
             area = Area("whole image", mask=mask)
-            sentence = f"Whole image: {text.said(kind)} (p = {found.p:.2g}).{text.cause_sentence(kind)}"
+            sentence = f"Whole image: {text.said(kind)} ({text.p_in_words(found.p)}).{text.cause_sentence(kind)}"
             out.append(
                 Finding(sentence, area, "copies", None, fine=False, p=found.p, kinds=(kind,), samples=found.samples)
             )

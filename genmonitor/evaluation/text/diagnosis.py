@@ -26,7 +26,7 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float) -> str:
     else:
         parts = " and ".join(f"{said(kind)} ({percent(kind.share)})" for kind in kinds)
         what = f"{parts}; together they explain {percent(share)} of what is wrong there"
-    return f"{capital(place)}: {what} (p = {p:.2g}).{cause_sentence(first)}"
+    return f"{capital(place)}: {what} ({p_in_words(p)}).{cause_sentence(first)}"
 
 
 def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
@@ -37,12 +37,12 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
         'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 8 %; p = 0.005).'
     """
     tried = f"the best, {best.name}, explains {percent(best.share)}; " if best and best.share > 0 else ""
-    return f"{capital(place)}: no simple fault explains what is wrong there ({tried}p = {p:.2g})."
+    return f"{capital(place)}: no simple fault explains what is wrong there ({tried}{p_in_words(p)})."
 
 
 def no_difference_sentence(place: str, p: float) -> str:
     """Say that nothing was found."""
-    return f"{capital(place)}: no difference from real images beyond chance (p = {p:.2g})."
+    return f"{capital(place)}: no difference from real images beyond chance ({p_in_words(p)})."
 
 
 def proportions_sentence(share: float) -> str:
@@ -69,6 +69,11 @@ def cause_sentence(kind: FaultKind) -> str:
 def said(kind: FaultKind) -> str:
     """Say a kind with its strength."""
     return in_words(kind.name, kind.strength, kind.unit)
+
+
+def p_in_words(p: float) -> str:
+    """Say a p-value; below 1/10000 only that it is."""
+    return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
 
 
 def percent(share: float) -> str:

@@ -9,7 +9,7 @@ adds, in the mean over the orders in which they could be added.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import NamedTuple
@@ -99,31 +99,38 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
     return images.to(real)
 
 
-def fit(side: Side, models: Sequence[FaultModel]) -> list[Faults]:
-    """Return the best single fault, the best pair, and so on while something is left to explain."""
+def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
+    """Yield the best single fault, the best pair, and so on while something is left to explain."""
     nothing = side.left(())
-    singles = _search(side, [()], models)
+    singles = _search(side, [()], models, every=1)
     found = singles[:1]
-    while found and len(found) < MOST and found[-1][0] > max(ADDS * nothing, CHANCE):
+    while found:
+        yield found[-1][1]
+        if len(found) == MOST or found[-1][0] <= max(ADDS * nothing, CHANCE):
+            return
         # two may hide each other, and neither be the best alone: noise hides most of all
-        noisy = [x for x in singles[3:] if x[1][0].model.name == "noisy"]
-        starts = [found[-1]] if len(found) > 1 else singles[:3] + noisy
-        more = _search(side, [faults for _, faults in starts], models)
+        starts = [faults for _, faults in (found[-1:] if len(found) > 1 else singles[:2])]
+        if len(found) == 1:
+            starts += [(PutFault(x, s),) for x in models if x.name == "noisy" for s in x.strengths if 0.01 < s < 0.2]
+        more = _search(side, starts, models, every=2)
         if not more or more[0][0] > found[-1][0] - ADDS * nothing:
-            break
+            return
         found.append(more[0])
-    return [faults for _, faults in found]
 
 
-def _search(side: Side, starts: Sequence[Faults], models: Sequence[FaultModel]) -> list[tuple[float, Faults]]:
-    """Add one fault to one of the starts; return what comes of it with its distance, the best first."""
+def _search(
+    side: Side, starts: Sequence[Faults], models: Sequence[FaultModel], every: int
+) -> list[tuple[float, Faults]]:
+    """Add one fault, of every so many of its strengths, to one of the starts; return what comes of it, best first."""
     order = {id(model): number for number, model in enumerate(models)}
     tried = [
         tuple(sorted((*start, PutFault(model, strength)), key=lambda put: order[id(put.model)]))
         for start in starts
         for model in models
         if all(put.model is not model for put in start)
-        for strength in model.strengths
+        for strength in sorted(model.strengths, key=abs)
+        if len({abs(other) for other in model.strengths if abs(other) < abs(strength)}) % every == every - 1
+        or len(model.strengths) == 1
     ]
     found = [(0.0, faults) for faults in tried]
     for count, stay, steps in LEVELS:
