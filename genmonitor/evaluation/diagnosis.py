@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_place
-from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples, check_tensor
+from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
@@ -244,7 +244,10 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     if named:
         sentence, verdict = text.explained_sentence(str(area), kinds, found.p), text.said(kinds[0])
     else:
-        sentence, verdict = text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p), "no simple fault"
+        sentence, verdict = (
+            text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p),
+            "no simple fault",
+        )
     if not region and bool(found.mask.all()):
         sentence += f" {text.proportions_sentence(found.proportions)}"
     return Finding(

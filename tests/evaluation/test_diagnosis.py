@@ -49,7 +49,7 @@ FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
     "faded": (lambda x: 0.7 * x + 0.3 * x.mean((1, 2, 3), keepdim=True), 0.3),
     "blurred": (smoothed, 0.71),
     "noisy": (lambda x: x + 0.08 * noise(x), 0.08),
-    "periodic": (lambda x: x + 0.05 * (-1.0) ** (torch.arange(16)[:, None] + torch.arange(16)), 0.05),
+    "periodic": (lambda x: x + 0.08 * (-1.0) ** (torch.arange(16)[:, None] + torch.arange(16)), 0.08),
     "shifted": (lambda x: x.roll(2, 3), 2),
     "clipped": (lambda x: x.clamp_max(0.5), None),
     "less_varied": (lambda x: x.mean(0) + 0.6 * (x - x.mean(0)), 0.4),

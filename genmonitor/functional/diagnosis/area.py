@@ -23,6 +23,8 @@ NAMED = 0.2
 """What faults must explain to be named."""
 MARGIN, MOSTLY = 0.2, 0.6
 """How much more than the faults, and how much at least, proportions must explain to be what is named."""
+SURE = LEVEL / 5
+"""Largest p-value at which proportions are named."""
 NEAR = 0.5
 """Part of the usual distance to the nearest image below which an image counts as a copy."""
 SAMPLES = 8
@@ -52,9 +54,9 @@ class Images:
         """Take at most 500 of each side, halves of which are fitted on and judged on."""
         generator = torch.Generator().manual_seed(seed)
         chosen = [torch.randperm(len(x), generator=generator)[: 2 * HALF] for x in (fake, real)]
-        low, high = float(real.min()), float(real.max())
-        fake, real = ((x[at.to(x.device)] - low) / ((high - low) or 1.0) for x, at in zip((fake, real), chosen, strict=True))
-        return cls(fake, real, *chosen, seed)
+        low, span = float(real.min()), float(real.max() - real.min()) or 1.0
+        some_fake, some_real = ((x[at.to(x.device)] - low) / span for x, at in zip((fake, real), chosen, strict=True))
+        return cls(some_fake, some_real, chosen[0], chosen[1], seed)
 
     @property
     def halves(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -137,7 +139,11 @@ class Repeats:
 
 
 def diagnose_area(
-    images: Images, mask: Tensor, models: Sequence[FaultModel | Measured], image: Distance | None = None, skip_failing: bool = False
+    images: Images,
+    mask: Tensor,
+    models: Sequence[FaultModel | Measured],
+    image: Distance | None = None,
+    skip_failing: bool = False,
 ) -> AreaDiagnosis:
     """Measure an area of images.
 
@@ -153,12 +159,15 @@ def diagnose_area(
     fitted = Side.of(distance, real_a, fake_a, mask, images.range, images.seed)
     judged = Side.of(distance, real_b, fake_b, mask, images.range, images.seed + 1)
     p, off = _permutation_p(judged, images.seed), judged.left(())
-    explained, share, weights, failures, of_image = None, 0.0, None, [], 0.0
+    explained, share, weights, of_image = None, 0.0, None, 0.0
+    failures: list[str] = []
     if p <= LEVEL and off > 0:
         usable = _usable(models, fitted, fake_a, failures, skip_failing)
         share, weights = _matched(images, fitted, judged, ())
         explained = _explained(fitted, judged, usable, share)
         explained = _or_misfit(images, mask, explained)
+        if p > SURE:  # weights explain nearly all of what is chance
+            share = 0.0
         share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
         if explained and explained.named:
             of_image = explained.share
@@ -174,7 +183,7 @@ def repeats(images: Images, among_real: bool) -> Repeats:
 
     A copy is nearer than half of what is usual among real images; as many as real images have of them count as none.
     """
-    (fake_a, real_a), (fake_b, real_b) = images.halves
+    (_, real_a), (fake_b, real_b) = images.halves
     area = torch.ones(images.real.shape[2:], dtype=torch.bool)
     distance = Distance.of(real_a, area, min(len(fake_b), len(real_b)))
     n = min(len(images.fake), len(images.real))
@@ -190,7 +199,9 @@ def repeats(images: Images, among_real: bool) -> Repeats:
     gone = 0.0
     if not among_real and bool(twin.any()):
         earlier = (of_fake < limit).tril(-1).any(1)
-        once, all_of_them, reference = (distance.embedded(x) for x in (images.fake[:n][~earlier], images.fake[:n], images.real[:n]))
+        once, all_of_them, reference = (
+            distance.embedded(x) for x in (images.fake[:n][~earlier], images.fake[:n], images.real[:n])
+        )
         before = distance.between(all_of_them, reference)
         gone = 1 - distance.between(once, reference) / before if len(once[0]) > 1 and before > CHANCE else 0.0
     chosen = of_fake.amin(1).where(twin, torch.inf).argsort()[: min(SAMPLES, int(twin.sum()))]
@@ -198,7 +209,7 @@ def repeats(images: Images, among_real: bool) -> Repeats:
 
 
 def _explained(fitted: Side, judged: Side, models: Sequence[FaultModel], proportions: float) -> Explained | None:
-    """Return as many faults as add something on the half that they were not fitted on; one where proportions are more."""
+    """Return as many faults as add something on the other half; one where proportions explain more."""
     best: Explained | None = None
     for faults in fit(fitted, models):
         parts = tuple(shares(judged, faults))

@@ -25,11 +25,19 @@ class FaultModel(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What a finding calls it."""
+        ...
+
     @property
-    def unit(self) -> str: ...
+    def unit(self) -> str:
+        """Of the strength, in words."""
+        ...
+
     @property
-    def strengths(self) -> tuple[float, ...]: ...
+    def strengths(self) -> tuple[float, ...]:
+        """Those to try first."""
+        ...
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         """Return images with the fault.
@@ -265,8 +273,14 @@ FAULT_MODELS: tuple[Fault | Measured, ...] = (
     Measured("periodic", _periodic(8)),
     Measured("blank", _blank),
     Fault("noisy", "of the range", (0.01, 0.02, 0.05, 0.1, 0.2, 0.4), _noisy, of_pixels=False),
-    Fault("clipped", "of the range at the top", both_ways(0.05, 0.1, 0.2, 0.4), _clipped, "clipped",
-          "of the range at the bottom"),
+    Fault(
+        "clipped",
+        "of the range at the top",
+        both_ways(0.05, 0.1, 0.2, 0.4),
+        _clipped,
+        "clipped",
+        "of the range at the bottom",
+    ),
     Fault("posterized", "levels", (2, 3, 4, 6, 10, 16), _posterized, whole=True),
 )
 """In the order in which faults are put into one image."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each kind of fault is called, what usually causes it, who says so, and what to try: the one place for all doors."""
+# ruff: noqa: E501
+"""What each kind of fault is called, what usually causes it, who says so, and what to try."""
 
 from __future__ import annotations
 
@@ -26,13 +27,17 @@ _LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawe
 _ODENA = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016"
 _SAHARIA = "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models' (Imagen), NeurIPS 2022, arXiv 2205.11487"
 _LARSEN = "Larsen et al., 'Autoencoding beyond pixels using a learned similarity metric', ICML 2016, arXiv 1512.09300"
-_KARRAS = "Karras et al., 'Elucidating the Design Space of Diffusion-Based Generative Models', NeurIPS 2022, arXiv 2206.00364"
+_KARRAS = (
+    "Karras et al., 'Elucidating the Design Space of Diffusion-Based Generative Models', NeurIPS 2022, arXiv 2206.00364"
+)
 _BROCK = "Brock et al., 'Large Scale GAN Training' (BigGAN), ICLR 2019, arXiv 1809.11096"
 _METZ = "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arXiv 1611.02163"
 _ZHANG = "Zhang et al., 'Self-Attention Generative Adversarial Networks', ICML 2019, arXiv 1805.08318"
 _CARLINI = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
 
-_SCHEDULE = "a noise schedule that leaves signal at the last step (diffusion), or another normalization than in training"
+_SCHEDULE = (
+    "a noise schedule that leaves signal at the last step (diffusion), or another normalization than in training"
+)
 _GUIDANCE = "guidance that is too strong"
 
 KINDS: dict[str, Kind] = {

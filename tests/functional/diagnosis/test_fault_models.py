@@ -10,10 +10,27 @@ from torch import Tensor
 from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Fault, FaultModel, Measured, in_words
 
 SHAPES = [(1, 8, 8), (3, 9, 7), (5, 4, 6), (3, 1, 1)]
-NAMES = (
-    "brighter darker color faded stronger blurred sharpened noisy periodic shifted blank clipped posterized thicker "
-    "thinner less_varied modes misfit copies"
-).split()
+NAMES = [
+    "brighter",
+    "darker",
+    "color",
+    "faded",
+    "stronger",
+    "blurred",
+    "sharpened",
+    "noisy",
+    "periodic",
+    "shifted",
+    "blank",
+    "clipped",
+    "posterized",
+    "thicker",
+    "thinner",
+    "less_varied",
+    "modes",
+    "misfit",
+    "copies",
+]
 
 
 def drawn(shape: tuple[int, ...], n: int = 40, seed: int = 0) -> Tensor:
