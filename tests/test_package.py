@@ -38,6 +38,7 @@ PUBLIC = [
     "VendiScore",
     "W1KPScore",
     "compare",
+    "diagnose",
 ]
 ROOT = Path(__file__).parents[1]
 in_repository = pytest.mark.skipif(
