@@ -39,6 +39,7 @@ PUBLIC = [
     "VendiScore",
     "W1KPScore",
     "compare",
+    "diagnose",
 ]
 ROOT = Path(__file__).parents[1]
 in_repository = pytest.mark.skipif(

@@ -98,8 +98,8 @@ _OF_IMAGE = (
 _OF_DIAGNOSIS = (
     ValueSpec(
         "spread",
-        "mean squared distance among generated images over that among real ones: 1 is as varied as real, above it noise, "
-        "below it samples that are too much alike",
+        "mean squared distance among generated images over that among real ones: 1 is as varied as real, more is noise, "
+        "less are samples too much alike",
         scale="log",
         unit="×",
         region=IMAGE,
@@ -107,8 +107,8 @@ _OF_DIAGNOSIS = (
     ),
     ValueSpec(
         "nearest",
-        "median distance of a generated image to the nearest other one over the same of real images: far below 1 the same "
-        "images come over and over",
+        "median distance of a generated image to the nearest other one over the same of real images: far below 1 the "
+        "same images come over and over",
         scale="log",
         unit="×",
         region=IMAGE,

@@ -21,8 +21,10 @@ HALF = 250
 """Images a side that faults are fitted on at most, and as many that they are judged on."""
 NAMED = 0.2
 """What faults must explain to be named."""
-MARGIN = 0.05
-"""How much more than the faults the proportions must explain to be what is named."""
+MARGIN, MOSTLY = 0.2, 0.6
+"""How much more than the faults, and how much at least, proportions must explain to be what is named."""
+SURE = LEVEL / 5
+"""Largest p-value at which proportions are named."""
 NEAR = 0.5
 """Part of the usual distance to the nearest image below which an image counts as a copy."""
 SAMPLES = 8
@@ -52,11 +54,9 @@ class Images:
         """Take at most 500 of each side, halves of which are fitted on and judged on."""
         generator = torch.Generator().manual_seed(seed)
         chosen = [torch.randperm(len(x), generator=generator)[: 2 * HALF] for x in (fake, real)]
-        low, high = float(real.min()), float(real.max())
-        fake, real = (
-            (x[at.to(x.device)] - low) / ((high - low) or 1.0) for x, at in zip((fake, real), chosen, strict=True)
-        )
-        return cls(fake, real, *chosen, seed)
+        low, span = float(real.min()), float(real.max() - real.min()) or 1.0
+        some_fake, some_real = ((x[at.to(x.device)] - low) / span for x, at in zip((fake, real), chosen, strict=True))
+        return cls(some_fake, some_real, chosen[0], chosen[1], seed)
 
     @property
     def halves(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -159,12 +159,16 @@ def diagnose_area(
     fitted = Side.of(distance, real_a, fake_a, mask, images.range, images.seed)
     judged = Side.of(distance, real_b, fake_b, mask, images.range, images.seed + 1)
     p, off = _permutation_p(judged, images.seed), judged.left(())
-    explained, share, weights, failures, of_image = None, 0.0, None, [], 0.0
+    explained, share, weights, of_image = None, 0.0, None, 0.0
+    failures: list[str] = []
     if p <= LEVEL and off > 0:
         usable = _usable(models, fitted, fake_a, failures, skip_failing)
-        explained = _explained(fitted, judged, usable)
+        share, weights = _matched(images, fitted, judged, ())
+        explained = _explained(fitted, judged, usable, share)
         explained = _or_misfit(images, mask, explained)
-        share, weights, explained = _or_proportions(images, fitted, judged, explained)
+        if p > SURE:  # weights explain nearly all of what is chance
+            share = 0.0
+        share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
         if explained and explained.named:
             of_image = explained.share
             if image is not None:
@@ -179,7 +183,7 @@ def repeats(images: Images, among_real: bool) -> Repeats:
 
     A copy is nearer than half of what is usual among real images; as many as real images have of them count as none.
     """
-    (fake_a, real_a), (fake_b, real_b) = images.halves
+    (_, real_a), (fake_b, real_b) = images.halves
     area = torch.ones(images.real.shape[2:], dtype=torch.bool)
     distance = Distance.of(real_a, area, min(len(fake_b), len(real_b)))
     n = min(len(images.fake), len(images.real))
@@ -204,14 +208,16 @@ def repeats(images: Images, among_real: bool) -> Repeats:
     return Repeats(float(found - usual), p, gone, tuple(images.chosen_fake[chosen.cpu()].tolist()))
 
 
-def _explained(fitted: Side, judged: Side, models: Sequence[FaultModel]) -> Explained | None:
-    """Return as many faults as add something on the half that they were not fitted on."""
+def _explained(fitted: Side, judged: Side, models: Sequence[FaultModel], proportions: float) -> Explained | None:
+    """Return as many faults as add something on the other half; one where proportions explain more."""
     best: Explained | None = None
     for faults in fit(fitted, models):
         parts = tuple(shares(judged, faults))
-        if best is not None and sum(parts) < best.share + ADDS:
+        if best is not None and (min(parts) < ADDS or sum(parts) < best.share + ADDS):
             break
         best = Explained(faults, parts, sum(parts) >= NAMED and closer(judged, faults) <= LEVEL)
+        if proportions > max(best.share + MARGIN, MOSTLY):
+            break
     return best
 
 
@@ -234,28 +240,24 @@ def _or_misfit(images: Images, mask: Tensor, explained: Explained | None) -> Exp
     return Explained(faults, (share,), True)
 
 
-def _or_proportions(
-    images: Images, fitted: Side, judged: Side, explained: Explained | None
+def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
+    """Return what weights of all real images, with faults, remove of the distance that is left, and the weights."""
+    real = judged.distance.embedded(replace(judged, real=images.real).put(faults))
+    found = match(judged.distance, real, fitted.fake, judged.fake)
+    return found.share, found.weights
+
+
+def _divided(
+    images: Images, fitted: Side, judged: Side, explained: Explained | None, share: float, weights: Tensor
 ) -> tuple[float, Tensor, Explained | None]:
-    """Return the share of proportions, the real images' weights, and what explains the distance then.
-
-    What weights and faults can both explain belongs to the one that explains more alone.
-    """
-    everything = replace(judged, real=images.real)
-
-    def matched(faults: Faults) -> tuple[float, Tensor]:
-        real = everything.distance.embedded(everything.put(faults))
-        found = match(everything.distance, real, fitted.fake, judged.fake)
-        return found.share, found.weights
-
-    share, weights = matched(())
-    by_faults = explained.share if explained and explained.named else 0.0
-    if share >= NAMED and share > by_faults + MARGIN:
+    """Divide the distance between proportions and faults; what both can explain belongs to the one with more alone."""
+    named = explained is not None and explained.named
+    by_faults = explained.share if explained is not None and named else 0.0
+    if share > max(by_faults + MARGIN, MOSTLY):
         return min(share, 1.0), weights, Explained((PutFault(MODES, share),), (share,), True)
-    if explained and explained.named:
-        left = everything.left(())
-        after, weights = matched(explained.faults)
-        share = everything.left(explained.faults) / left * after if left > 0 else 0.0
+    if explained is not None and named:
+        after, weights = _matched(images, fitted, judged, explained.faults)
+        share = max(1 - explained.share, 0.0) * after
     return min(max(share, 0.0), 1.0), weights, explained
 
 

@@ -25,11 +25,19 @@ class FaultModel(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What a finding calls it."""
+        ...
+
     @property
-    def unit(self) -> str: ...
+    def unit(self) -> str:
+        """Of the strength, in words."""
+        ...
+
     @property
-    def strengths(self) -> tuple[float, ...]: ...
+    def strengths(self) -> tuple[float, ...]:
+        """Those to try first."""
+        ...
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         """Return images with the fault.

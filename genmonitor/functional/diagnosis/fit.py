@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which faults, put into real images, bring them closest to the generated ones, and how much of the distance they explain.
+"""Which faults, put into real images, bring them closest to the generated ones, and how much they explain.
 
 Strengths are fitted on one half of the images and judged on the other, so that more models or strengths to try explain
 nothing by themselves (Kulinski and Inouye's share explained). Several faults share it by Shapley's value: what each
@@ -9,7 +9,7 @@ adds, in the mean over the orders in which they could be added.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from genmonitor.functional.diagnosis.distance import Distance, distance_of
 from genmonitor.functional.diagnosis.fault_models import FaultModel
 
 LEVELS = ((48, 10**6, ()), (112, 7, (1.41, 1.19)), (10**6, 2, (1.09,)))
-"""The search in levels: images a side, how many of the best so far stay in it, factors by which strengths are refined."""
+"""The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
 ADDS = 0.05
 """What a further fault must explain."""
 MOST = 3
@@ -62,6 +62,7 @@ class Side:
     def of(
         cls, distance: Distance, real: Tensor, fake: Tensor, area: Tensor, bounds: tuple[float, float], seed: int
     ) -> Side:
+        """Embed the generated images."""
         embedded = distance.embedded(fake)
         return cls(distance, real, embedded, distance.gram(embedded, embedded), area.to(real.device), *bounds, seed)
 
@@ -106,24 +107,36 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
     return images.to(real)
 
 
-def fit(side: Side, models: Sequence[FaultModel]) -> list[Faults]:
-    """Return the best single fault, the best pair, and so on while something is left to explain."""
+def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
+    """Yield the best single fault, the best pair, and so on while something is left to explain."""
     nothing = side.left(())
-    singles = _search(side, [()], models)
+    singles = _search(side, [()], models, 10**6)
     found = singles[:1]
-    while found and len(found) < MOST and found[-1][0] > max(ADDS * nothing, CHANCE):
-        # two may hide each other, and neither be the best alone: noise hides most of all
-        noisy = [x for x in singles[3:] if x[1][0].model.name == "noisy"]
-        starts = [found[-1]] if len(found) > 1 else singles[:3] + noisy
-        more = _search(side, [faults for _, faults in starts], models)
+    while found:
+        yield found[-1][1]
+        if len(found) == MOST or found[-1][0] <= max(ADDS * nothing, CHANCE):
+            return
+        starts: list[list[Faults]] = [[found[-1][1]]]
+        if len(found) == 1:  # two may hide each other, and neither be the best alone: noise hides most of all
+            starts += [[faults] for _, faults in singles[1:2]]
+            starts += [[(PutFault(x, s),) for s in x.strengths if 0.01 < s < 0.2] for x in models if x.name == "noisy"]
+        more = sorted((best for some in starts for best in _search(side, some, models, 4)[:1]), key=lambda x: x[0])
         if not more or more[0][0] > found[-1][0] - ADDS * nothing:
-            break
+            return
         found.append(more[0])
-    return [faults for _, faults in found]
 
 
-def _search(side: Side, starts: Sequence[Faults], models: Sequence[FaultModel]) -> list[tuple[float, Faults]]:
-    """Add one fault to one of the starts; return what comes of it with its distance, the best first."""
+def _search(
+    side: Side, starts: Sequence[Faults], models: Sequence[FaultModel], most: int
+) -> list[tuple[float, Faults]]:
+    """Add one fault to one of the starts; return what comes of it with its distance, best first.
+
+    Args:
+        side: to fit on.
+        starts: what is put already.
+        models: of the fault to add.
+        most: how many to refine at most.
+    """
     order = {id(model): number for number, model in enumerate(models)}
     tried = [
         tuple(sorted((*start, PutFault(model, strength)), key=lambda put: order[id(put.model)]))
@@ -133,8 +146,8 @@ def _search(side: Side, starts: Sequence[Faults], models: Sequence[FaultModel]) 
         for strength in model.strengths
     ]
     found = [(0.0, faults) for faults in tried]
-    for count, stay, steps in LEVELS:
-        some = side.first(count)
+    for number, (count, stay, steps) in enumerate(LEVELS):
+        some, stay = side.first(count), min(stay, most) if number else stay
         refined = sorted((_refined(some, faults, steps) for _, faults in found[:stay]), key=lambda x: x[0])
         best: dict[tuple[int, ...], tuple[float, Faults]] = {}
         for distance, faults in refined:
@@ -164,12 +177,14 @@ def _beside(model: FaultModel, strength: float, step: float) -> Iterable[float]:
 def shares(side: Side, faults: Faults) -> list[float]:
     """Return the part of the distance that each of the faults explains; their sum is what they explain together."""
     nothing = side.left(())
-    explained = {(): 0.0}
+    explained: dict[tuple[int, ...], float] = {(): 0.0}
 
     def together(chosen: frozenset[int]) -> float:
         key = tuple(sorted(chosen))
         if key not in explained:
-            explained[key] = 1 - side.left(tuple(faults[i] for i in key)) / nothing
+            share = 1 - side.left(tuple(faults[i] for i in key)) / nothing
+            # one that alone takes images away, as blur does where there is noise too, explains nothing alone
+            explained[key] = share if len(key) == len(faults) else max(share, 0.0)
         return explained[key]
 
     orders = list(permutations(range(len(faults))))

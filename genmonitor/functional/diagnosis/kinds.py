@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each kind of fault is called, what usually causes it, who says so, and what to try: the one place for all doors."""
+# ruff: noqa: E501
+"""What each kind of fault is called, what usually causes it, who says so, and what to try."""
 
 from __future__ import annotations
 

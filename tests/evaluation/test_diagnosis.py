@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The diagnosis: planted faults get their names, nothing wrong gets none, and bad input says what is bad."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import genmonitor
+from genmonitor import PixelPartition, diagnose
+from genmonitor.evaluation import Finding
+
+N = 200
+WHOLE = torch.ones(16, 16, dtype=torch.bool)
+CORNER = torch.zeros(16, 16, dtype=torch.bool)
+CORNER[6:, 6:] = True
+
+
+def disks(n: int, seed: int, channels: int = 1) -> Tensor:
+    """Soft disks of several places, sizes and colors on dark, with a little grain."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(low: float, high: float, channels: int = 1) -> Tensor:
+        return low + (high - low) * torch.rand(n, channels, 1, 1, generator=generator)
+
+    y, x = torch.meshgrid(torch.arange(16.0), torch.arange(16.0), indexing="ij")
+    distance = ((x - draw(5, 11)) ** 2 + (y - draw(5, 11)) ** 2).sqrt()
+    disk = torch.sigmoid(2 * (draw(2.5, 5) - distance)) * draw(0.4, 0.8, channels)
+    return 0.1 + disk + 0.02 * torch.randn(n, channels, 16, 16, generator=generator)
+
+
+def smoothed(x: Tensor) -> Tensor:
+    taps = torch.tensor([0.25, 0.5, 0.25])
+    kernel = (taps[:, None] * taps).expand(x.shape[1], 1, 3, 3)
+    return F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernel, groups=x.shape[1])
+
+
+def noise(x: Tensor) -> Tensor:
+    return torch.randn(x.shape, generator=torch.Generator().manual_seed(5))
+
+
+FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
+    "brighter": (lambda x: x + 0.1, 0.1),
+    "darker": (lambda x: x - 0.1, 0.1),
+    "faded": (lambda x: 0.7 * x + 0.3 * x.mean((1, 2, 3), keepdim=True), 0.3),
+    "blurred": (smoothed, 0.71),
+    "noisy": (lambda x: x + 0.08 * noise(x), 0.08),
+    "periodic": (lambda x: x + 0.08 * (-1.0) ** (torch.arange(16)[:, None] + torch.arange(16)), 0.08),
+    "shifted": (lambda x: x.roll(2, 3), 2),
+    "clipped": (lambda x: x.clamp_max(0.5), None),
+    "less_varied": (lambda x: x.mean(0) + 0.6 * (x - x.mean(0)), 0.4),
+    "thinner": (lambda x: -F.max_pool2d(-x, 3, 1, 1), 1),
+    "blank": (lambda x: torch.where(torch.arange(len(x)).view(-1, 1, 1, 1) % 5 == 0, 0.0, x), 0.2),
+}
+
+
+@pytest.mark.parametrize("area", [CORNER, WHOLE], ids=["corner", "whole"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_gets_its_name(name: str, area: Tensor) -> None:
+    fault, strength = FAULTS[name]
+    plain = disks(N, 1)
+    found = diagnose(torch.where(area, fault(plain), plain), disks(N, 2), area=area).findings[0]
+    kind = found.kinds[0]
+    assert kind.name == name
+    assert kind.share > 0.5
+    span = float(disks(N, 2).max() - disks(N, 2).min())
+    if strength is not None:
+        scale = span if "range" in kind.unit else 1.0
+        assert kind.strength * scale == pytest.approx(strength, rel=0.3)
+    assert found.p == pytest.approx(0.005)
+    assert len(found.samples) == 8
+
+
+def test_a_color_is_named_with_its_channel() -> None:
+    fake = disks(N, 1, 3)
+    fake[:, 2] += 0.1
+    kind = diagnose(fake, disks(N, 2, 3), area=WHOLE).findings[0].kinds[0]
+    assert (kind.name, kind.unit) == ("color", "of the range in blue")
+
+
+def test_two_faults_are_both_named() -> None:
+    fake = smoothed(disks(N, 1)) + 0.1
+    kinds = diagnose(fake, disks(N, 2), area=WHOLE).findings[0].kinds
+    assert {"blurred", "brighter"} <= {kind.name for kind in kinds}
+    assert sum(kind.share for kind in kinds) > 0.8
+
+
+def test_a_class_that_is_missing_is_modes() -> None:
+    fake, real = disks(4 * N, 1), disks(N, 2)
+    left = real[..., :8].mean((1, 2, 3)) > real[..., 8:].mean((1, 2, 3))
+    fake = fake[fake[..., :8].mean((1, 2, 3)) < fake[..., 8:].mean((1, 2, 3))][:N]
+    found = diagnose(fake, real, area=WHOLE)
+    assert found.findings[0].kinds[0].name == "modes"
+    assert found.proportions > 0.8
+    assert bool(left[list(found.too_rare)].all())
+    assert not bool(left[list(found.too_frequent)].any())
+
+
+def test_an_area_of_another_image_is_a_misfit() -> None:
+    x = disks(N, 1)
+    fake = torch.where(CORNER, x.roll(1, 0), x)
+    assert diagnose(fake, disks(N, 2), area=CORNER.logical_not()).findings[0].kinds[:1] != ()
+
+
+def test_the_same_images_over_and_over_are_copies() -> None:
+    fake = disks(20, 1).repeat(10, 1, 1, 1)
+    found = diagnose(fake, disks(N, 2), area=WHOLE)
+    copies = next(x for x in found.findings if x.verdict == "copies")
+    assert copies.kinds[0].strength > 0.8
+    assert found.areas["whole image"].nearest == 0
+
+
+def test_nothing_wrong_has_no_name() -> None:
+    found = [diagnose(disks(N, 2 * seed + 1), disks(N, 2 * seed + 2), area=WHOLE) for seed in range(10)]
+    assert not any(x.kinds for diagnosis in found for x in diagnosis.findings)
+    assert sum(bool(diagnosis.findings[0].fine) for diagnosis in found) >= 8  # 9.5 on average at a level of 5 %
+    assert found[0].areas["whole image"].spread == pytest.approx(1, abs=0.1)
+
+
+def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
+    plain = disks(N, 1)
+    text = str(diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER).findings[0])
+    assert text.startswith("Lower right")
+    assert "10×10 px" in text
+    assert "of the range; explains " in text
+    assert "% of what is wrong there (p = 0.005). Usual cause: " in text
+
+
+@pytest.mark.parametrize("scale", ["uint8", "signed", "float64", "half"])
+def test_any_range_and_dtype_has_the_same_answer(scale: str) -> None:
+    real, fake = disks(N, 2).clamp(0, 1), (disks(N, 1) + 0.1).clamp(0, 1)
+    change: dict[str, Callable[[Tensor], Tensor]] = {
+        "uint8": lambda x: (255 * x).round().to(torch.uint8),
+        "signed": lambda x: 2 * x - 1,
+        "float64": lambda x: 65535 * x.double(),
+        "half": lambda x: x.half(),
+    }
+    kind = diagnose(change[scale](fake), change[scale](real), area=WHOLE).findings[0].kinds[0]
+    expected = diagnose(fake, real, area=WHOLE).findings[0].kinds[0]
+    assert (kind.name, kind.unit) == (expected.name, expected.unit)
+    assert kind.strength == pytest.approx(expected.strength, rel=0.1)
+
+
+def test_features_have_kinds_without_pixels() -> None:
+    real, fake = (torch.randn(N, 16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    found = diagnose(fake * 0.6, real)
+    assert found.findings[0].kinds[0].name == "less_varied"
+    assert "blurred" in found.left_out[0]
+
+
+def test_regions_are_diagnosed_one_by_one() -> None:
+    plain, halves = disks(N, 1), PixelPartition.grid((16, 16), rows=1, columns=2)
+    fake = plain.clone()
+    fake[..., 8:] += 0.1
+    first, second = diagnose(fake, disks(N, 2), partition=halves).findings
+    assert (first.area.region, first.kinds[0].name) == ("cluster_2", "brighter")
+    assert second.area.region == "cluster_1"
+
+
+def test_without_an_area_the_whole_image_is_diagnosed() -> None:
+    found = diagnose(disks(N, 1) + 0.1, disks(N, 2))
+    assert any(x.area.name == "whole image" for x in found.findings)
+    assert found.findings[0].kinds[0].name == "brighter"
+
+
+def test_it_survives_json_with_its_mask() -> None:
+    plain = disks(N, 1)
+    found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER)
+    saved = json.loads(json.dumps(found.to_dict()))
+    finding = Finding.from_dict(saved["findings"][0])
+    assert finding == found.findings[0]
+    assert finding.area.mask is not None
+    assert torch.equal(finding.area.mask, CORNER)
+    assert "whole" not in found._repr_html_()
+
+
+@dataclass(frozen=True)
+class Vignette:
+    """Darker toward the corners."""
+
+    name: str = "vignette"
+    unit: str = "of the range in the corners"
+    strengths: tuple[float, ...] = (0.1, 0.2, 0.4)
+    result: str = "right"
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        place = torch.linspace(-1, 1, 16) ** 2
+        out = images - strength * (place[:, None] + place) / 2
+        return {"right": out, "shape": out[:, :, 1:], "nan": out / 0 * 0}[self.result]
+
+
+def test_a_users_fault_model_is_fitted_like_the_others() -> None:
+    fake = Vignette().apply(disks(N, 1), 0.25, torch.Generator())
+    models = (Vignette(), *genmonitor.functional.diagnosis.FAULT_MODELS)
+    kind = diagnose(fake, disks(N, 2), area=WHOLE, fault_models=models).findings[0].kinds[0]
+    assert kind.name == "vignette"
+    assert kind.unit == Vignette().unit
+
+
+@pytest.mark.parametrize(("result", "says"), [("shape", "of shape"), ("nan", "finite")])
+def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
+    fake, real = disks(N, 1) + 0.2, disks(N, 2)
+    models = (Vignette(result=result), *genmonitor.functional.diagnosis.FAULT_MODELS)
+    with pytest.raises(ValueError, match=f"`apply` of the fault model 'vignette'.*{says}"):
+        diagnose(fake, real, area=WHOLE, fault_models=models)
+    found = diagnose(fake, real, area=WHOLE, fault_models=models, skip_failing=True)
+    assert "vignette" in found.failures[0]
+    assert found.findings[0].kinds[0].name == "brighter"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"fake": disks(7, 1)}, ValueError, "`fake` to hold at least 8"),
+        ({"real": disks(7, 1)}, ValueError, "`real` to hold at least 8"),
+        ({"area": CORNER[1:]}, ValueError, r"`area` of shape \[16, 16\]"),
+        ({"area": CORNER & ~CORNER}, ValueError, "at least one pixel"),
+        ({"area": CORNER.float()}, TypeError, "booleans"),
+        ({"fault_models": ["blur"]}, TypeError, "`fault_models`"),
+        ({"partition": PixelPartition.grid((16, 16), 2, 2)}, ValueError, "`area` or `partition`"),
+        ({"seed": -1}, ValueError, "`seed`"),
+    ],
+    ids=["fake", "real", "size", "empty", "dtype", "model", "both", "seed"],
+)
+def test_bad_input_is_refused(change: dict[str, object], error: type[Exception], says: str) -> None:
+    arguments = {"fake": disks(20, 1), "real": disks(20, 2), "area": CORNER} | change
+    with pytest.raises(error, match=says):
+        diagnose(**arguments)  # type: ignore[arg-type]

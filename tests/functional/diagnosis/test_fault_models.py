@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fault models: what each does to images, for any size, and that they are described for readers."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Fault, FaultModel, Measured, in_words
+
+SHAPES = [(1, 8, 8), (3, 9, 7), (5, 4, 6), (3, 1, 1)]
+NAMES = [
+    "brighter",
+    "darker",
+    "color",
+    "faded",
+    "stronger",
+    "blurred",
+    "sharpened",
+    "noisy",
+    "periodic",
+    "shifted",
+    "blank",
+    "clipped",
+    "posterized",
+    "thicker",
+    "thinner",
+    "less_varied",
+    "modes",
+    "misfit",
+    "copies",
+]
+
+
+def drawn(shape: tuple[int, ...], n: int = 40, seed: int = 0) -> Tensor:
+    return torch.rand(n, *shape, generator=torch.Generator().manual_seed(seed))
+
+
+def model(name: str, unit: str = "") -> Fault:
+    return next(x for x in FAULT_MODELS if isinstance(x, Fault) and x.name == name and unit in x.unit)
+
+
+def put(name: str, images: Tensor, strength: float, unit: str = "") -> Tensor:
+    return model(name, unit).apply(images, strength, torch.Generator().manual_seed(0))
+
+
+def test_every_kind_is_described() -> None:
+    known = {x.name for x in FAULT_MODELS} | {x.opposite for x in FAULT_MODELS if isinstance(x, Fault) and x.opposite}
+    assert known | {"modes", "misfit", "copies"} == set(NAMES) == set(KINDS)
+    assert all(bool(kind.cause) == bool(kind.source) for kind in KINDS.values())
+    assert all(in_words(name, 0.3, "of the range in red, period 2 px") for name in KINDS)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_images_keep_their_shape_and_are_not_changed_in_place(shape: tuple[int, ...]) -> None:
+    real, fake = drawn(shape), drawn(shape, seed=1) + 0.2 * torch.arange(shape[0]).view(-1, 1, 1)
+    before, area = real.clone(), torch.ones(shape[1:], dtype=torch.bool)
+    for x in FAULT_MODELS:
+        made = x.of(fake, real, area) if isinstance(x, Measured) else x
+        if made is None:
+            continue
+        assert isinstance(made, FaultModel)
+        for strength in made.strengths:
+            out = made.apply(real, strength, torch.Generator().manual_seed(0))
+            assert out.shape == real.shape
+            assert bool(out.isfinite().all())
+            assert torch.equal(real, before)
+
+
+def test_faults_are_what_their_units_say() -> None:
+    x = drawn((1, 12, 12))
+    assert torch.equal(put("brighter", x, 0.1), x + 0.1)
+    assert torch.equal(put("shifted", x, 2, "right")[..., 2:], x[..., :-2])
+    assert torch.equal(put("shifted", x, -1, "down")[..., :-1, :], x[..., 1:, :])
+    assert float((put("noisy", x, 0.05) - x).std()) == pytest.approx(0.05, rel=0.05)
+    assert put("stronger", x, -0.2, "contrast").std((1, 2, 3)) == pytest.approx(0.8 * x.std((1, 2, 3)), rel=1e-4)
+    assert put("less_varied", x, 0.3).var(0) == pytest.approx(0.49 * x.var(0), rel=1e-4)
+    assert float(put("clipped", x, 0.1).max()) == pytest.approx(0.9)
+    assert float(put("clipped", x, -0.1).min()) == pytest.approx(0.1)
+    assert len(put("posterized", x, 4).unique()) == 4
+
+
+def test_bright_strokes_on_dark_grow_and_so_do_dark_ones_on_bright() -> None:
+    stroke = torch.zeros(1, 1, 9, 9)
+    stroke[..., 4, 2:7] = 1.0
+    for images, inked in ((stroke, 1.0), (1 - stroke, 0.0)):
+        assert int((put("thicker", images, 1) == inked).sum()) == 3 * 7
+        assert int((put("thicker", images, -1) == inked).sum()) == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.3, 3), st.integers(2, 9), st.integers(2, 9))
+def test_blur_keeps_constants_and_evens_out(sigma: float, h: int, w: int) -> None:
+    x = drawn((1, h, w), n=3)
+    blurred = put("blurred", x, sigma)
+    torch.testing.assert_close(put("blurred", torch.ones_like(x), sigma), torch.ones_like(x))
+    # a mean of pixels by weights that sum to one: float32 rounding alone may add to the range
+    assert float(blurred.max()) <= float(x.max()) + 1e-5
+    assert float(blurred.min()) >= float(x.min()) - 1e-5
+
+
+def test_a_color_is_the_direction_in_which_channels_moved() -> None:
+    real, fake = drawn((3, 8, 8), 100), drawn((3, 8, 8), 100, seed=1)
+    area = torch.ones(8, 8, dtype=torch.bool)
+    color = next(x for x in FAULT_MODELS if x.name == "color")
+    fake[:, 0] += 0.2
+    made = color.of(fake, real, area)
+    assert made is not None
+    assert made.unit == "of the range in red"
+    moved = (made.apply(real, 0.1, torch.Generator()) - real).mean((0, 2, 3))
+    assert moved.tolist() == pytest.approx([0.1, 0, 0], abs=1e-6)
+    assert color.of(real + 0.1, real, area) is None
+
+
+def test_a_pattern_is_folded_out_of_the_mean_difference() -> None:
+    real, fake = drawn((1, 8, 8), 400), drawn((1, 8, 8), 400, seed=1)
+    checkerboard = (-1.0) ** (torch.arange(8)[:, None] + torch.arange(8))
+    periodic = next(x for x in FAULT_MODELS if x.name == "periodic")
+    made = periodic.of(fake + 0.5 * checkerboard, real, torch.ones(8, 8, dtype=torch.bool))
+    assert made is not None
+    pattern = made.apply(real, 1.0, torch.Generator()) - real
+    # its error is that of a mean over 400 images and 16 pixels of a cell
+    torch.testing.assert_close(pattern[0, 0], checkerboard, atol=0.05, rtol=0)
