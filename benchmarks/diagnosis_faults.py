@@ -85,13 +85,15 @@ def power(x: Tensor, gamma: float, generator: torch.Generator) -> Tensor:
 
 
 def thicker(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
-    """Mix in so much of the brightest of 3×3 neighbors."""
-    return (1 - s) * x + s * max_pool2d(x, 3, 1, 1)
+    """Mix in so much of the brightest of 3×3 neighbors, or of the darkest where most of the image is bright."""
+    sign = 1 if x.mean() < 0.5 else -1
+    return (1 - s) * x + s * sign * max_pool2d(sign * x, 3, 1, 1)
 
 
 def thinner(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
-    """Mix in so much of the darkest of 3×3 neighbors."""
-    return -thicker(-x, s, generator)
+    """Mix in so much of the opposite."""
+    sign = -1 if x.mean() < 0.5 else 1
+    return (1 - s) * x + s * sign * max_pool2d(sign * x, 3, 1, 1)
 
 
 def from_others(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
@@ -119,19 +121,18 @@ KINDS: dict[str, Fault] = {
     "darker": Fault(lambda x, s, g: x - s, (0.03, 0.06, 0.12), ("darker",)),
     "red": Fault(colored, (0.03, 0.06, 0.12), ("color",), color=True),
     "faded": Fault(lambda x, s, g: contrast(x, -s, g), (0.1, 0.2, 0.35), ("faded",)),
-    "too strong": Fault(contrast, (0.1, 0.2, 0.35), ("too strong",)),
+    "too strong": Fault(contrast, (0.1, 0.2, 0.35), ("stronger",)),
     "blurred": Fault(blurred, (0.5, 0.8, 1.2), ("blurred",)),
-    "oversharp": Fault(lambda x, s, g: x + s * (x - blurred(x, 1.0, g)), (0.2, 0.4, 0.8), ("oversharp",)),
+    "oversharp": Fault(lambda x, s, g: x + s * (x - blurred(x, 1.0, g)), (0.2, 0.4, 0.8), ("sharpened",)),
     "noisy": Fault(noisy, (0.02, 0.05, 0.1), ("noisy",)),
     "periodic": Fault(checkerboard, (0.02, 0.05, 0.1), ("periodic",)),
     "shifted": Fault(shifted, (1, 2, 3), ("shifted",)),
-    "missing in some": Fault(blank, (0.05, 0.1, 0.2), ("missing in some",)),
+    "missing in some": Fault(blank, (0.05, 0.1, 0.2), ("blank",)),
     "clipped": Fault(lambda x, s, g: x.clamp(s, 1 - s), (0.1, 0.2, 0.3), ("clipped",)),
     "posterized": Fault(posterized, (16, 8, 4), ("posterized",)),
-    "gamma": Fault(power, (1.2, 1.5, 2.0), ("gamma",)),
     "thicker": Fault(thicker, (0.3, 0.6, 1.0), ("thicker",)),
     "thinner": Fault(thinner, (0.3, 0.6, 1.0), ("thinner",)),
-    "less varied": Fault(less_varied, (0.1, 0.2, 0.4), ("less varied",)),
+    "less varied": Fault(less_varied, (0.1, 0.2, 0.4), ("less_varied",)),
     "parts that do not fit": Fault(from_others, (0.3, 0.6, 1.0), ("parts that do not fit",)),
     "few images": Fault(few, (200, 100, 30), ("copies", "modes"), local=False),
 }
@@ -162,6 +163,7 @@ def vignette(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
 
 
 OTHERS: dict[str, Fault] = {
+    "gamma": Fault(power, (1.2, 1.5, 2.0), ("darker", "stronger", "thinner")),
     "box blur": Fault(boxed, (0.25, 0.5, 1.0), ("blurred",)),
     "down and up": Fault(small_again, (1.25, 1.5, 2.0), ("blurred",)),
     "salt and pepper": Fault(salt_and_pepper, (0.005, 0.02, 0.05), ("noisy",)),

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from diagnosis_images import ImageSet, image_set
+from diffusers import DDIMScheduler, DDPMScheduler
 from sklearn.mixture import GaussianMixture
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, softplus
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "examples")]
 from dcgan import init_weights, make_discriminator, make_generator  # noqa: E402
-from ddpm import DDPM  # noqa: E402
+from ddpm import ANCESTRAL, STEPS  # noqa: E402
 
 BATCH = 64
 HELD_OUT = 2000
@@ -103,24 +104,43 @@ class GAN(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """The examples' diffusion model of images in [0, 1]; with ancestral sampling the last of few steps adds noise."""
+    """A diffusion model of images in [0, 1] that predicts the image; the last of few ancestral steps adds noise."""
 
-    def __init__(self, shape: tuple[int, int, int], steps: int = 20, ancestral: bool = False) -> None:
+    def __init__(self, shape: tuple[int, int, int], steps: int = 20, ancestral: bool = False, width: int = 300) -> None:
         super().__init__()
-        kind = "ancestral" if ancestral else "ddim"
-        self.model = DDPM(shape, widths=(16, 32), sampler=kind, sampling_steps=steps, lr=2e-3)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), 2e-3, fused=True)
+        self.shape, self.steps, pixels = shape, steps, int(np.prod(shape))
+        self.times = nn.Embedding(STEPS, 32)
+        layers = (
+            nn.Linear(pixels + 32, width),
+            nn.SiLU(),
+            nn.Linear(width, width),
+            nn.SiLU(),
+            nn.Linear(width, pixels),
+        )
+        self.net = nn.Sequential(*layers)
+        kind, more = (DDPMScheduler, ANCESTRAL) if ancestral else (DDIMScheduler, {})
+        schedule = {"num_train_timesteps": STEPS, "prediction_type": "sample", "timestep_spacing": "trailing"}
+        self.scheduler = kind(**schedule, **more)
+        self.optimizer = torch.optim.Adam(self.parameters(), 1e-3, fused=True)
+
+    def predict(self, x: Tensor, times: Tensor) -> Tensor:
+        """Return the images without noise."""
+        return self.net(torch.cat([x.flatten(1), self.times(times)], 1)).unflatten(1, self.shape)
 
     def step(self, x: Tensor) -> None:
         """Take a step on a batch of images."""
-        noise, times = torch.randn_like(x), torch.randint(1000, (len(x),))
-        noised = self.model.schedule.add_noise(2 * x - 1, noise, times)
-        descend(self.optimizer, mse_loss(self.model.predict(noised, times, None), noise))
+        times = torch.randint(STEPS, (len(x),))
+        noised = self.scheduler.add_noise(2 * x - 1, torch.randn_like(x), times)
+        descend(self.optimizer, mse_loss(self.predict(noised, times), 2 * x - 1))
 
     @torch.no_grad()
     def sample(self, n: int) -> Tensor:
         """Draw n images."""
-        return (self.model.sample(n) + 1) / 2
+        images = torch.randn(n, *self.shape)
+        self.scheduler.set_timesteps(self.steps)
+        for time in self.scheduler.timesteps:
+            images = self.scheduler.step(self.predict(images, time.expand(n)), time, images).prev_sample
+        return ((images + 1) / 2).clamp(0, 1)
 
 
 def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
@@ -222,16 +242,14 @@ GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
         Generator(of(GAN, 500, kernel=3), ("periodic",)),
         ("digits", "faces", "photographs"),
     ),
-    "diffusion, 5 ancestral steps": (
-        Generator(of(Diffusion, 250, steps=5, ancestral=True), ("noisy",)),
-        ("digits", "faces"),
-    ),
+    "diffusion, 5 ancestral steps": (Generator(of(Diffusion, 1500, steps=5, ancestral=True), ("noisy",)), ("digits",)),
+    "diffusion, 20 ancestral steps": (Generator(of(Diffusion, 1500, steps=20, ancestral=True), ("noisy",)), ("faces",)),
     "range halved": (Generator(of_half_range, ("faded", "darker")), ("faces", "clothes")),
-    "wrong normalization": (Generator(denormalized_wrong, ("too strong", "brighter")), ("faces", "digits")),
+    "wrong normalization": (Generator(denormalized_wrong, ("stronger", "brighter")), ("faces", "digits")),
     "classes of odd number left out": (Generator(without_class, ("modes",)), ("digits", "scenes")),
     "memorizer of 60 images": (Generator(memorized, ("copies", "modes")), ("digits", "faces")),
     "zero padding": (Generator(of(ConvolutionalVAE, 600), (), "border"), ("photographs", "ovals")),
-    "slow average of weights": (Generator(slow_average, ("less varied", "blurred", "faded")), ("digits", "clothes")),
+    "slow average of weights": (Generator(slow_average, ("less_varied", "blurred", "faded")), ("digits", "clothes")),
 }
 """Each generator, and the sets that it is trained on."""
 

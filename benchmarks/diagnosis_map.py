@@ -45,8 +45,8 @@ class Place:
 
 @functools.cache
 def clusters_of(name: str) -> PixelPartition:
-    """Return the clusters found in a thousand images of a set."""
-    some = image_set(name).images[:1000]
+    """Return the clusters found in some images of a set."""
+    some = image_set(name).images[:500]
     return find_clusters(some, GaussianKernel().resolved(some.flatten(1)), 5, 1).partition
 
 

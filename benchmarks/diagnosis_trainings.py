@@ -19,7 +19,7 @@ from genmonitor.evaluation import RegionEvaluator, RegionSettings
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.values import IMAGE
 
-MODELS = {"GAN": (GAN, {}, 60), "VAE": (VAE, {}, 120), "diffusion": (Diffusion, {"steps": 10}, 40)}
+MODELS = {"GAN": (GAN, {}, 60), "VAE": (VAE, {}, 120), "diffusion": (Diffusion, {"steps": 20}, 120)}
 """Network, its arguments, and steps between two evaluations."""
 TRAININGS = [
     *(("GAN", of_set, seed) for of_set in ("faces", "digits", "clothes", "photographs") for seed in (0, 1)),
