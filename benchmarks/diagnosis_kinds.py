@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from diagnosis_faults import KINDS, OTHERS, Fault, missing_class, planted, random_area
 from diagnosis_generators import GENERATORS, HELD_OUT, samples
-from diagnosis_images import SETS, image_set
+from diagnosis_images import SETS, generator_of, image_set
 from diagnosis_map import N, overlap
 from diagnosis_peers import benjamini_hochberg, fidelity, pixel_p_values
 from torch import Tensor
@@ -69,9 +69,9 @@ def outcome(said: Said, fault: Fault, s: float, true: Tensor) -> Outcome:
     return Outcome(right, said.name, error, first.share if first else None, said.overlap(true))
 
 
-def faulty_runs(fault: Fault, s: float, of_set: str, runs: int, local: bool, seed: int = 3) -> list[Outcome]:
+def faulty_runs(name: str, s: float, of_set: str, runs: int, local: bool) -> list[Outcome]:
     """Plant a fault in whole images, or in an area that is another one in each run."""
-    generator, out = torch.Generator().manual_seed(seed), []
+    fault, generator, out = (KINDS | OTHERS)[name], generator_of(name, s, of_set, local), []
     for run in range(runs):
         fake, real = image_set(of_set).draw(N, generator)
         height, width = fake.shape[2:]
@@ -82,7 +82,7 @@ def faulty_runs(fault: Fault, s: float, of_set: str, runs: int, local: bool, see
 
 def modes_runs(share: float, of_set: str, runs: int) -> list[Outcome]:
     """Leave out so much of a class."""
-    generator, out = torch.Generator().manual_seed(3), []
+    generator, out = generator_of("modes", share, of_set), []
     for run in range(runs):
         fake, real = missing_class(image_set(of_set), share, N, generator)
         said = Said.of(fake, real, run)
@@ -100,7 +100,7 @@ def kind_row(name: str, level: int, runs: int, local: bool) -> list[str]:
             fault.strengths[level],
             [x for x in SETS if not fault.color or x in ("faces", "scenes", "photographs")],
         )
-        by_set = {of_set: faulty_runs(fault, s, of_set, runs, local) for of_set in fitting}
+        by_set = {of_set: faulty_runs(name, s, of_set, runs, local) for of_set in fitting}
     every = [x for outcomes in by_set.values() for x in outcomes]
     cells = [f"{np.mean([x.right for x in by_set[y]]):.2f}" if y in by_set else "" for y in SETS]
     wrong = Counter(x.name for x in every if not x.right).most_common(2)
@@ -123,7 +123,7 @@ def middle(values: Iterable[float | None]) -> str:
 
 def pair_row(first: str, second: str, of_set: str, runs: int) -> list[str]:
     """Plant two faults of middle strength in whole images, one after the other."""
-    generator, names, shares = torch.Generator().manual_seed(4), [], []
+    generator, names, shares = generator_of(first, second, of_set), [], []
     for run in range(runs):
         fake, real = image_set(of_set).draw(N, generator)
         whole = torch.ones(fake.shape[2:], dtype=torch.bool)
@@ -146,7 +146,7 @@ def pair_row(first: str, second: str, of_set: str, runs: int) -> list[str]:
 
 def nothing_row(of_set: str, runs: int) -> list[str]:
     """Diagnose real images."""
-    generator = torch.Generator().manual_seed(7)
+    generator = generator_of("nothing", of_set)
     names = [Said.of(*image_set(of_set).draw(N, generator), run).kinds for run in range(runs)]
     said = Counter(kinds[0].name for kinds in names if kinds).most_common(3)
     wrong = sum(bool(kinds) for kinds in names)

@@ -13,7 +13,7 @@ import torch
 from detection_images import Source
 from detection_methods import FAULTS, permutation_test
 from diagnosis_faults import KINDS, planted, random_area
-from diagnosis_images import image_set
+from diagnosis_images import SETS, generator_of, image_set
 from diagnosis_peers import benjamini_hochberg, holm, pixel_p_values, worst_cluster
 from torch import Tensor
 
@@ -78,7 +78,7 @@ def map_row(name: str, runs: int) -> list[str]:
     fault, size = KINDS[name], STRENGTHS[name]
     known, inside_of, overlaps = [], {m: [] for m in METHODS}, {m: [] for m in METHODS}
     for of_set in sets_for(fault.color):
-        generator = torch.Generator().manual_seed(5)
+        generator = generator_of("map", name, of_set)
         for run in range(runs):
             fake, real = image_set(of_set).draw(N, generator)
             true = random_area(*fake.shape[2:], generator)
@@ -98,14 +98,12 @@ def map_row(name: str, runs: int) -> list[str]:
 
 def sets_for(color: bool) -> list[str]:
     """Return the names of the sets in which a fault can be planted."""
-    from diagnosis_images import SETS
-
     return [name for name in SETS if not color or image_set(name).images.shape[1] == 3]
 
 
 def level_row(of_set: str, count: int) -> list[str]:
     """Return how often the map, each method and the test see something in real images."""
-    generator, wrong = torch.Generator().manual_seed(6), dict.fromkeys((*METHODS, "test"), 0)
+    generator, wrong = generator_of("level", of_set), dict.fromkeys((*METHODS, "test"), 0)
     for _ in range(count):
         fake, real = image_set(of_set).draw(N, generator)
         for method, place in pointed_at(fake, real, clusters_of(of_set)).items():

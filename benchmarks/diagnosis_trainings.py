@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from diagnosis_generators import BATCH, GAN, HELD_OUT, VAE, Diffusion
+from diagnosis_generators import GAN, HELD_OUT, VAE, Diffusion, trained
 from diagnosis_images import image_set
 from diagnosis_peers import fidelity
 from torch import Tensor
@@ -66,8 +66,7 @@ def training(model_name: str, of_set: str, seed: int, evaluations: int) -> list[
         given = {"real_images": training_images, "validation_images": held_out, "verbose": False}
         monitor = LoopMonitor(evaluator, folder=folder, on_alert=lambda _: None, **given)
         for epoch in range(evaluations):
-            for _ in range(steps):
-                model.step(training_images[torch.randint(len(training_images), (BATCH,))])
+            trained(model, training_images, steps)
             monitor.evaluate(model.sample, model, step=steps * (epoch + 1), epoch=epoch)
             drawn.append(independent_samples(model))
     name = f"{model_name}, {of_set}, seed {seed}"
