@@ -41,8 +41,8 @@ class Said:
 
     @property
     def name(self) -> str:
-        """Of the first kind."""
-        return self.kinds[0].name if self.kinds else "no simple fault"
+        """Of the first kind of the first finding."""
+        return self.first.kinds[0].name if self.first is not None and self.first.kinds else "no simple fault"
 
     def overlap(self, true: Tensor) -> float:
         """Return how far the first finding's area is the true one."""

@@ -187,7 +187,7 @@ def test_planted_faults_change_their_area_alone():
         "        assert torch.equal(y, planted(fault, x, s, inside, 0)), name\n"
         "        assert torch.equal(torch.where(inside, x, y), x), name\n"
         "        changes.append(float((y - x).square().mean()))\n"
-        "    assert 0 < changes[0] < changes[2], (name, changes)\n"
+        "    assert changes[0] > 0 and (changes[0] < changes[2] or not fault.local), (name, changes)\n"
     )
 
 
