@@ -47,7 +47,7 @@ class VAE(nn.Module):
 
     def decode(self, z: Tensor) -> Tensor:
         """Turn latent vectors into images."""
-        return self.decoder(z).unflatten(1, self.shape)
+        return self.decoder(z).reshape(len(z), *self.shape)
 
     @torch.no_grad()
     def sample(self, n: int) -> Tensor:
