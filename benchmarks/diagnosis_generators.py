@@ -173,14 +173,19 @@ def of(make: Callable[..., nn.Module], steps: int, /, **arguments: object) -> Ca
     return draw
 
 
-def mixture(data: ImageSet, n: int, components: int = 40, jitter: float = 1.0) -> Tensor:
+def mixture(data: ImageSet, n: int, make: type[VAE] = VAE, steps: int = 2000) -> Tensor:
     """Draw from an autoencoder whose codes follow a mixture of Gaussians (Ghosh et al. 2020, arXiv 1903.12436)."""
-    model = VAE(tuple(data.images.shape[1:]), latent=32, prior=0.0)
-    trained(model, data.images, 2000)
+    model = make(tuple(data.images.shape[1:]), latent=32, prior=0.0)
+    trained(model, data.images, steps)
     with torch.no_grad():
         codes = model.encoder(data.images).chunk(2, 1)[0].double().numpy()
-        fitted = GaussianMixture(components, random_state=0, reg_covar=1e-4).fit(codes)
+        fitted = GaussianMixture(40, random_state=0, reg_covar=1e-4).fit(codes)
         return model.decode(torch.tensor(fitted.sample(n)[0], dtype=torch.float32))[torch.randperm(n)]
+
+
+def padded(data: ImageSet, n: int) -> Tensor:
+    """Return images of a decoder whose convolutions see zeros beyond the border."""
+    return mixture(data, n, ConvolutionalVAE, 500)
 
 
 def of_half_range(data: ImageSet, n: int) -> Tensor:
@@ -239,7 +244,7 @@ class Generator:
 
 
 GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
-    "VAE, L2 loss": (Generator(of(VAE, 1500), ("blurred",)), ("digits", "faces", "clothes")),
+    "VAE, L2 loss": (Generator(of(VAE, 3000), ("blurred",)), ("digits", "faces", "clothes")),
     "GAN, 3×3 transposed convolutions of stride 2": (
         Generator(of(GAN, 500, kernel=3), ("periodic",)),
         ("digits", "faces", "photographs"),
@@ -250,7 +255,7 @@ GENERATORS: dict[str, tuple[Generator, tuple[str, ...]]] = {
     "wrong normalization": (Generator(denormalized_wrong, ("stronger", "brighter")), ("faces", "digits")),
     "classes of odd number left out": (Generator(without_class, ("modes",)), ("digits", "scenes")),
     "memorizer of 60 images": (Generator(memorized, ("copies", "modes")), ("digits", "faces")),
-    "zero padding": (Generator(of(ConvolutionalVAE, 600), (), "border"), ("photographs", "ovals")),
+    "zero padding": (Generator(padded, (), "border"), ("photographs", "ovals")),
     "slow average of weights": (Generator(slow_average, ("less_varied", "blurred", "faded")), ("digits", "clothes")),
 }
 """Each generator, and the sets that it is trained on."""
