@@ -12,7 +12,7 @@ CREATE := $(PYTHON) -m venv .venv
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
-.PHONY: demo docs test test-numerics test-slow doctest lint typecheck bench-all bench-detection bench-reliability clean as-installed
+.PHONY: demo docs test test-numerics test-slow doctest lint typecheck bench-all bench-detection bench-diagnosis bench-reliability clean as-installed
 
 # what the demo imports, and no more
 .venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
@@ -79,6 +79,12 @@ bench-detection: .venv/for-development
 	mkdir -p build
 	$(BIN)/python benchmarks/detection.py > build/detection.md
 	@echo "The tables for benchmarks/detection.md: build/detection.md"
+
+# an hour on two cores: whether places and kinds of planted faults are named
+bench-diagnosis: .venv/for-development
+	mkdir -p build
+	$(BIN)/python benchmarks/diagnosis.py > build/diagnosis.md
+	@echo "The tables for benchmarks/diagnosis.md: build/diagnosis.md"
 
 # a quarter of an hour: the tests that put monitors through the most
 bench-reliability: .venv/for-development

@@ -37,17 +37,18 @@ class Source:
 
 def sources() -> dict[str, Source]:
     """Return the sets of images, in [0, 1]."""
-    loaded = {
-        "digits": (digits()[0], 900, 400),
-        "photographs": (photographs(6000)[0], 2000, N),
-        "planted": ((planted_images(6000, seed=1) + 1) / 2, 2000, N),
-        "faces": ((three_regions(6000, 28)[0] + 1) / 2, 2000, N),
-    }
-    out = {}
-    for name, (images, for_clusters, n) in loaded.items():
-        images = images[torch.randperm(len(images), generator=torch.Generator().manual_seed(0))]
-        some = images[:for_clusters]
-        kernel = GaussianKernel().resolved(some.flatten(1))
-        count = {"planted": 4, "faces": 3}.get(name, CLUSTERS)
-        out[name] = Source(images[for_clusters:], find_clusters(some, kernel, count, 1).partition, n)
-    return out
+    return {name: source(name) for name in ("digits", "photographs", "planted", "faces")}
+
+
+def source(name: str) -> Source:
+    """Return one of the sets."""
+    images, for_clusters, n, count = {
+        "digits": lambda: (digits()[0], 900, 400, CLUSTERS),
+        "photographs": lambda: (photographs(6000)[0], 2000, N, CLUSTERS),
+        "planted": lambda: ((planted_images(6000, seed=1) + 1) / 2, 2000, N, 4),
+        "faces": lambda: ((three_regions(6000, 28)[0] + 1) / 2, 2000, N, 3),
+    }[name]()
+    images = images[torch.randperm(len(images), generator=torch.Generator().manual_seed(0))]
+    some = images[:for_clusters]
+    kernel = GaussianKernel().resolved(some.flatten(1))
+    return Source(images[for_clusters:], find_clusters(some, kernel, count, 1).partition, n)

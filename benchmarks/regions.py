@@ -76,18 +76,20 @@ def three_regions(n: int = 1000, side: int = 16) -> tuple[Tensor, Tensor | None]
     return images[:, None] / 4, labels
 
 
-def photographs(n: int = 3000, side: int = 16) -> tuple[Tensor, Tensor | None]:
-    """Return gray patches from anywhere in scikit-learn's two photographs, side × side, which have no regions."""
+def photographs(n: int = 3000, side: int = 16, color: bool = False) -> tuple[Tensor, Tensor | None]:
+    """Return patches from anywhere in scikit-learn's two photographs, gray unless color, which have no regions."""
     from sklearn.datasets import load_sample_images
 
-    pictures = [picture.mean(2) / 255 for picture in load_sample_images().images]
+    pictures = [
+        picture / 255 if color else picture.mean(2, keepdims=True) / 255 for picture in load_sample_images().images
+    ]
     generator = np.random.default_rng(0)
     patches = []
     for _ in range(n):
         picture = pictures[generator.integers(len(pictures))]
-        y, x = (generator.integers(size - side) for size in picture.shape)
+        y, x = (generator.integers(size - side) for size in picture.shape[:2])
         patches.append(picture[y : y + side, x : x + side])
-    return torch.tensor(np.stack(patches), dtype=torch.float32)[:, None], None
+    return torch.tensor(np.stack(patches), dtype=torch.float32).movedim(3, 1).contiguous(), None
 
 
 SETS = {

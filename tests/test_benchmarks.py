@@ -163,3 +163,108 @@ def test_table_of_another_commit_or_of_changed_files_is_made_again():
 
 def test_every_table_has_a_script():
     assert all((BENCHMARKS / f"{name}.py").exists() for name in from_all("list(TABLES)"))
+
+
+def run_in_benchmarks(code: str) -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=BENCHMARKS, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_planted_faults_change_their_area_alone():
+    run_in_benchmarks(
+        "import torch\n"
+        "from diagnosis_faults import *\n"
+        "from diagnosis_images import SETS, generator_of\n"
+        "inside = torch.zeros(32, 32, dtype=torch.bool)\n"
+        "inside[20:, :9] = True\n"
+        "x = SETS['faces'](250, generator_of())[0]\n"
+        "for name, fault in (KINDS | OTHERS).items():\n"
+        "    changes = []\n"
+        "    for s in fault.strengths:\n"
+        "        y = planted(fault, x, s, inside, 0)\n"
+        "        assert y.shape == x.shape and y.dtype == x.dtype and bool(y.isfinite().all()), name\n"
+        "        assert torch.equal(y, planted(fault, x, s, inside, 0)), name\n"
+        "        assert torch.equal(torch.where(inside, x, y), x), name\n"
+        "        changes.append(float((y - x).square().mean()))\n"
+        "    assert changes[0] > 0 and (changes[0] < changes[2] or not fault.local), (name, changes)\n"
+    )
+
+
+@pytest.mark.slow
+def test_class_that_a_generator_lacks_is_in_the_real_images():
+    run_in_benchmarks(
+        "import torch\n"
+        "from diagnosis_faults import missing_class\n"
+        "from diagnosis_images import ImageSet, generator_of\n"
+        "labels = torch.arange(600) % 3\n"
+        "data = ImageSet(labels.float()[:, None, None, None], labels)\n"
+        "fake, real = missing_class(data, 1.0, 100, generator_of())\n"
+        "assert len(fake) == len(real) == 100\n"
+        "assert len(fake.unique()) == 2 and len(real.unique()) == 3\n"
+    )
+
+
+@pytest.mark.slow
+def test_samples_of_a_generator_are_drawn_once(tmp_path):
+    run_in_benchmarks(
+        "import torch\n"
+        "import diagnosis_generators as g\n"
+        "calls = []\n"
+        "def draw(data, n):\n"
+        "    calls.append(n)\n"
+        "    return g.of(g.VAE, 2)(data, n)\n"
+        "g.GENERATORS['a VAE'] = (g.Generator(draw, ('blurred',)), ('digits',))\n"
+        "from pathlib import Path\n"
+        f"cache = Path({str(tmp_path / 'new')!r})\n"
+        "first, again = (g.samples('a VAE', 'digits', 0, 9, cache) for _ in range(2))\n"
+        "assert calls == [9] and torch.equal(first, again) and first.shape == (9, 1, 28, 28)\n"
+        "assert not torch.equal(first, g.samples('a VAE', 'digits', 1, 9, cache))\n"
+        "kernels = {layer.kernel_size for layer in g.GAN((3, 32, 32), 3).generator if hasattr(layer, 'stride')\n"
+        "           and layer.stride == (2, 2)}\n"
+        "assert kernels == {(3, 3)} and g.GAN((3, 32, 32), 3).sample(2).shape == (2, 3, 32, 32)\n"
+    )
+
+
+@pytest.mark.slow
+def test_pixels_are_rejected_as_holm_says():
+    run_in_benchmarks(
+        "import numpy as np\n"
+        "from diagnosis_peers import holm\n"
+        "def step_down(p):\n"
+        "    out = np.zeros(len(p), dtype=bool)\n"
+        "    for rank, i in enumerate(np.argsort(p)):\n"
+        "        if p[i] > 0.05 / (len(p) - rank):\n"
+        "            break\n"
+        "        out[i] = True\n"
+        "    return out\n"
+        "for seed in range(20):\n"
+        "    p = np.random.default_rng(seed).random(8) ** 6\n"
+        "    assert (holm(p.reshape(2, 4)).ravel() == step_down(p)).all(), (seed, p)\n"
+        "assert holm(np.full(3, 1e-9)).all() and not holm(np.ones(3)).any()\n"
+    )
+
+
+@pytest.mark.slow
+def test_alert_is_held_against_curve_and_samples():
+    """An alert that its curve contradicts is called so, and what the samples show is found by measures of their own."""
+    run_in_benchmarks(
+        "import torch\n"
+        "from types import SimpleNamespace\n"
+        "from diagnosis_trainings import Raised, held_against\n"
+        "from genmonitor.evaluation.findings import Area, Finding\n"
+        "from genmonitor.evaluation.values import ValueSpec\n"
+        "better = {'far': 'low', 'alike': 'high'}\n"
+        "specs = [ValueSpec(key, 'x', region='image', better=way) for key, way in better.items()]\n"
+        "evaluator = SimpleNamespace(values=lambda: specs)\n"
+        "alert = Raised(2, Finding('', Area('image', region='image'), '', 'far'))\n"
+        "real = torch.rand(500, 1, 6, 6, generator=torch.Generator().manual_seed(0))\n"
+        "fine = torch.rand(500, 1, 6, 6, generator=torch.Generator().manual_seed(1))\n"
+        "collapsed = 0.5 + 0.3 * (fine - 0.5)\n"
+        "def cells(far, alike, last):\n"
+        "    history = [{'far': f, 'alike': a} for f, a in zip(far, alike, strict=True)]\n"
+        "    return held_against(alert, evaluator, history, [fine, fine, last], real)[2:]\n"
+        "way, against, shown = cells([3, 2, 4], [0.1, 0.2, 0.1], collapsed)\n"
+        "assert way == 'yes' and against == 'none' and 'spread' in shown and 'FID' in shown\n"
+        "assert cells([3, 2, 1], [0.1, 0.2, 0.3], fine) == ['no', 'alike', 'nothing']\n"
+    )

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which kind `diagnosis.py` is told of faults that were planted in real images, or trained into generators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from diagnosis_faults import KINDS, OTHERS, Fault, missing_class, planted, random_area
+from diagnosis_generators import GENERATORS, HELD_OUT, samples
+from diagnosis_images import SETS, generator_of, image_set
+from diagnosis_map import N, overlap
+from diagnosis_peers import benjamini_hochberg, fidelity, pixel_p_values
+from torch import Tensor
+
+from genmonitor import diagnose
+from genmonitor.evaluation.findings import FaultKind, Finding
+
+WITH_CLASSES = ("digits", "clothes", "faces", "scenes")
+MODES = (0.5, 0.8, 1.0)
+"""How much of one class is missing."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said of images: the finding that explains most, and the kinds of all findings in their order."""
+
+    first: Finding | None
+    kinds: tuple[FaultKind, ...]
+
+    @classmethod
+    def of(cls, fake: Tensor, real: Tensor, seed: int = 0) -> Said:
+        """Diagnose images."""
+        findings = diagnose(fake, real, seed=seed).findings
+        return cls(findings[0] if findings else None, tuple(kind for x in findings for kind in x.kinds))
+
+    @property
+    def name(self) -> str:
+        """Of the first kind of the first finding."""
+        return self.first.kinds[0].name if self.first is not None and self.first.kinds else "no simple fault"
+
+    def overlap(self, true: Tensor) -> float:
+        """Return how far the first finding's area is the true one."""
+        mask = None if self.first is None else self.first.area.mask
+        return 0.0 if mask is None else overlap(mask.cpu().numpy(), true.numpy())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one run."""
+
+    right: bool
+    name: str
+    error: float | None
+    share: float | None
+    overlap: float
+
+
+def outcome(said: Said, fault: Fault, s: float, true: Tensor) -> Outcome:
+    """Compare what is said with what was planted."""
+    right = said.name in fault.names
+    first = said.kinds[0] if right else None
+    error = abs(abs(first.strength) - s) / s if first is not None and said.name == fault.names[0] else None
+    return Outcome(right, said.name, error, first.share if first else None, said.overlap(true))
+
+
+def faulty_runs(name: str, s: float, of_set: str, runs: int, local: bool) -> list[Outcome]:
+    """Plant a fault in whole images, or in an area that is another one in each run."""
+    fault, generator, out = (KINDS | OTHERS)[name], generator_of(name, s, of_set, local), []
+    for run in range(runs):
+        fake, real = image_set(of_set).draw(N, generator)
+        height, width = fake.shape[2:]
+        true = random_area(height, width, generator) if local else torch.ones(height, width, dtype=torch.bool)
+        out.append(outcome(Said.of(planted(fault, fake, s, true, run), real, run), fault, s, true))
+    return out
+
+
+def modes_runs(share: float, of_set: str, runs: int) -> list[Outcome]:
+    """Leave out so much of a class."""
+    generator, out = generator_of("modes", share, of_set), []
+    for run in range(runs):
+        fake, real = missing_class(image_set(of_set), share, N, generator)
+        said = Said.of(fake, real, run)
+        out.append(Outcome(said.name == "modes", said.name, None, said.kinds[0].share if said.kinds else None, 1.0))
+    return out
+
+
+def kind_row(name: str, level: int, runs: int, local: bool) -> list[str]:
+    """Return a row of the table of kinds: in what part of the runs of each set the right one is named first."""
+    if name == "modes":
+        s, by_set = MODES[level], {x: modes_runs(MODES[level], x, runs) for x in WITH_CLASSES}
+    else:
+        fault = (KINDS | OTHERS)[name]
+        s, fitting = (
+            fault.strengths[level],
+            [x for x in SETS if not fault.color or x in ("faces", "scenes", "photographs")],
+        )
+        by_set = {of_set: faulty_runs(name, s, of_set, runs, local) for of_set in fitting}
+    every = [x for outcomes in by_set.values() for x in outcomes]
+    cells = [f"{np.mean([x.right for x in by_set[y]]):.2f}" if y in by_set else "" for y in SETS]
+    wrong = Counter(x.name for x in every if not x.right).most_common(2)
+    return [
+        f"{name} {s:g}",
+        f"{np.mean([x.right for x in every]):.2f}",
+        *cells,
+        middle(x.error for x in every),
+        middle(x.share for x in every),
+        f"{median(x.overlap for x in every):.2f}",
+        ", ".join(f"{other} ({count})" for other, count in wrong),
+    ]
+
+
+def middle(values: Iterable[float | None]) -> str:
+    """Return the median in percent of those that are known."""
+    known = [x for x in values if x is not None]
+    return f"{100 * median(known):.0f} %" if known else ""
+
+
+def pair_row(first: str, second: str, of_set: str, runs: int) -> list[str]:
+    """Plant two faults of middle strength in whole images, one after the other."""
+    generator, names, shares = generator_of(first, second, of_set), [], []
+    for run in range(runs):
+        fake, real = image_set(of_set).draw(N, generator)
+        whole = torch.ones(fake.shape[2:], dtype=torch.bool)
+        for i, name in enumerate((first, second)):
+            fake = planted(KINDS[name], fake, KINDS[name].strengths[1], whole, 2 * run + i)
+        said = Said.of(fake, real, run)
+        names.append([kind.name for kind in said.kinds[:3]])
+        shares.append(sum(kind.share for kind in said.kinds[:3]))
+    wanted = [KINDS[name].names for name in (first, second)]
+    found = [[any(name in names_of for name in some) for names_of in wanted] for some in names]
+    return [
+        f"{first} {KINDS[first].strengths[1]:g} + {second} {KINDS[second].strengths[1]:g}",
+        of_set,
+        f"{np.mean([all(x) for x in found]):.2f}",
+        f"{np.mean([any(x) for x in found]):.2f}",
+        f"{100 * median(shares):.0f} %",
+        " + ".join(names[0]) or "no simple fault",
+    ]
+
+
+def nothing_row(of_set: str, runs: int) -> list[str]:
+    """Diagnose real images."""
+    generator = generator_of("nothing", of_set)
+    names = [Said.of(*image_set(of_set).draw(N, generator), run).kinds for run in range(runs)]
+    said = Counter(kinds[0].name for kinds in names if kinds).most_common(3)
+    wrong = sum(bool(kinds) for kinds in names)
+    return [of_set, str(runs), f"{wrong / runs:.3f}", ", ".join(f"{name} ({count})" for name, count in said)]
+
+
+def trained_row(name: str, of_set: str, seed: int, cache: Path) -> list[str]:
+    """Diagnose a generator that was trained with a known fault, beside what others say of it."""
+    generator, whole = GENERATORS[name][0], image_set(of_set).images.clamp(0, 1)
+    fake = samples(name, of_set, seed, N, cache)
+    # what was memorized is compared with the images it was learned from
+    real, others = (whole[:N], whole[N : 2 * N]) if "memor" in name else (whole[-N:], whole[-HELD_OUT:][:N])
+    said = Said.of(fake, real, seed)
+    rank = next((i for i, kind in enumerate(said.kinds, 1) if kind.name in generator.names), None)
+    in_place = generator.area and said.first is not None and generator.area in str(said.first.area)
+    found, baseline = fidelity(fake, real), fidelity(others, real)
+    fidelities = [f"{found[x]:.2g} ({baseline[x]:.2g})" for x in ("fid", "kid", "precision", "recall", "coverage")]
+    rejected = benjamini_hochberg(pixel_p_values(fake, real)).mean()
+    return [
+        f"{name}: {of_set}, seed {seed}",
+        generator.area or " or ".join(generator.names),
+        "" if said.first is None else said.first.text.replace("|", "/").replace("\n", " "),
+        "1st" if in_place or rank == 1 else f"{rank}." if rank else "no",
+        *fidelities,
+        f"{100 * rejected:.0f} %",
+    ]
