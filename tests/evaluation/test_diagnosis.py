@@ -123,11 +123,13 @@ def test_nothing_wrong_has_no_name() -> None:
 
 def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
     plain = disks(N, 1)
-    text = str(diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER).findings[0])
+    found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER).findings[0]
+    text = str(found)
     assert text.startswith("Lower right")
     assert "10×10 px" in text
     assert "of the range; explains " in text
-    assert "% of what is wrong there (p = 0.005). Usual cause: " in text
+    assert text.endswith("% of what is wrong there (p = 0.005).")
+    assert found.cause.startswith("Usual cause: ")
 
 
 @pytest.mark.parametrize("scale", ["uint8", "signed", "float64", "half"])

@@ -246,7 +246,7 @@ def test_functions_load_nothing_beyond_torch():
 
 
 def test_public_classes_load_nothing_beyond_torchmetrics():
-    alone = "name for name in genmonitor.__all__ if name not in ('compare', 'LoopMonitor')"
+    alone = "name for name in genmonitor.__all__ if name not in ('compare', 'diagnose', 'LoopMonitor')"
     classes = f"import genmonitor\n[getattr(genmonitor, name) for name in [{alone}]]"
     assert loads(classes, after="import torch, torchmetrics") == {"genmonitor"}
 

@@ -98,8 +98,8 @@ _OF_IMAGE = (
 _OF_DIAGNOSIS = (
     ValueSpec(
         "spread",
-        "mean squared distance among generated images over that among real ones: 1 is as varied as real, more is noise, "
-        "less are samples too much alike",
+        "mean squared distance among generated images over that among real ones: 1 is as varied as real, more is noise "
+        "and less are samples too much alike",
         scale="log",
         unit="×",
         region=IMAGE,
