@@ -85,7 +85,8 @@ def format_rich(result: Result) -> RenderableType:
         bad = [name for name, of in regions.items() if of["differs"]]
     notes = "\n".join(["", note, *closing_lines(result)])
     table = with_map(result["labels"], rich_table(found, labels, bad))
-    return with_finding(result["finding"], bool(bad), Text(f"{result['split']}.\n"), table, Text(notes))
+    more = "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
+    return with_finding(result["finding"], bool(bad), Text(f"{more}{result['split']}.\n"), table, Text(notes))
 
 
 def _read_partition(path: Path) -> PixelPartition:
@@ -107,7 +108,10 @@ def _names(fake: str, other: str | None) -> tuple[str, ...]:
 
 def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) -> None:
     evaluator = comparison.evaluator
-    folder.write_figures(PREFIX, {**evaluator.presenter().fit_figures(), "samples": comparison.figure()}, step=0)
+    figures = {**evaluator.presenter().fit_figures(), "samples": comparison.figure()}
+    if (diagnosis := comparison.diagnosis_figure()) is not None:
+        figures = {"diagnosis": diagnosis} | figures
+    folder.write_figures(PREFIX, figures, step=0)
     for name, shown in comparison.shown_images().items():
         folder.write_images(PREFIX, name, shown, step=0)
     if comparison.table is not None:

@@ -20,11 +20,11 @@ from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, copy_notes, sample_size
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
-from genmonitor.evaluation.regions.figures import SHOWN, image_labels
+from genmonitor.evaluation.regions.figures import SHOWN, diagnosis_figure, image_labels
 from genmonitor.evaluation.regions.metrics import both_views
 from genmonitor.evaluation.regions.presenter import on_map, plain_table, region_data, regions_html
 from genmonitor.evaluation.regions.values import IMAGE
@@ -113,19 +113,21 @@ class Comparison:
         return text.closer_table(self.differences, [found.values for found in self.evaluations], self.names, sites)
 
     def __str__(self) -> str:
-        """Say the finding first, then which images it rests on, the table and the notes."""
+        """Say the findings first, then which images they rest on, the table and the notes."""
         if self.table is None:
             table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
         else:
             table = f"\n{text.aligned(self.table)}\n{text.closer_note(self.names)}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
-        return "\n".join([self.finding, f"{self.split}.", table, *notes]).rstrip("\n")
+        said = [self.finding] if self.differences else map(str, headlines(self.findings))
+        return "\n".join([*said, f"{self.split}.", table, *notes]).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything found as plain Python that JSON can hold."""
         compared = len(self.evaluator.fitted.real)
         found = {
             "finding": self.finding,
+            "findings": [finding.to_dict() for finding in headlines(self.findings)],
             "split": self.split,
             "names": list(self.names),
             "values": dict(self.values),
@@ -157,20 +159,32 @@ class Comparison:
             sets[name] = presenter.shown_samples(Samples(images, torch.arange(len(images))))
         return {name: shown for name, shown in sets.items() if shown is not None}
 
+    def diagnosis_figure(self) -> Figure | None:
+        """Draw where and what is wrong; None for two sets, and where nothing was diagnosed."""
+        diagnosed, value_range = self.evaluations[0].diagnosed, self.evaluator.fitted.regions.value_range
+        if self.differences is not None or diagnosed.diagnosis is None or diagnosed.diagnosis.map is None:
+            return None
+        return diagnosis_figure(diagnosed.diagnosis, diagnosed.diagnosis.findings[0], value_range)()
+
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region shown alone."""
         if self.differences is None or region is None:
-            return self.finding.split(". ")[0].removesuffix(".")
+            return str(self._of_regions()).split(". ")[0].removesuffix(".")
         shown = {name: self.differences[name] for name in (IMAGE, region)}
         return str(text.which_is_closer(shown, self.names)).removesuffix(".")
 
     def _most_different(self) -> str | None:
         """Name the region to show alone, None where none differs by more than chance."""
         if self.differences is None:
-            return self.findings[0].area.region if self.findings[0].area.region in self.partition.regions() else None
+            region = self._of_regions().area.region
+            return region if region in self.partition.regions() else None
         tests = {name: self.differences[name] for name in self.partition.regions()}
         found = [name for name in tests if text.closer_set(tests[name]) is not None]
         return max(found, key=lambda name: text.sureness(tests[name]), default=None)
+
+    def _of_regions(self) -> Finding:
+        """Return the first finding that is about regions or the whole image rather than an area of the diagnosis."""
+        return next(x for x in self.findings if x.area.region is not None)
 
     def __repr__(self) -> str:
         return f"Comparison({self.finding})"
@@ -183,8 +197,10 @@ class Comparison:
             body = on_map(self.table, self.partition) + text_html(text.closer_note(self.names))
             said = heading_html(self.finding) + body
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
-        picture = figure_html(self.figure(), "real and generated images")
-        return said + text_html("\n".join([f"{self.split}.", *notes])) + picture
+        pictures = figure_html(self.figure(), "real and generated images")
+        if (diagnosis := self.diagnosis_figure()) is not None:
+            pictures = figure_html(diagnosis, "where and what is wrong") + pictures
+        return said + text_html("\n".join([f"{self.split}.", *notes])) + pictures
 
 
 def compare(

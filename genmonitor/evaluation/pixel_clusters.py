@@ -45,6 +45,9 @@ from genmonitor.functional.two_sample_test import MIN_SAMPLES, VIEWS
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 
+DIAGNOSED = 100
+"""Images on each side from which there is a diagnosis: faults are fitted on half of them and judged on the others."""
+
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):
     """Finds groups of pixels that belong together and evaluates how well each group's distribution is met.
@@ -174,7 +177,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
         diagnosed = Diagnosed()
-        if fake is not None and real is not None:
+        if fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
             diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
         values |= diagnosed.values or {}
         values |= self._extra.compute(comm)

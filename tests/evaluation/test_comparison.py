@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import html
 import json
+import re
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from _helpers.meta_tensor import MetaTensor
 
 import genmonitor
 from genmonitor import PixelPartition, compare
+from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.regions.metrics import RealViews, both_views
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.functional import two_sample_test
@@ -45,8 +47,13 @@ def test_regions_are_found_in_images_of_a_subclass_of_tensor():
 
 
 def test_the_finding_names_the_dark_half(one):
-    assert one.finding.startswith("cluster_2 (right half) differs from real images: error ratio ")
-    assert str(one).startswith(f"{one.finding}\n{one.split}.\n")
+    first, *others = map(str, headlines(one.findings))
+    assert first == one.finding
+    assert re.fullmatch(
+        r"Right half .*: contrast − 4\d %; explains \d+ % of what is wrong there \(p = 0.005\)\.", first
+    )
+    assert any(said.startswith("cluster_2 (right half) differs from real images: error ratio ") for said in others)
+    assert str(one).startswith("\n".join([first, *others, f"{one.split}.\n"]))
     assert one.split == "300 real images: 180 found the baseline, 120 were compared with 120 generated ones"
 
 
@@ -114,6 +121,11 @@ def test_figure_shows_every_set_and_alone_what_differs_most(one, two):
     assert two.figure().texts[0].get_text().startswith("other is closer to the real images than fake in cluster_2")
 
 
+def test_diagnosis_is_drawn_of_one_set_alone(one, two):
+    assert one.diagnosis_figure().texts[0].get_text() == one.finding
+    assert two.diagnosis_figure() is None
+
+
 def test_dictionary_is_plain_and_complete(one, two):
     for found in (one, two):
         assert json.loads(json.dumps(found.to_dict())) == found.to_dict()
@@ -135,7 +147,8 @@ def test_images_of_eight_bits_are_those_in_zero_to_one():
 
 def test_a_notebook_shows_words_and_picture(one):
     shown = one._repr_html_()
-    assert shown.startswith("<p><b>cluster_2 (right half) differs from real images")
+    assert shown.startswith(f"<p><b>{html.escape(one.finding)}")
+    assert '<img alt="where and what is wrong" src="data:image/png;base64,' in shown
     assert '<img alt="real and generated images" src="data:image/png;base64,' in shown
     assert "no evidence of a difference (p = " in shown
     assert 'alt="map of the regions"' in shown

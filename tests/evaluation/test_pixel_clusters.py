@@ -17,6 +17,7 @@ from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
+from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 
 REAL, GOOD, BAD = halves(80), halves(24, seed=1), halves(24, seed=2, dark=0.4)
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
@@ -44,8 +45,8 @@ def shared():
 
 
 def summary(evaluator, history):
-    """Return the table of a history whose last evaluation is of bad samples."""
-    return evaluator.presenter().summary(evaluator.findings(None, history), history)
+    """Return the table of a history."""
+    return evaluator.presenter().summary(evaluator.findings(RegionEvaluation({}, None), history), history)
 
 
 def dark_region(evaluator):
@@ -100,7 +101,8 @@ def test_region_summary_has_a_row_for_each_region(shared):
 def test_region_values_are_all_declared(shared):
     evaluator, _, evaluation = shared
     specs = {spec.key: spec for spec in evaluator.values()}
-    assert specs.keys() == evaluation.values.keys() - {"sampling_seconds", "metric_seconds"}
+    of_diagnosis = {"spread", "nearest", "explained", "proportions"}  # which needs 100 images a side
+    assert specs.keys() - of_diagnosis == evaluation.values.keys() - {"sampling_seconds", "metric_seconds"}
     better = {key: spec.better for key, spec in specs.items()}
     assert better["cluster_1"] == better["image"] == "high"
     assert better["error_ratio_2"] == better["mmd"] == better["structure_1"] == "low"
@@ -326,7 +328,7 @@ def test_region_fit_notes_that_too_few_images_cannot_be_tested():
     assert any("p-values need 8 images on each side" in note for note in report.notes)
     record = {"epoch": 0, **evaluate(evaluator, BAD[:6]).values}
     assert "p_image" not in record
-    (finding, *others) = evaluator.findings(None, [record])
+    (finding, *others) = evaluator.findings(RegionEvaluation({}, None), [record])
     assert str(finding).startswith("Too few images for a verdict")
     assert {other.verdict for other in others} == {"not tested"}
     assert "not tested" in summary(evaluator, [record])

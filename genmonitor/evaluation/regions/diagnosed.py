@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -45,7 +45,7 @@ class RegionEvaluation(Evaluation):
     """
 
     influences: Influences | None
-    diagnosed: Diagnosed
+    diagnosed: Diagnosed = field(default=Diagnosed())
 
 
 def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnosed:
