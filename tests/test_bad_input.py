@@ -17,6 +17,7 @@ from genmonitor import (
     DiscrepancyMap,
     GaussianKernel,
     LaplacianKernel,
+    LoopMonitor,
     MaximumMeanDiscrepancy,
     PixelCKA,
     PixelPartition,
@@ -260,7 +261,28 @@ MONITORS = [
     (lambda: image_encoder("x", 3), "`value_range`", "3", "(low, high)"),
     (lambda: image_encoder("x", (1, -1)), "`value_range`", "(1, -1)", "low < high"),
 ]
-WRONG = [*KERNELS, *PARTITIONS, *PIXELS, *VARIETY, *PROMPTS, *MONITORS]
+sparse, meta = torch.eye(4).to_sparse(), torch.ones(4, 4, device="meta")
+NO_VALUES = [
+    (lambda: GaussianKernel().resolved(sparse), "`x`", "torch.sparse_coo", "Use x.to_dense()"),
+    (lambda: GaussianKernel().resolved(meta), "`x`", "device meta", "Make it on the CPU"),
+    (lambda: PixelPartition.from_mask(sparse.int()), "`mask`", "torch.sparse_coo", "Use x.to_dense()"),
+    (lambda: PixelPartition.from_mask(meta > 0), "`mask`", "device meta", "Make it on the CPU"),
+    (lambda: DiversityMonitor(sparse[0].int()), "`prompts`", "torch.sparse_coo", "Use x.to_dense()"),
+    (lambda: DiversityMonitor(meta[0].int()), "`prompts`", "device meta", "Make it on the CPU"),
+    (
+        lambda: LoopMonitor(folder="x", real_images=real.to_sparse()),
+        "`real_images`",
+        "torch.sparse_coo",
+        "x.to_dense()",
+    ),
+    (
+        lambda: LoopMonitor(folder="x", real_images=real.to("meta")),
+        "`real_images`",
+        "device meta",
+        "Make it on the CPU",
+    ),
+]
+WRONG = [*KERNELS, *PARTITIONS, *PIXELS, *VARIETY, *PROMPTS, *MONITORS, *NO_VALUES]
 OURS = [Path(genmonitor.__file__).parent, Path(genmonitor.callbacks.__file__).parent]
 
 
