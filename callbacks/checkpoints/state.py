@@ -11,7 +11,7 @@ import torch
 
 from genmonitor._io import atomic_write
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings
+from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings, reading_state
 from genmonitor.report.run import read_run
 
 FILE = "sweep.pt"
@@ -60,7 +60,7 @@ class SweepState:
         remedy = f"Give --out FOLDER, another one, or remove {self._path} and what is beside it to begin anew."
         try:
             saved = torch.load(self._path, map_location="cpu", weights_only=True)
-            states = saved["monitors"]
+            states, moments = saved["monitors"], list(saved["moments"])
         except Exception as error:
             raise ValueError(f"Could not read how far the sweep is: {error}. {remedy}") from error
         mine = {monitor.state_key: monitor for monitor in self._monitors}
@@ -70,9 +70,10 @@ class SweepState:
             )
         for name, monitor in mine.items():
             try:
-                check_same_settings(monitor.sampler.settings(), states[name]["sampler"])
-                check_same_settings(monitor.evaluator.comparable_settings(), states[name]["evaluator"]["settings"])
+                with reading_state(f"{name} in {self._path}"):
+                    check_same_settings(monitor.sampler.settings(), states[name]["sampler"])
+                    check_same_settings(monitor.evaluator.comparable_settings(), states[name]["evaluator"]["settings"])
             except SettingsChangedError as error:
                 raise ValueError(f"The sweep so far had another {', '.join(error.names)}. {remedy}") from error
             monitor.load_state_dict(states[name])
-        self.moments = list(saved["moments"])
+        self.moments = moments

@@ -24,6 +24,7 @@ from genmonitor.evaluation.evaluator import (
     SettingsChangedError,
     check_same_settings,
     commit_evaluation,
+    reading_state,
     run_evaluation,
 )
 from genmonitor.evaluation.findings import Finding
@@ -286,22 +287,27 @@ class Monitor:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        """Take over a saved state; what is fixed for a run stays fixed when it is resumed.
+
+        Raises:
+            ValueError: if the state is not whole.
+        """
         self._resumed = True
-        self.history = [dict(record) for record in state_dict["history"]]
-        self.findings = tuple(Finding.from_dict(saved) for saved in state_dict["findings"])
-        self.failures.load_state_dict(state_dict)
-        self.publisher.notes.load_state_dict(state_dict)
-        try:
-            check_same_settings(self.sampler.settings(), state_dict["sampler"])
-            self.evaluator.load_state_dict(state_dict["evaluator"])
-        except SettingsChangedError as error:
-            self.publisher.notes.add(
-                f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
-                "anew: values before and after cannot be compared."
-            )
-            self.evaluator.forget()
-            self.reset_history()
+        with reading_state(f"{type(self).__name__}[prefix={self.prefix}]"):
+            self.history = [dict(record) for record in state_dict["history"]]
+            self.findings = tuple(Finding.from_dict(saved) for saved in state_dict["findings"])
+            self.failures.load_state_dict(state_dict)
+            self.publisher.notes.load_state_dict(state_dict)
+            try:
+                check_same_settings(self.sampler.settings(), state_dict["sampler"])
+                self.evaluator.load_state_dict(state_dict["evaluator"])
+            except SettingsChangedError as error:
+                self.publisher.notes.add(
+                    f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
+                    "anew: values before and after cannot be compared."
+                )
+                self.evaluator.forget()
+                self.reset_history()
 
 
 def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
