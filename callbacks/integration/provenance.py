@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from genmonitor._manifest import TrainingManifest
-from genmonitor.report.manifest import where_defined
+from genmonitor._manifest import TrainingManifest, where_defined
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

@@ -10,11 +10,10 @@ from functools import partial
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.presenter import Presenter
-from genmonitor.evaluation.prompts.changes import Change
+from genmonitor.evaluation.prompts.changes import Change, named, others, quoted
 from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
 from genmonitor.evaluation.results import History, Record, Samples, Table, curve, dated
-from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.disagreement import disagreement_curves
 from genmonitor.plotting.style import Drawing

@@ -11,10 +11,9 @@ from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.presenter import Presenter
-from genmonitor.evaluation.prompts.changes import Change
+from genmonitor.evaluation.prompts.changes import Change, named, others, quoted
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.results import History, Record, Samples, curve, dated
-from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.plotting import diversity as plots

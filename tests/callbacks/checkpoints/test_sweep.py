@@ -308,7 +308,7 @@ def test_ctrl_c_ends_following_with_what_there_is(tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("genmonitor.callbacks.checkpoints.finder.time.sleep", interrupt)
+    monkeypatch.setattr("genmonitor.callbacks.checkpoints.state.time.sleep", interrupt)
     swept = sweep(tmp_path / "without", setup(), follow=True, tell=quietly)
     assert measured_in(swept) == logged
     assert signal.getsignal(signal.SIGINT) is before

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import pickle
+import sys
 import threading
 
 import pytest
-from _helpers.modules import trainer
+from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain, trainer
 
 from genmonitor.callbacks.integration.collective import TrainerCollective
 from genmonitor.evaluation.collective import Collective
+
+pytestmark = LIGHTNING_SAYS
 
 
 def test_trainer_of_one_process_agrees_with_itself(tmp_path):
@@ -69,3 +72,12 @@ def test_every_process_is_told_the_error_of_rank_zero(error):
 def test_every_process_gets_what_rank_zero_made():
     line = []
     assert [Sent(rank, line).from_rank_zero(lambda made=rank: made + 7) for rank in (0, 1)] == [7, 7]
+
+
+@pytest.mark.parametrize(("enabled", "terminal"), [(True, True), (False, True), (True, False)])
+def test_bar_follows_the_trainers_and_stays_out_of_files(tmp_path, enabled, terminal, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    fit(tmp_path, plain(), val=loader(digits(300, 400)), max_epochs=1, enable_progress_bar=enabled)
+    said = capsys.readouterr().err
+    assert ("Plain: sampling" in said) == (enabled and terminal)
+    assert ("Plain: baseline" in said) == (enabled and terminal)
