@@ -14,7 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
@@ -271,6 +275,41 @@ def quoted(prompt: object) -> str:
 def named(change: Change, by_prompt: bool) -> str:
     """Say which samples have changed: those of a prompt, or all."""
     return f"prompt {quoted(change.prompt)}" if by_prompt else change.prompt
+
+
+def changed_finding(
+    changes: Sequence[Change],
+    record: Record,
+    by_prompt: bool,
+    specs: Mapping[str, ValueSpec],
+    verdict: str,
+    how: Callable[[Change], str],
+    value: Callable[[Change], str],
+    measured: str = "",
+) -> list[Finding]:
+    """Return a finding about the prompts that became worse, none where none has.
+
+    Args:
+        changes: the prompts, the surest first.
+        record: of the evaluation.
+        by_prompt: whether each is judged alone, not all samples together.
+        specs: declarations of what is measured, by prompt.
+        verdict: what became of them.
+        how: says how the samples of the first are, up to the epoch of its best.
+        value: of each, as it is named.
+        measured: values of the first.
+    """
+    if not changes:
+        return []
+    first, its = changes[0], "its" if by_prompt else "the"
+    area = Area(named(first, by_prompt))
+    text = (
+        f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {its} samples "
+        f"{how(first)} at epoch {first.epoch:g}, {'its' if by_prompt else 'their'} best "
+        f"({measured}{format_p(first.p)}){others(changes, value)}."
+    )
+    measure = specs[first.prompt].key if first.prompt in specs else None
+    return [Finding(text, area, verdict, measure, False, first.p)]
 
 
 def others(changes: Sequence[Change], value: Callable[[Change], str]) -> str:
