@@ -80,6 +80,13 @@ PARTITIONS = [
     (lambda: PixelPartition.load(HERE), "`path`", HERE.name, "save the partition again"),
 ]
 PIXELS = [
+    (lambda: F.pixel_cka(real, batch_estimator=7), "`batch_estimator`=7", "got 6", "at least"),
+    (lambda: F.pixel_cka(real[:1]), "`images`", "got 1", "at least 2 samples"),
+    (lambda: F.cosine_mean_similarity(fake[:1], real), "`fake`", "got 1", "at least 2 samples"),
+    (lambda: F.cosine_mean_similarity(fake, real[..., :2]), "`fake` of shape [N, 1, 3, 2]", "[6, 1, 3, 4]", "Resize"),
+    (lambda: F.maximum_mean_discrepancy(fake[:5], real, block_size=2), "fake samples", "got 5", "Use 4 samples"),
+    (lambda: F.maximum_mean_discrepancy(fake, real[:5], block_size=2), "real samples", "got 5", "Use 4 samples"),
+    (lambda: CosineMeanSimilarity(block_size=0), "`block_size`", "got 0", "a whole number"),
     (lambda: F.pixel_cka(real.numpy()), "`images`", "ndarray", "Convert it first"),
     (lambda: F.pixel_cka(real[0]), "`images`", "[1, 3, 4]", "x[:, None]"),
     (lambda: F.pixel_cka(real / 0), "`images`", "72 of its 72", "where they come from"),
