@@ -16,7 +16,12 @@ from genmonitor._io import say
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
 from genmonitor.callbacks.failures import fill_callback_keys, fill_scheduler_keys
-from genmonitor.callbacks.integration.collective import TrainerCollective, trainer_progress
+from genmonitor.callbacks.integration.circumstances import (
+    TrainerCollective,
+    circumstances,
+    run_folder,
+    trainer_progress,
+)
 from genmonitor.callbacks.integration.compat import (
     averaged_model,
     batches_seen,
@@ -26,7 +31,6 @@ from genmonitor.callbacks.integration.compat import (
     logged_step,
 )
 from genmonitor.callbacks.integration.data import batch_size, reference_images, validates
-from genmonitor.callbacks.integration.provenance import circumstances, run_folder
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
