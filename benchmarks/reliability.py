@@ -49,7 +49,13 @@ class Row:
 
 ROWS = {
     "several processes": Row(
-        ("**/test_several_processes.py", "**/test_split_by_sampler.py", "**/test_sync.py", "**/test_collective.py")
+        (
+            "**/test_several_processes.py",
+            "**/test_split_by_sampler.py",
+            "**/test_sync.py",
+            "**/test_collective.py",
+            "**/test_circumstances.py",
+        )
     ),
     "models spread over processes": Row(("**/test_sharded_models.py", "**/test_sharding.py", "**/test_lockstep.py")),
     "killed and resumed": Row(("**/test_crashes.py", "**/test_resume.py")),
@@ -63,6 +69,31 @@ ROWS = {
     ),
     "both namespaces of Lightning": Row(("callbacks/test_base.py", "loggers/test_*.py"), keyword="pytorch_lightning"),
     "wrong uses refused": Row(("**/test_bad_input.py", "**/test__validation.py", "**/test_configuration.py")),
+    "averaged weights in every precision": Row(
+        ("callbacks/integration/test_weights.py", "**/test_stochastic_averaging.py"), keyword="averag"
+    ),
+    "containers that a sampler writes into": Row(
+        ("**/test_isolation.py", "**/test_training_untouched.py"),
+        keyword="comes_back or came_back or outlive or writes",
+    ),
+    "metrics and encoders that work in place": Row(
+        ("evaluation/test_extra_metrics.py", "encoders/test_frozen.py"), keyword="in_place"
+    ),
+    "nothing to validate on": Row(("callbacks/test_base.py",), keyword="nothing_to_validate_on"),
+    "terminals that take nothing, warnings as errors": Row(
+        ("callbacks/test_base.py", "test__io.py"), keyword="takes_nothing or cannot_be_said or encoding or are_errors"
+    ),
+    "forks and signals": Row(("loggers/test_worker.py", "cli/test_signals.py")),
+    "subclasses of tensors": Row(
+        ("functional/test_every_function.py", "metrics/test_citizens.py", "**/data/test_images.py"), keyword="subclass"
+    ),
+    "strategies": Row(
+        ("callbacks/test_base.py", "callbacks/test_configuration.py"),
+        keyword="strategy or fsdp or another_process or processes_of_the_training",
+    ),
+    "states and checkpoints that were edited": Row(
+        ("monitoring/test_loop.py", "callbacks/checkpoints/test_*.py"), keyword="edited or refuses_to_go_on"
+    ),
     "soaked": Row(("**/test_soak.py",)),
     "files and prompts": Row(("**/test_safety.py", "**/test__io.py", "**/test_sanitize.py")),
 }

@@ -16,7 +16,12 @@ from genmonitor._io import say
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
 from genmonitor.callbacks.failures import fill_callback_keys, fill_scheduler_keys
-from genmonitor.callbacks.integration.collective import TrainerCollective
+from genmonitor.callbacks.integration.circumstances import (
+    TrainerCollective,
+    circumstances,
+    run_folder,
+    trainer_progress,
+)
 from genmonitor.callbacks.integration.compat import (
     averaged_model,
     batches_seen,
@@ -26,13 +31,11 @@ from genmonitor.callbacks.integration.compat import (
     logged_step,
 )
 from genmonitor.callbacks.integration.data import batch_size, reference_images, validates
-from genmonitor.callbacks.integration.progress import trainer_progress
-from genmonitor.callbacks.integration.provenance import circumstances, run_folder
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
-from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.results import MOMENT, Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
@@ -311,15 +314,22 @@ class GenerativeMonitor(Monitor, Callback):
         """Return plain Python and tensors only."""
         return {"images_seen": self.images_seen, **self.schedule.state_dict(), **super().state_dict()}
 
+    # to Lightning it is not overridden: of two callbacks with one key its message does not name `prefix`, ours does
+    state_dict.__wrapped__ = Callback.state_dict  # type: ignore[attr-defined]
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed.
 
         To validate or test a checkpoint of a training in this process rewinds nothing.
+
+        Raises:
+            ValueError: if the state is not whole.
         """
         if self._stage != "fit" and self.fitted:
             return
-        self.images_seen = state_dict["images_seen"]
-        self.schedule.load_state_dict(state_dict)
+        with reading_state(self.state_key):
+            self.images_seen = state_dict["images_seen"]
+            self.schedule.load_state_dict(state_dict)
         super().load_state_dict(state_dict)
         self._resumed = self._stage == "fit"
 

@@ -8,17 +8,16 @@ from typing import Unpack
 
 from torch import Tensor
 
-from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.options import MonitorOptions, split_options
+from genmonitor.callbacks.options import MonitorOptions
+from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.data.real_subset import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
-from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.settings import DisagreementSettings, Reference
 from genmonitor.kernels import Kernel
 
 
-class DisagreementMonitor(GenerativeMonitor):
+class DisagreementMonitor(PromptedMonitor):
     """Logs, each epoch, how far the model's outputs differ from a reference's, and for which prompts.
 
     The reference is the real images of the same prompts ("data"), the model as it was at the start of training
@@ -98,25 +97,4 @@ class DisagreementMonitor(GenerativeMonitor):
         **options: Unpack[MonitorOptions],
     ) -> None:
         given = locals()
-        settings = DisagreementSettings.of(given)
-        sampling, schedule, rest = split_options(type(self).__name__, given)
-        sampler = Sampler(settings.count, settings.given_prompts, seed=seed, **sampling)
-        evaluator = DisagreementEvaluator(
-            settings,
-            output_encoder=output_encoder,
-            prompt_encoder=prompt_encoder,
-            prompt_key=prompt_key,
-            batch_size=sampler.batch_size,
-            prefix=prefix,
-        )
-        super().__init__(evaluator, sampler, schedule, **rest)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once it is known."""
-        return self.evaluator.kernel
-
-    @property
-    def prompt_kernel(self) -> Kernel:
-        """The kernel of prompts, with its gamma once it is known."""
-        return self.evaluator.prompt_kernel
+        super().__init__(DisagreementSettings.of(given), DisagreementEvaluator, given)

@@ -9,17 +9,16 @@ from typing import Unpack
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
-from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.options import MonitorOptions, split_options
+from genmonitor.callbacks.options import MonitorOptions
+from genmonitor.callbacks.prompted import PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.diversity import DiversityEvaluator
-from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.settings import DiversitySettings
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import Kernel
 
 
-class DiversityMonitor(GenerativeMonitor):
+class DiversityMonitor(PromptedMonitor):
     """Logs, each epoch, how varied the images are and, of a conditional generator, how much its prompts explain.
 
     The keys: `diversity/vendi` and `diversity/rke`, how many modes the images have, rare ones counting less in RKE.
@@ -100,25 +99,4 @@ class DiversityMonitor(GenerativeMonitor):
         **options: Unpack[MonitorOptions],
     ) -> None:
         given = locals()
-        settings = DiversitySettings.of(given)
-        sampling, schedule, rest = split_options(type(self).__name__, given)
-        sampler = Sampler(settings.count, settings.given_prompts, seed=seed, **sampling)
-        evaluator = DiversityEvaluator(
-            settings,
-            output_encoder=output_encoder,
-            prompt_encoder=prompt_encoder,
-            extra_metrics=extra_metrics,
-            batch_size=sampler.batch_size,
-            prefix=prefix,
-        )
-        super().__init__(evaluator, sampler, schedule, **rest)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once it is known."""
-        return self.evaluator.kernel
-
-    @property
-    def prompt_kernel(self) -> Kernel:
-        """The kernel of prompts, with its gamma once it is known."""
-        return self.evaluator.prompt_kernel
+        super().__init__(DiversitySettings.of(given), DiversityEvaluator, given)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import say
 from genmonitor.callbacks.configuration import check_configuration
+from genmonitor.callbacks.integration.circumstances import run_folder
 from genmonitor.callbacks.integration.compat import at_progress, training_dataloaders
 from genmonitor.callbacks.integration.data import find_loader
-from genmonitor.callbacks.integration.provenance import run_folder
 from genmonitor.callbacks.integration.weights import loaded_loops, loaded_weights
 from genmonitor.loggers.publisher import print_reports
 from genmonitor.training_state.isolation import preserve_training_state

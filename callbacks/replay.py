@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Mapping
@@ -15,12 +16,11 @@ import torch
 from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
 from genmonitor.callbacks.checkpoints.files import fit_loop, read_checkpoint, weights_in
-from genmonitor.callbacks.checkpoints.from_manifest import module_and_data, monitor_of
 from genmonitor.callbacks.checkpoints.setup import make_setup
 from genmonitor.callbacks.checkpoints.trainer import run_at_start
 from genmonitor.callbacks.integration.compat import at_progress
 from genmonitor.callbacks.integration.data import reference_images
-from genmonitor.callbacks.integration.scripts import SETUP
+from genmonitor.callbacks.integration.scripts import SETUP, find_script, imported
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import fingerprint
@@ -194,3 +194,66 @@ def _check_real_images(monitor: GenerativeMonitor, manifest: Mapping[str, Any], 
             f"The real images are not those of the run, which took {len(real['indices'])} of {real['from']}: their "
             "values differ. Give the data as they were."
         )
+
+
+def module_and_data(manifest: RunManifest, folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
+    """Make the module and the data of a run from their classes and the hyperparameters in the checkpoint.
+
+    Args:
+        manifest: names the classes.
+        folder: that of the manifest.
+        checkpoint: holds the hyperparameters.
+        script: the file with the classes; None to look for it.
+
+    Raises:
+        ValueError: if they cannot be made from that.
+    """
+    made: list[Any] = []
+    for name, where in (("module", manifest["module"]), ("data", manifest["data"])):
+        if where is None:  # then the module has loaders of its own
+            made.append(None)
+            continue
+        kind = imported(find_script(where, folder, manifest["folder"], script))
+        try:
+            made.append(_load(kind, checkpoint))
+        except TypeError as error:
+            raise ValueError(
+                f"Could not make the {name}, {where}, from the checkpoint: {error}. Call "
+                f"self.save_hyperparameters() in its __init__, so that checkpoints hold its arguments. {SETUP}"
+            ) from error
+    module, data = made
+    if data is None and not _has_train_dataloader(module):
+        raise ValueError(f"The run had no LightningDataModule, so its data are not known. {SETUP}")
+    return module, data
+
+
+def _load(kind: Any, checkpoint: Path) -> Any:
+    takes = inspect.signature(kind.load_from_checkpoint).parameters
+    safely = {"weights_only": True} if "weights_only" in takes else {}
+    return kind.load_from_checkpoint(str(checkpoint), map_location="cpu", **safely)
+
+
+def _has_train_dataloader(module: Any) -> bool:
+    """Say whether a module has loaders of its own, not only the method that it inherits from Lightning."""
+    bases = (base for base in type(module).__mro__ if "lightning" not in base.__module__)
+    return any(base.__dict__.get("train_dataloader") for base in bases)
+
+
+def monitor_of(manifest: RunManifest) -> PixelClusterMonitor:
+    """Make the monitor that wrote a manifest.
+
+    Raises:
+        ValueError: if that had something that no manifest holds.
+    """
+    if manifest["monitor"] != PixelClusterMonitor.__name__:
+        raise ValueError(f"What a {manifest['monitor']} needs is not in its manifest. {SETUP}")
+    missing = [name for name in manifest["unserializable_args"] if name != "extra_metrics"]
+    if missing:
+        raise ValueError(f"The run's monitor was given {', '.join(missing)}, which no manifest can hold. {SETUP}")
+    return PixelClusterMonitor(
+        **RegionSettings.from_manifest(manifest["settings"]).arguments(),
+        prompts=manifest["prompts"],
+        image_key=manifest["image_key"],
+        evaluate_on=manifest["evaluate_on"],
+        prefix=manifest["prefix"],
+    )

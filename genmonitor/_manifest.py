@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifest of an evaluation: what a training run writes and a replay reads, declared once."""
+"""The manifest of an evaluation: what a training run writes and a replay reads, and the software it ran on."""
 
 from __future__ import annotations
 
+import functools
 import json
+import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypedDict, TypeVar, cast, get_args, get_origin, get_type_hints
+
+PACKAGES = ("genmonitor", "torch", "lightning", "pytorch-lightning", "torchmetrics", "numpy", "scipy")
 
 
 class EvaluationManifest(TypedDict):
@@ -100,3 +106,28 @@ def _classes(hint: Any) -> tuple[type, ...]:
     """Return the classes that a type hint allows, whole numbers among those of a float."""
     options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
     return (*(get_origin(option) or option for option in options), *((int,) if float in options else ()))
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Return the versions of what is installed of the packages that a value depends on."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):  # either namespace of Lightning may be missing
+            found[name] = version(name)
+    return found
+
+
+def where_defined(thing: type) -> str:
+    """Say where to import a class from: "package.module:Class", or "/path/to/script.py:Class" if it is in no package.
+
+    Example:
+        >>> where_defined(Path)
+        'pathlib:Path'
+    """
+    module = sys.modules.get(thing.__module__)
+    file = getattr(module, "__file__", None)
+    alone = thing.__module__ == "__main__" or ("." not in thing.__module__ and file is not None)
+    installed = file is not None and ("site-packages" in file or file.startswith(sys.base_prefix))
+    place = str(Path(file).resolve()) if file is not None and alone and not installed else thing.__module__
+    return f"{place}:{thing.__qualname__}"

@@ -132,6 +132,7 @@ class PixelPartition:
                 "Expected `mask` to be a tensor of integers or booleans [h, w], but got "
                 f"{f'{mask.dtype} {list(mask.shape)}' if isinstance(mask, Tensor) else type(mask).__name__}."
             )
+        mask = check_tensor("mask", mask.byte() if mask.dtype == torch.bool else mask)
         values = mask.cpu().unique(return_inverse=True)[1]
         return cls(by_size(values + 1), patch_size)
 

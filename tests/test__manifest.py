@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import importlib.util
 import json
+import sys
+from importlib.metadata import version
 
 import pytest
 
-from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest
+import genmonitor
+from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest, versions, where_defined
 
 PLAIN = {"str": "x", "int": 1, "dict": {}, "list": [], "bool": True, "float": 2}
 
@@ -30,3 +34,23 @@ def test_manifest_with_a_value_of_another_kind_is_refused(tmp_path):
     path.write_text(json.dumps(whole(RunManifest) | {"seed": "0", "data": None, "prompts": {}}))
     with pytest.raises(ValueError, match=r"lacks seed, prompts\."):
         read_manifest(path, RunManifest)
+
+
+def test_versions_are_those_of_what_is_installed():
+    found = versions()
+    assert found["genmonitor"] == version("genmonitor")
+    assert {"torch", "torchmetrics", "numpy", "scipy"} <= found.keys()
+
+
+def test_where_defined_names_the_module_of_a_package():
+    assert where_defined(genmonitor.PixelPartition) == "genmonitor.partition:PixelPartition"
+
+
+def test_where_defined_names_the_file_of_a_script(tmp_path, monkeypatch):
+    script = tmp_path / "train.py"
+    script.write_text("class Model:\n    class Part: pass\n")
+    spec = importlib.util.spec_from_file_location("train", script)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "train", module)
+    spec.loader.exec_module(module)
+    assert where_defined(module.Model.Part) == f"{script.resolve()}:Model.Part"

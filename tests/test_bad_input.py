@@ -17,6 +17,7 @@ from genmonitor import (
     DiscrepancyMap,
     GaussianKernel,
     LaplacianKernel,
+    LoopMonitor,
     MaximumMeanDiscrepancy,
     PixelCKA,
     PixelPartition,
@@ -79,6 +80,13 @@ PARTITIONS = [
     (lambda: PixelPartition.load(HERE), "`path`", HERE.name, "save the partition again"),
 ]
 PIXELS = [
+    (lambda: F.pixel_cka(real, batch_estimator=7), "`batch_estimator`=7", "got 6", "at least"),
+    (lambda: F.pixel_cka(real[:1]), "`images`", "got 1", "at least 2 samples"),
+    (lambda: F.cosine_mean_similarity(fake[:1], real), "`fake`", "got 1", "at least 2 samples"),
+    (lambda: F.cosine_mean_similarity(fake, real[..., :2]), "`fake` of shape [N, 1, 3, 2]", "[6, 1, 3, 4]", "Resize"),
+    (lambda: F.maximum_mean_discrepancy(fake[:5], real, block_size=2), "fake samples", "got 5", "Use 4 samples"),
+    (lambda: F.maximum_mean_discrepancy(fake, real[:5], block_size=2), "real samples", "got 5", "Use 4 samples"),
+    (lambda: CosineMeanSimilarity(block_size=0), "`block_size`", "got 0", "a whole number"),
     (lambda: F.pixel_cka(real.numpy()), "`images`", "ndarray", "Convert it first"),
     (lambda: F.pixel_cka(real[0]), "`images`", "[1, 3, 4]", "x[:, None]"),
     (lambda: F.pixel_cka(real / 0), "`images`", "72 of its 72", "where they come from"),
@@ -260,7 +268,28 @@ MONITORS = [
     (lambda: image_encoder("x", 3), "`value_range`", "3", "(low, high)"),
     (lambda: image_encoder("x", (1, -1)), "`value_range`", "(1, -1)", "low < high"),
 ]
-WRONG = [*KERNELS, *PARTITIONS, *PIXELS, *VARIETY, *PROMPTS, *MONITORS]
+sparse, meta = torch.eye(4).to_sparse(), torch.ones(4, 4, device="meta")
+NO_VALUES = [
+    (lambda: GaussianKernel().resolved(sparse), "`x`", "torch.sparse_coo", "Use x.to_dense()"),
+    (lambda: GaussianKernel().resolved(meta), "`x`", "device meta", "Make it on the CPU"),
+    (lambda: PixelPartition.from_mask(sparse.int()), "`mask`", "torch.sparse_coo", "Use x.to_dense()"),
+    (lambda: PixelPartition.from_mask(meta > 0), "`mask`", "device meta", "Make it on the CPU"),
+    (lambda: DiversityMonitor(sparse[0].int()), "`prompts`", "torch.sparse_coo", "Use x.to_dense()"),
+    (lambda: DiversityMonitor(meta[0].int()), "`prompts`", "device meta", "Make it on the CPU"),
+    (
+        lambda: LoopMonitor(folder="x", real_images=real.to_sparse()),
+        "`real_images`",
+        "torch.sparse_coo",
+        "x.to_dense()",
+    ),
+    (
+        lambda: LoopMonitor(folder="x", real_images=real.to("meta")),
+        "`real_images`",
+        "device meta",
+        "Make it on the CPU",
+    ),
+]
+WRONG = [*KERNELS, *PARTITIONS, *PIXELS, *VARIETY, *PROMPTS, *MONITORS, *NO_VALUES]
 OURS = [Path(genmonitor.__file__).parent, Path(genmonitor.callbacks.__file__).parent]
 
 

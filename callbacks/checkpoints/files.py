@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from genmonitor.callbacks.integration.compat import TrainingProgress, progress_in
+from genmonitor.evaluation.evaluator import reading_state
 
 ENDING = ".ckpt"
 FOLDER = "checkpoints"
@@ -57,7 +58,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def look_at(path: Path) -> Checkpoint:
     """Return a checkpoint with its place in the run; the errors are those of `read_checkpoint`."""
     saved = read_checkpoint(path)
-    return Checkpoint(path, progress_in(fit_loop(saved)), has_averaged(saved))
+    with reading_state(f"the training in {path}"):
+        return Checkpoint(path, progress_in(fit_loop(saved)), has_averaged(saved))
 
 
 def fit_loop(saved: dict[str, Any]) -> dict[str, Any]:

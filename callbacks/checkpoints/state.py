@@ -1,20 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a sweep is, in a file of its folder, so that the next one goes on from there."""
+"""How far a sweep is, in a file of its folder, and which checkpoints are new to it."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
 from genmonitor._io import atomic_write
 from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings
+from genmonitor.callbacks.checkpoints.files import Checkpoint, find_files, in_order, look_at
+from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings, reading_state
 from genmonitor.report.run import read_run
 
 FILE = "sweep.pt"
+POLL_SECONDS = 1.0
+STILL_WRITTEN = 10.0
+"""Seconds after its last change for which a file that cannot be read may still be being written."""
 
 
 class SweepState:
@@ -60,7 +65,7 @@ class SweepState:
         remedy = f"Give --out FOLDER, another one, or remove {self._path} and what is beside it to begin anew."
         try:
             saved = torch.load(self._path, map_location="cpu", weights_only=True)
-            states = saved["monitors"]
+            states, moments = saved["monitors"], list(saved["moments"])
         except Exception as error:
             raise ValueError(f"Could not read how far the sweep is: {error}. {remedy}") from error
         mine = {monitor.state_key: monitor for monitor in self._monitors}
@@ -70,9 +75,67 @@ class SweepState:
             )
         for name, monitor in mine.items():
             try:
-                check_same_settings(monitor.sampler.settings(), states[name]["sampler"])
-                check_same_settings(monitor.evaluator.comparable_settings(), states[name]["evaluator"]["settings"])
+                with reading_state(f"{name} in {self._path}"):
+                    check_same_settings(monitor.sampler.settings(), states[name]["sampler"])
+                    check_same_settings(monitor.evaluator.comparable_settings(), states[name]["evaluator"]["settings"])
             except SettingsChangedError as error:
                 raise ValueError(f"The sweep so far had another {', '.join(error.names)}. {remedy}") from error
             monitor.load_state_dict(states[name])
-        self.moments = list(saved["moments"])
+        self.moments = moments
+
+
+class CheckpointFinder:
+    """Finds the checkpoints that are new.
+
+    Args:
+        places: files, and folders to look for files in and below.
+        state: says what was evaluated already.
+        skip: takes a file and why it cannot be evaluated.
+    """
+
+    def __init__(self, places: Sequence[Path], state: SweepState, skip: Callable[[Path, str], None]) -> None:
+        self._places, self._state, self._skip = places, state, skip
+        self._seen: dict[Path, tuple[int, int]] = {}
+
+    def new(self, patient: bool = False) -> list[Checkpoint]:
+        """Return the checkpoints that were not there, or others, at the last call, in the order of the training.
+
+        Args:
+            patient: whether to leave a file that cannot be read for a later call where it may be being written.
+        """
+        found = []
+        for path in find_files(self._places):
+            try:
+                stat = path.stat()
+                version = stat.st_mtime_ns, stat.st_size
+                if self._seen.get(path) == version:
+                    continue
+                found.append(look_at(path))
+            except (OSError, ValueError) as error:
+                if patient and (not path.exists() or time.time() - stat.st_mtime < STILL_WRITTEN):
+                    continue
+                self._skip(path, str(error))
+            self._seen[path] = version
+        return [checkpoint for checkpoint in in_order(found) if self._is_next(checkpoint)]
+
+    def wait(self, stopped: Callable[[], bool], idle: float | None) -> list[Checkpoint]:
+        """Return new checkpoints as soon as there are some; none where it stopped, or there was none for so long.
+
+        Args:
+            stopped: says whether to wait no longer.
+            idle: minutes; None for ever.
+        """
+        start = time.monotonic()
+        while not stopped():
+            if found := self.new(patient=True):
+                return found
+            if idle is not None and time.monotonic() - start >= 60 * idle:
+                return []
+            time.sleep(POLL_SECONDS)
+        return []
+
+    def _is_next(self, checkpoint: Checkpoint) -> bool:
+        late = checkpoint.moment < self._state.last and checkpoint.moment not in self._state.moments
+        if late:
+            self._skip(checkpoint.path, "it is from before the last one that was evaluated, or was skipped then")
+        return checkpoint.moment > self._state.last

@@ -16,8 +16,7 @@ from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_
 from genmonitor.cli.encoding import default_device
 from genmonitor.cli.outputs import read_images
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.results import Result, signals_deferred
-from genmonitor.cli.terminal import rich_table, with_finding, with_map
+from genmonitor.cli.results import Result, rich_table, signals_deferred, with_finding, with_map
 from genmonitor.evaluation.data.reference import evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.evaluation.regions.presenter import region_lines

@@ -14,8 +14,17 @@ from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_
 from genmonitor.cli.encoding import default_device
 from genmonitor.cli.outputs import read_images
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.results import Result, add_out_argument, check_out, closing_lines, write_notes, write_result
-from genmonitor.cli.terminal import rich_table, with_finding, with_map
+from genmonitor.cli.results import (
+    Result,
+    add_out_argument,
+    check_out,
+    closing_lines,
+    rich_table,
+    with_finding,
+    with_map,
+    write_notes,
+    write_result,
+)
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.regions.presenter import TABLE_NOTE, region_table
 from genmonitor.evaluation.regions.saved import load_partition

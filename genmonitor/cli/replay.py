@@ -8,10 +8,9 @@ import math
 import warnings
 from typing import Any
 
-from genmonitor._manifest import RunManifest, read_manifest
+from genmonitor._manifest import RunManifest, read_manifest, versions
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.progress import show_progress
-from genmonitor.report.manifest import versions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 from contextlib import redirect_stdout
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -61,25 +63,9 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     from genmonitor.callbacks.checkpoints.sweep import sweep
 
     with redirect_stdout(sys.stderr):  # the result alone goes where the user may send it
-        found = sweep(
-            args.run,
-            args.setup,
-            config=args.config,
-            script=args.script,
-            out=args.out,
-            workers=args.workers,
-            device=args.device,
-            follow=args.follow,
-            idle=args.idle,
-            tell=partial(print, flush=True),
-        )
-    return {
-        "folder": str(found.folder),
-        "evaluated": found.evaluated,
-        "before": found.before,
-        "skipped": found.skipped,
-        "histories": found.histories,
-    }
+        taken = {name: getattr(args, name) for name in inspect.signature(sweep).parameters if name in args}
+        found = sweep(**taken, tell=partial(print, flush=True))
+    return asdict(found) | {"folder": str(found.folder)}
 
 
 def format_plain(result: dict[str, Any]) -> str:

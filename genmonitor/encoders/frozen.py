@@ -69,7 +69,7 @@ class SiteEncoder:
             return images
         isolated = isinstance(self.encoder, nn.Module)
         with preserve_training_state(self.encoder) if isolated else nullcontext():  # type: ignore[arg-type]
-            return torch.cat([self.encoder(batch).float() for batch in images.split(self.batch_size)])
+            return torch.cat([self.encoder(batch.clone()).float() for batch in images.split(self.batch_size)])
 
 
 class FrozenEncoder:
@@ -118,6 +118,7 @@ class FrozenEncoder:
         parts = []
         for start in range(0, len(batch), self.batch_size):
             part = batch[start : start + self.batch_size]
+            part = part.clone() if isinstance(part, Tensor) else part  # an encoder may work in place
             features = check_features(f"what {self.name} returns", self.encoder(part))
             if len(features) != len(part):
                 raise ValueError(

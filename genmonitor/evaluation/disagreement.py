@@ -6,36 +6,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset_by_prompt
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.evaluator import Evaluator, NotFittedError
+from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Ranked, SampleSet, disagreement, thumbnail
-from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
+from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.kernels import Kernel
 
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
 
 
-class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
+class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     """Evaluates how far a model's outputs differ from a reference's, and for which prompts.
 
     `genmonitor.callbacks.DisagreementMonitor` says what the values are.
@@ -54,6 +52,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
     """
 
     settings: DisagreementSettings
+    highest = False
 
     def __init__(
         self,
@@ -78,26 +77,16 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
             self.prompts, output_encoder, prompt_encoder, kernel, prompt_kernel, of.num_features, batch_size
         )
         self._reference = self._current = NO_SAMPLES
-        self._value_range: tuple[float, float] | None = None  # None without real images
+        self._value_range = None  # without real images
         self._changed: Ranked = []
         self._groups = PromptGroups(self.prompts, of.count)
         self._distances: PromptDistances | None = None  # against real images only: moving from the start is learning
-        self._changes = PromptChanges(highest=False)
+        self._changes = PromptChanges(highest=self.highest)
 
     @property
     def _values(self) -> text.DisagreementValues:
         groups = self._groups.names if self.reference == "data" else ()
         return text.DisagreementValues(self.num_modes, self.reference, groups)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once it is known."""
-        return self._features.kernel
-
-    @property
-    def prompt_kernel(self) -> Kernel:
-        """The kernel of prompts, with its gamma once it is known."""
-        return self._features.prompt_kernel
 
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
@@ -112,12 +101,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
             )
         else:
             subset, notes = self._choose_for_width(real, shape)
-        if subset is not None:
-            self._value_range, notes = subset.value_range(), notes + subset.range_notes(probe, self._features.resumed)
-        comparable = self._features.take_data(subset, comm)
-        if not comparable:
-            self._changes = PromptChanges(highest=False)
-        self._features.fit_widths(subset, comm)
+        report = self._fit_widths(subset, notes, probe, comm)
         if self.reference == "data" and subset is not None:
             mine = comm.rank_indices(len(subset))
             images = subset.read(mine).to(probe.device)
@@ -125,7 +109,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
             self._groups = PromptGroups(self.prompts, self.n_samples, len(subset))
             self._distances = PromptDistances(self._reference.features, self._groups)
         self._check_features()
-        return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
+        return report
 
     @property
     def needs_first_samples(self) -> bool:
@@ -181,10 +165,6 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         moved = self._changes.update(evaluation.distances, record["epoch"])
         return text.moved_away(moved, record, self._groups.by_prompt, self._values.distance)
 
-    def networks(self) -> dict[str, nn.Module]:
-        """Return the encoders that are Modules."""
-        return self._features.networks()
-
     def values(self) -> list[ValueSpec]:
         """Return the declarations of total, modes and, against real images, each prompt's distance."""
         return list(self._values.specs)
@@ -201,10 +181,6 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
         note = self._groups.note() if self.reference == "data" else ""
         return text.DisagreementPresenter(self._values, self.reference, self._figures, self._changed, note)
 
-    def write_artifacts(self, folder: Path) -> None:
-        """Write the prompts."""
-        self._features.write_artifacts(folder, self.prefix)
-
     def manifest(self) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""
         compared = {"reference": self.reference, "reference_samples": len(self._reference.features)}
@@ -217,8 +193,7 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
     def fit_state(self) -> dict[str, Any]:
         """Return the kernels' widths, the prompts that differed most, and the model's own samples as the reference."""
         value_range = None if self._value_range is None else list(self._value_range)
-        state = self._features.state_dict() | {"changed": [list(pair) for pair in self._changed], "range": value_range}
-        state["changes"] = self._changes.state_dict()
+        state = super().fit_state() | {"changed": [list(pair) for pair in self._changed], "range": value_range}
         if self.reference != "data" and not self.needs_first_samples:
             state["features"] = self._reference.features.cpu()
             state["shown"] = self._reference.shown.half()
@@ -228,9 +203,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
-        self._features.load_state_dict(state)
+        super().load_fit_state(state)
         self._changed = [(prompt, part) for prompt, part in state["changed"]]
-        self._changes.load_state_dict(state["changes"])
         if state["range"] is not None:
             self._value_range = (state["range"][0], state["range"][1])
         if "features" in state:
@@ -240,9 +214,8 @@ class DisagreementEvaluator(Evaluator[DisagreementEvaluation]):
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
-        self._features.forget()
-        self._reference, self._changed, self._value_range = NO_SAMPLES, [], None
-        self._distances, self._changes = None, PromptChanges(highest=False)
+        super().forget()
+        self._reference, self._changed, self._distances = NO_SAMPLES, [], None
 
     def _choose_for_width(
         self, real: ReferenceImages, shape: tuple[int, ...]

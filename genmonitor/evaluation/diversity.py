@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
@@ -19,14 +19,14 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
-from genmonitor.evaluation.evaluator import Evaluator, require_fitted
+from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptGroups, spread_by_prompt
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, ScoredSamples
-from genmonitor.evaluation.prompts.prompted import OTHER_IMAGES, PromptedFeatures
+from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
 from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
@@ -35,7 +35,6 @@ from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
-from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import kernel_dispersion
 
 MAX_FEATURES = 3072
@@ -56,7 +55,6 @@ class FittedDiversity:
     Attributes:
         metric: Scendi, Vendi and RKE.
         fidelity: against real images, None without them.
-        value_range: lowest and highest value of a real image, None without them.
         real_features: of this process's real images [m, d], None without them.
         real_spread: how spread real images are, whatever their prompt; infinite without them.
     """
@@ -64,11 +62,10 @@ class FittedDiversity:
     metric: DiversityMetric
     fidelity: FidelityMetrics | None
     real_features: Tensor | None
-    value_range: tuple[float, float] | None
     real_spread: float
 
 
-class DiversityEvaluator(Evaluator[DiversityEvaluation]):
+class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     """Evaluates how varied generated images are and, of a conditional generator, how much of that its prompts explain.
 
     `genmonitor.callbacks.DiversityMonitor` says what the values are.
@@ -87,6 +84,7 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     """
 
     settings: DiversitySettings
+    highest = True
 
     def __init__(
         self,
@@ -116,22 +114,13 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
-        self._groups, self._changes = PromptGroups(self.prompts, of.count), PromptChanges(highest=True)
+        self._groups, self._changes = PromptGroups(self.prompts, of.count), PromptChanges(highest=self.highest)
+        self._value_range = None  # without real images
 
     @property
     def fitted(self) -> FittedDiversity:
         """What `fit` found."""
         return require_fitted(self._fitted, type(self).__name__)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel of outputs, with its gamma once it is known."""
-        return self._features.kernel
-
-    @property
-    def prompt_kernel(self) -> Kernel:
-        """The kernel of prompts, with its gamma once it is known."""
-        return self._features.prompt_kernel
 
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
@@ -139,13 +128,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Encode the prompts, fix the kernels' widths, and encode real images where there are any."""
         self._features.fit(probe)
         subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
-        value_range = None
-        if subset is not None:
-            value_range, notes = subset.value_range(), notes + subset.range_notes(probe, self._features.resumed)
-        comparable = self._features.take_data(subset, comm)
-        if not comparable:
-            self._changes = PromptChanges(highest=True)
-        self._features.fit_widths(subset, comm)
+        self._value_range = None
+        report = self._fit_widths(subset, notes, probe, comm)
         self._check_size()
         if self.calibration is not None:
             self.calibration.check("features of the output encoder", self._features.encode(probe[:0]))
@@ -159,8 +143,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
             own = (*text.SCORES, *text.REAL, *self._spread.values())
             self._extra.check(self._features.encode(probe), features, prompts, own=own)
         metric = self._new_metric().to(probe.device)
-        self._fitted = FittedDiversity(metric, fidelity, features, value_range, real_spread)
-        return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)
+        self._fitted = FittedDiversity(metric, fidelity, features, real_spread)
+        return report
 
     def update(self, samples: Samples) -> None:
         """Encode this process's samples, each once, and add them to every metric."""
@@ -221,12 +205,8 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
-        self._features.forget()
-        self._fitted, self._least, self._changes = None, [], PromptChanges(highest=True)
-
-    def networks(self) -> dict[str, nn.Module]:
-        """Return the encoders that are Modules."""
-        return self._features.networks()
+        super().forget()
+        self._fitted, self._least = None, []
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
@@ -241,11 +221,11 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
     def presenter(self) -> text.DiversityPresenter:
         """Return what shows the samples and their modes."""
         lost, note = self._changes.standing, self._groups.note()
-        return text.DiversityPresenter(self.prompts, self.n_samples, self.fitted.value_range, lost, self._least, note)
+        return text.DiversityPresenter(self.prompts, self.n_samples, self._value_range, lost, self._least, note)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the prompts and the calibration."""
-        self._features.write_artifacts(folder, self.prefix)
+        super().write_artifacts(folder)
         if self.calibration is not None:
             self.calibration.save(folder / self._calibration_file())
 
@@ -253,15 +233,6 @@ class DiversityEvaluator(Evaluator[DiversityEvaluation]):
         """Return what is needed to evaluate the same again."""
         calibration = None if self.calibration is None else self._calibration_file()
         return self._features.manifest(self.prefix) | {"calibration": calibration}
-
-    def fit_state(self) -> dict[str, Any]:
-        """Return the kernels' widths, and what each prompt was at its best."""
-        return self._features.state_dict() | {"changes": self._changes.state_dict()}
-
-    def load_fit_state(self, state: Mapping[str, Any]) -> None:
-        """Take over what `fit_state` returned."""
-        self._features.load_state_dict(state)
-        self._changes.load_state_dict(state["changes"])
 
     @property
     def _spread(self) -> dict[str, ValueSpec]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -62,6 +63,21 @@ def check_same_settings(current: Mapping[str, Any], saved: Mapping[str, Any]) ->
     """Raise SettingsChangedError if a saved setting differs from the current one."""
     if changed := [name for name, value in current.items() if value != saved.get(name)]:
         raise SettingsChangedError(changed)
+
+
+@contextmanager
+def reading_state(owner: str) -> Iterator[None]:
+    """Refuse a saved state that is not whole, naming whose it is."""
+    try:
+        yield
+    except SettingsChangedError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"Expected the state of {owner} as it was saved, but reading it fails with {type(error).__name__}: {error}."
+            " It was edited, or another version of genmonitor wrote it. Go on from another checkpoint, or take this "
+            "state out of it to begin anew."
+        ) from error
 
 
 class Evaluator(ABC, Generic[EvaluationT]):

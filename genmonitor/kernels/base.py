@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_features, check_min_samples, check_positive
+from genmonitor._validation import check_features, check_min_samples, check_positive, check_tensor
 from genmonitor.linalg import chunking
 from genmonitor.linalg.distances import holds_distances
 from genmonitor.linalg.precision import full_precision
@@ -98,11 +98,12 @@ class Kernel(ABC):  # noqa: B024 - abstract, so that jsonargparse takes a subcla
             x: samples [N, D], N at least 2.
 
         Raises:
+            TypeError: if x is not a dense tensor of real numbers.
             ValueError: if the samples are fewer than 2 or the median distance is zero or beyond what float64 holds.
         """
         if self.gamma is not None or not self.takes_gamma:
             return self
-        check_min_samples("x", x)
+        check_min_samples("x", x := check_tensor("x", x))
         first = x.detach()[:MEDIAN_SAMPLES]
         columns = chunking.MEMORY_BUDGET // (8 * 8 * len(first)) if self.sums_over_sites else first.shape[1]
         distances = torch.zeros(len(first), len(first), dtype=torch.float64, device=first.device)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import html
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from typing import Any
 
 import torch
 
+from genmonitor._html import heading_html, png_html, values_html
 from genmonitor._io import say
 from genmonitor._manifest import EvaluationManifest
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
@@ -21,9 +24,11 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import (
     PROBE,
     Evaluator,
+    NotFittedError,
     SettingsChangedError,
     check_same_settings,
     commit_evaluation,
+    reading_state,
     run_evaluation,
 )
 from genmonitor.evaluation.findings import Finding
@@ -35,7 +40,6 @@ from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, by_key, lookup
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError, not_finite_alert
-from genmonitor.monitoring.notebook import monitor_html, show
 
 
 @dataclass(frozen=True)
@@ -119,11 +123,28 @@ class Monitor:
 
     def show(self) -> None:
         """Show the last evaluation: table and figures in a notebook, elsewhere the table and where the report is."""
-        show(self)
+        if _in_notebook():
+            from IPython.display import display
+
+            display(self)
+            return
+        print(self.summary() if self.history else repr(self))
+        if self.publisher.page is not None:
+            print(f"Report: {self.publisher.page}")
 
     def _repr_html_(self) -> str:
-        """Return the last evaluation for a notebook."""
-        return monitor_html(self)
+        """Return the last evaluation for a notebook: its table, the latest figures, and a link to the report."""
+        name, count, page = f"{type(self).__name__} {self.prefix}", len(self.history), self.publisher.page
+        if not count:
+            return heading_html(name, "before its first evaluation")
+        try:
+            table = self.evaluator.presenter().summary_html(self.findings, self.history)
+        except NotFittedError:  # loaded from a checkpoint: what it is fitted to comes with training
+            table = values_html(self.history[-1])
+        evaluations = "1 evaluation" if count == 1 else f"{count} evaluations"
+        figures = "".join(f"<div>{png_html(png, figure)}</div>" for figure, png in self.publisher.latest.items())
+        link = "" if page is None else f"<p>Report: <code>{html.escape(str(page))}</code></p>"
+        return heading_html(name, evaluations) + table + figures + link
 
     def __repr__(self) -> str:
         settings = f"prefix={self.prefix!r}, n_samples={self.evaluator.n_samples}"
@@ -286,22 +307,27 @@ class Monitor:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
+        """Take over a saved state; what is fixed for a run stays fixed when it is resumed.
+
+        Raises:
+            ValueError: if the state is not whole.
+        """
         self._resumed = True
-        self.history = [dict(record) for record in state_dict["history"]]
-        self.findings = tuple(Finding.from_dict(saved) for saved in state_dict["findings"])
-        self.failures.load_state_dict(state_dict)
-        self.publisher.notes.load_state_dict(state_dict)
-        try:
-            check_same_settings(self.sampler.settings(), state_dict["sampler"])
-            self.evaluator.load_state_dict(state_dict["evaluator"])
-        except SettingsChangedError as error:
-            self.publisher.notes.add(
-                f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
-                "anew: values before and after cannot be compared."
-            )
-            self.evaluator.forget()
-            self.reset_history()
+        with reading_state(f"{type(self).__name__}[prefix={self.prefix}]"):
+            self.history = [dict(record) for record in state_dict["history"]]
+            self.findings = tuple(Finding.from_dict(saved) for saved in state_dict["findings"])
+            self.failures.load_state_dict(state_dict)
+            self.publisher.notes.load_state_dict(state_dict)
+            try:
+                check_same_settings(self.sampler.settings(), state_dict["sampler"])
+                self.evaluator.load_state_dict(state_dict["evaluator"])
+            except SettingsChangedError as error:
+                self.publisher.notes.add(
+                    f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
+                    "anew: values before and after cannot be compared."
+                )
+                self.evaluator.forget()
+                self.reset_history()
 
 
 def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
@@ -318,6 +344,12 @@ def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
             "Expected a sampler with the prompts of the evaluator, but its own are others. Give "
             "Sampler(n, prompts=evaluator.prompts)."
         )
+
+
+def _in_notebook() -> bool:
+    """Say whether this is a notebook, and not IPython in a terminal, which shows no pictures."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def _say_nothing(text: str) -> None:

@@ -18,14 +18,18 @@ from numpy.typing import NDArray
 
 from genmonitor.plotting.style import (
     FAINT,
+    HEAD,
     INK,
     Array,
     Curve,
     add_axes,
     add_curve,
+    add_legend_below,
+    add_picture,
     cluster_color,
     epoch_axis,
     new_figure,
+    open_axes,
     printable,
     to_array,
     to_tiles,
@@ -85,7 +89,7 @@ def disagreement_curves(
     left, right = add_axes(figure, 66, 120, 410, 290), add_axes(figure, 560, 120, 410, 290)
     add_curve(left, epochs, total, INK, "total")
     left.set_ylim(0, 1.08 * max(*total, 1e-3))
-    left.set_title("total", **_HEAD)
+    left.set_title("total", **HEAD)
     right.axhline(0, color=FAINT, linewidth=1)
     for color, curves, name in ((MODEL, top, "only the model"), (REFERENCE, bottom, f"only {against}")):
         for rank, curve in enumerate(curves, start=1):
@@ -93,17 +97,13 @@ def disagreement_curves(
             add_curve(right, epochs, curve, color, label, style="-" if rank == 1 else ":")
     extent = 1.08 * max(1e-3, *(abs(value) for curve in (*top, *bottom) for value in curve))
     right.set_ylim(-extent, extent)
-    right.set_title("modes: the largest of each side full, the others dotted", **_HEAD)
-    right.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), fontsize=10, frameon=False, labelcolor=INK)
+    right.set_title("modes: the largest of each side full, the others dotted", **HEAD)
+    add_legend_below(right)
     for ax in (left, right):
         epoch_axis(ax, epochs)
         ax.set_ylabel("")
-        ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-        ax.spines[["top", "right"]].set_visible(False)
+        open_axes(ax)
     return figure
-
-
-_HEAD: dict[str, Any] = {"fontsize": 11, "color": INK, "loc": "left"}
 
 
 def mode_prompts(
@@ -198,10 +198,7 @@ def _draw_pair(
     drawn = []
     total = figure.get_size_inches()[1] * figure.dpi
     for picture, x, color in zip(pair, xs, (MODEL, REFERENCE), strict=True):
-        height, width = picture.shape[:2]
-        ax = add_axes(figure, x, total - top - height, width, height)
-        ax.imshow(picture, interpolation="nearest")
-        ax.set(xticks=[], yticks=[])
+        ax = add_picture(figure, x, total - top - picture.shape[0], picture)
         ax.spines[:].set_visible(False)
         ax.spines["top"].set(visible=True, color=color, linewidth=3)
         drawn.append(ax)

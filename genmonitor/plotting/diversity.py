@@ -18,15 +18,19 @@ from numpy.typing import NDArray
 
 from genmonitor.plotting.style import (
     FAINT,
+    HEAD,
     INK,
     Array,
     Curve,
     add_axes,
     add_curve,
+    add_legend_below,
+    add_picture,
     cluster_color,
     epoch_axis,
     latest,
     new_figure,
+    open_axes,
     printable,
     to_array,
     to_tiles,
@@ -72,7 +76,7 @@ def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[s
             left.axhline(real[name], color=FAINT, linewidth=1, linestyle="--" if line == "-" else ":")
     values = [value for name in counts for value in (*curves[name], real.get(name, 1.0)) if np.isfinite(value)]
     _modes_axis(left, max(values))
-    left.set_title("number of modes (dashed: real images)" if real else "number of modes", **_HEAD)
+    left.set_title("number of modes (dashed: real images)" if real else "number of modes", **HEAD)
     if shown := [name for name in SHARES if name in curves]:
         right = add_axes(figure, 546, 180, 430, 310)
         for name in shown:
@@ -80,17 +84,13 @@ def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[s
             add_curve(right, epochs, curves[name], color, f"{label}: {latest(curves[name]):.2f}", style=line)
         right.set_ylim(0, max(1.0, 1.05 * np.nanmax(curves.get("density", [0.0]))))
         heads = {"prompt_share": "shares of all variety", "recall": "likeness to real images"}
-        right.set_title(", and ".join(head for name, head in heads.items() if name in curves), **_HEAD)
+        right.set_title(", and ".join(head for name, head in heads.items() if name in curves), **HEAD)
     for ax in figure.axes:
         epoch_axis(ax, epochs)
         ax.set_ylabel("")
-        ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-        ax.spines[["top", "right"]].set_visible(False)
-        ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), fontsize=10, frameon=False, labelcolor=INK)
+        open_axes(ax)
+        add_legend_below(ax)
     return figure
-
-
-_HEAD: dict[str, Any] = {"fontsize": 11, "color": INK, "loc": "left"}
 
 
 def _modes_axis(ax: Axes, largest: float) -> None:
@@ -155,8 +155,7 @@ def _spectra(parts: Mapping[tuple[str, str, str], Array], title: str, n: int) ->
     ax.set_xlim(0.5, last + 0.5)
     ax.set_xlabel("mode, the largest first", fontsize=11, color=INK)
     ax.set_ylabel("share of all variety", fontsize=11, color=INK)
-    ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-    ax.spines[["top", "right"]].set_visible(False)
+    open_axes(ax)
     ax.legend(loc="upper right", fontsize=11, frameon=False, labelcolor=INK)
     return figure
 
@@ -196,9 +195,7 @@ def mode_samples(
         label = f"mode {row + 1}\n{100 * shares[row]:.0f} %"
         figure.text(18 / total[0], 1 - (top + height / 2) / total[1], label, fontsize=11, va="center", color=MODEL)
         for c in range(columns):
-            ax = add_axes(figure, xs[c], total[1] - top - height, width, height)
-            ax.imshow(tiles[row * columns + c], interpolation="nearest")
-            ax.set(xticks=[], yticks=[])
+            add_picture(figure, xs[c], total[1] - top - height, tiles[row * columns + c])
             if prompts is None:
                 continue
             place: dict[str, Any] = {"fontsize": 9, "ha": "center", "va": "top", "color": INK, "parse_math": False}
@@ -233,7 +230,5 @@ def least_varied(
         place: dict[str, Any] = {"fontsize": 11, "va": "center", "color": INK, "parse_math": False}
         figure.text(18 / size[0], 1 - (top + height / 2) / size[1], text, **place)
         for column, tile in enumerate(some):
-            ax = add_axes(figure, xs[column], size[1] - top - height, width, height)
-            ax.imshow(tile, interpolation="nearest")
-            ax.set(xticks=[], yticks=[])
+            add_picture(figure, xs[column], size[1] - top - height, tile)
     return figure

@@ -24,6 +24,7 @@ from genmonitor.plotting.style import (
     cluster_name,
     cms_axis,
     new_figure,
+    open_axes,
     show_regions,
     to_array,
 )
@@ -108,8 +109,7 @@ def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
     ax.set_ylim(0, 1)
     ax.set_xlabel("k, images of the prompt", fontsize=11, color=INK)
     ax.set_ylabel("W1KP_k", fontsize=11, color=INK)
-    ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
-    ax.spines[["top", "right"]].set_visible(False)
+    open_axes(ax)
     ax.legend(loc="lower right", fontsize=11, frameon=False, labelcolor=INK)
     return figure
 

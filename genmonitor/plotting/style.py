@@ -23,6 +23,8 @@ from genmonitor._places import cluster_color as cluster_color
 from genmonitor._places import colorize as colorize
 
 INK, FAINT = "#222222", "#8A8A8A"
+HEAD: dict[str, Any] = {"fontsize": 11, "color": INK, "loc": "left"}
+"""Title of axes."""
 _DPI = 100
 THUMBNAIL = 128
 """Pixels of the longer side of an image above which it is drawn smaller."""
@@ -188,9 +190,27 @@ def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
         ax.set_ylim(1 - worst, 1 - best)
         ax.set_yticks(ticks, names)
         ax.set_yticks([], minor=True)
-        ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+        open_axes(ax)
         ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+
+
+def open_axes(ax: Axes) -> None:
+    """Faint horizontal lines, and no frame above and at the right."""
+    ax.grid(axis="y", color="#E8E8E8", linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def add_picture(figure: Figure, left: float, bottom: float, picture: NDArray[Any]) -> Axes:
+    """A picture (h, w, 3), pixel by pixel, at a place given in pixels from the lower left corner."""
+    ax = add_axes(figure, left, bottom, picture.shape[1], picture.shape[0])
+    ax.imshow(picture, interpolation="nearest")
+    ax.set(xticks=[], yticks=[])
+    return ax
+
+
+def add_legend_below(ax: Axes) -> None:
+    """A legend below the axes, from their left end."""
+    ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), fontsize=10, frameon=False, labelcolor=INK)
 
 
 def epoch_axis(ax: Axes, epochs: Curve) -> None:

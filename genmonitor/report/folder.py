@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import atomic_write, write_json
+from genmonitor._manifest import versions
 from genmonitor.report.figures import RenderedFigure, describe_strip, encode_strip
 from genmonitor.report.files import (
     BY_EPOCH,
@@ -23,7 +24,6 @@ from genmonitor.report.files import (
     owner,
     safe,
 )
-from genmonitor.report.manifest import versions
 from genmonitor.report.page import write_report
 from genmonitor.report.sanitize import as_record
 from genmonitor.report.tables import without_pictures

@@ -15,7 +15,7 @@ from _helpers.modules import Linear, digits, fit, measured, plain, trainer
 from lightning.pytorch.callbacks import Callback
 from torch.utils.data import BatchSampler, DataLoader, SubsetRandomSampler, TensorDataset
 
-from genmonitor.callbacks.integration.collective import TrainerCollective
+from genmonitor.callbacks.integration.circumstances import TrainerCollective
 from genmonitor.callbacks.integration.data import reference_images
 
 DATA = TensorDataset(digits(0, 801))

@@ -136,6 +136,32 @@ def test_site_encoder_restores_a_part_of_the_generator():
     assert all(parameter.requires_grad for parameter in part.parameters())
 
 
+def _in_place(x):
+    return x.mul_(2)
+
+
+IN_PLACE = {
+    "site_encoder": (lambda: SiteEncoder(_in_place, 2), torch.rand(3, 1, 4, 4)),
+    "output_encoder": (
+        lambda: FrozenEncoder("output_encoder", lambda x: _in_place(x).flatten(1), 2),
+        torch.rand(3, 1, 4, 4),
+    ),
+    "prompt_encoder": (
+        lambda: FrozenEncoder("prompt_encoder", lambda x: _in_place(x)[:, None], 2),
+        torch.tensor([1, 2, 3]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_an_encoder_that_works_in_place_changes_no_sample(name):
+    make, batch = IN_PLACE[name]
+    before = batch.clone()
+    encoded = make()(batch)
+    assert torch.equal(batch, before)
+    assert torch.equal(encoded.flatten(), 2.0 * before.flatten())
+
+
 def test_site_encoder_must_be_callable():
     with pytest.raises(TypeError, match="`site_encoder` to be a callable from images to maps"):
         SiteEncoder("vae", 2)

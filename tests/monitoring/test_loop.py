@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A monitor in a loop of the user's own: values are the callback's, training is untouched, the files are a run's."""
 
+import copy
+import functools
+import itertools
 import json
+import operator
 import random
 import warnings
 
@@ -262,6 +266,40 @@ def test_state_of_other_settings_starts_anew(tmp_path):
     )
     other.load_state_dict(first.state_dict())
     assert other.history == []
+
+
+def places(state, path=()):
+    """Yield the path of each entry of a state, of lists the first one's."""
+    for name, value in state.items() if isinstance(state, dict) else enumerate(state[:1]):
+        yield *path, name
+        if isinstance(value, (dict, list)):
+            yield from places(value, (*path, name))
+
+
+def edited(state, path, drop):
+    """Return a state without the entry of a path, or with a number in its place."""
+    out = copy.deepcopy(state)
+    inside = functools.reduce(operator.getitem, path[:-1], out)
+    if drop:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = 3
+    return out
+
+
+@pytest.mark.filterwarnings("ignore:LoopMonitor. resumed with another")
+@pytest.mark.parametrize("kind", EVALUATORS)
+def test_a_state_that_was_edited_is_refused_by_name(tmp_path, kind):
+    monitor = small(tmp_path, kind)
+    monitor.evaluate(Generator(), step=0, epoch=0)
+    state, said = monitor.state_dict(), []
+    for path, drop in itertools.product(places(state), (True, False)):
+        try:
+            small(tmp_path, kind).load_state_dict(edited(state, path, drop))
+        except ValueError as error:
+            said.append(str(error))
+    assert len(said) > 5
+    assert all(line.startswith("Expected the state of LoopMonitor[prefix=") for line in said)
 
 
 @pytest.mark.parametrize("when", [{"step": 1}, {"epoch": float("nan")}, {"epoch": float("inf")}, {"step": 2.5}])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import base64
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -23,6 +24,7 @@ from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.report import RunFolder, write_comparison, write_report
 from genmonitor.report.pictures import embedded
+from genmonitor.report.run import read_run
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
 
@@ -287,3 +289,21 @@ def test_runs_without_a_monitor_in_common_are_refused(tmp_path):
         with pytest.raises(ValueError, match="Expected two runs with a monitor of the same prefix"):
             write_comparison(first, other, tmp_path / "both.html")
     assert not (tmp_path / "both.html").exists()
+
+
+def test_history_has_a_row_for_each_evaluation_of_any_monitor(tmp_path):
+    folder = make_run(tmp_path, evaluations=3)
+    add_diversity(folder, ["a cat"], evaluations=2)
+    write_report(folder)
+    with (folder / "history.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["epoch"], row["step"]) for row in rows] == [("0", "9"), ("1", "19"), ("2", "29")]
+    assert [float(row["cms/cluster_2"]) for row in rows] == [record(number)["cluster_2"] for number in (1, 2, 3)]
+    assert [row["diversity/vendi"] for row in rows] == ["6.0", "7.0", ""]
+
+
+def test_history_is_no_table_of_the_page(tmp_path):
+    folder = make_run(tmp_path)
+    write_report(folder)
+    assert (folder / "history.csv").is_file()
+    assert read_run(folder).tables == []

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
-from genmonitor._validation import check_images, plain
+from genmonitor._validation import check_images, check_tensor, plain
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
 
@@ -61,7 +61,7 @@ class ImageSource:
 
     def __init__(self, data: Any, image_key: ImageKey, name: str) -> None:
         if isinstance(data, Tensor):
-            data = TensorDataset(data)
+            data = TensorDataset(check_tensor(name.strip("`"), data))
         self._loader = data if hasattr(data, "dataset") and not isinstance(data, Dataset) else None
         dataset = data.dataset if self._loader is not None else data
         if isinstance(dataset, IterableDataset) or not (

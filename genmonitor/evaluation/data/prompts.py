@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._validation import check_tensor
+
 
 class Prompts:
     """Prompts that are repeated in their order: sample i of the global set has prompt i modulo their number.
@@ -27,6 +29,8 @@ class Prompts:
     """
 
     def __init__(self, prompts: Sequence[str] | Sequence[int] | Tensor) -> None:
+        if isinstance(prompts, Tensor):
+            prompts = check_tensor("prompts", prompts)
         given = prompts.tolist() if hasattr(prompts, "tolist") else prompts
         values = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
         self.are_labels = all(isinstance(x, int) and not isinstance(x, bool) for x in values)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates per prompt, its spread and distance, and prompts that became worse than at their best beyond chance."""
+"""Estimates per prompt, its spread and distance, and which prompts became worse than at their best beyond chance."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Any
@@ -14,7 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
@@ -33,6 +37,8 @@ As a conditional GAN learned digits, healthy classes fell to a third of the spre
 """
 COLLAPSED = 0.1
 """A typical prompt that keeps no more than this part of its best has not learned but collapsed, with the others."""
+NAMED = 5
+"""Further prompts that an alert names."""
 
 
 @dataclass(frozen=True)
@@ -257,3 +263,64 @@ class PromptDistances:
 def _wide(features: Tensor) -> Tensor:
     """Convert features to a dtype that resolves a kernel's small differences."""
     return features if features.dtype == torch.float64 else features.float()
+
+
+def quoted(prompt: object) -> str:
+    """Return a prompt in quotes, cut where it is long."""
+    # repr, since what a prompt holds must not move a terminal's cursor
+    text = str(prompt)
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")
+
+
+def named(change: Change, by_prompt: bool) -> str:
+    """Say which samples have changed: those of a prompt, or all."""
+    return f"prompt {quoted(change.prompt)}" if by_prompt else change.prompt
+
+
+def changed_finding(
+    changes: Sequence[Change],
+    record: Record,
+    by_prompt: bool,
+    specs: Mapping[str, ValueSpec],
+    verdict: str,
+    how: Callable[[Change], str],
+    value: Callable[[Change], str],
+    measured: str = "",
+) -> list[Finding]:
+    """Return a finding about the prompts that became worse, none where none has.
+
+    Args:
+        changes: the prompts, the surest first.
+        record: of the evaluation.
+        by_prompt: whether each is judged alone, not all samples together.
+        specs: declarations of what is measured, by prompt.
+        verdict: what became of them.
+        how: says how the samples of the first are, up to the epoch of its best.
+        value: of each, as it is named.
+        measured: values of the first.
+    """
+    if not changes:
+        return []
+    first, its = changes[0], "its" if by_prompt else "the"
+    area = Area(named(first, by_prompt))
+    text = (
+        f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {its} samples "
+        f"{how(first)} at epoch {first.epoch:g}, {'its' if by_prompt else 'their'} best "
+        f"({measured}{format_p(first.p)}){others(changes, value)}."
+    )
+    measure = specs[first.prompt].key if first.prompt in specs else None
+    return [Finding(text, area, verdict, measure, False, first.p)]
+
+
+def others(changes: Sequence[Change], value: Callable[[Change], str]) -> str:
+    """Name the prompts after the first, with a value each; "" where there are none.
+
+    Example:
+        >>> others([Change("a", 0.1, 1, 0, 0), Change("b", 0.2, 1, 0, 0)], lambda change: str(change.now))
+        "; so did 'b' (0.2)"
+    """
+    if len(changes) < 2:
+        return ""
+    some = [f"{quoted(change.prompt)} ({value(change)})" for change in changes[1 : NAMED + 1]]
+    more = f" and {len(changes) - 1 - NAMED} more" if len(changes) > NAMED + 1 else ""
+    return f"; so did {', '.join(some)}{more}"

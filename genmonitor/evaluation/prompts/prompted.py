@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,9 @@ from genmonitor.encoders.text import text_encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.evaluator import Evaluator
+from genmonitor.evaluation.prompts.changes import PromptChanges
+from genmonitor.evaluation.results import EvaluationT, FitReport
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 OTHER_IMAGES = (
@@ -167,3 +170,61 @@ class PromptedFeatures:
     @staticmethod
     def _file(prefix: str) -> str:
         return f"{prefix}_prompts.json"
+
+
+class PromptedEvaluator(Evaluator[EvaluationT]):
+    """An evaluator of features of outputs and of their prompts, which tells of prompts that became worse.
+
+    Attributes:
+        highest: whether the highest value of a prompt is its best.
+    """
+
+    highest: ClassVar[bool]
+    _features: PromptedFeatures
+    _changes: PromptChanges
+    _value_range: tuple[float, float] | None
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of outputs, with its gamma once it is known."""
+        return self._features.kernel
+
+    @property
+    def prompt_kernel(self) -> Kernel:
+        """The kernel of prompts, with its gamma once it is known."""
+        return self._features.prompt_kernel
+
+    def forget(self) -> None:
+        """Let the next `fit` find everything anew."""
+        self._features.forget()
+        self._changes, self._value_range = PromptChanges(highest=self.highest), None
+
+    def networks(self) -> dict[str, nn.Module]:
+        """Return the encoders that are Modules."""
+        return self._features.networks()
+
+    def write_artifacts(self, folder: Path) -> None:
+        """Write the prompts."""
+        self._features.write_artifacts(folder, self.prefix)
+
+    def fit_state(self) -> dict[str, Any]:
+        """Return the kernels' widths, and what each prompt was at its best."""
+        return self._features.state_dict() | {"changes": self._changes.state_dict()}
+
+    def load_fit_state(self, state: Mapping[str, Any]) -> None:
+        """Take over what `fit_state` returned."""
+        self._features.load_state_dict(state)
+        self._changes.load_state_dict(state["changes"])
+
+    def _fit_widths(
+        self, subset: RealSubset | None, notes: tuple[str, ...], probe: Tensor, comm: Collective
+    ) -> FitReport:
+        """Fix the kernels' widths by real images, where there are any."""
+        if subset is not None:
+            self._value_range = subset.value_range()
+            notes += subset.range_notes(probe, self._features.resumed)
+        comparable = self._features.take_data(subset, comm)
+        if not comparable:
+            self._changes = PromptChanges(highest=self.highest)
+        self._features.fit_widths(subset, comm)
+        return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)

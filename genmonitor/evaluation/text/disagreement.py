@@ -7,14 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.presenter import Presenter
-from genmonitor.evaluation.prompts.changes import Change
+from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
 from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
 from genmonitor.evaluation.results import History, Record, Samples, Table, curve, dated
-from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.disagreement import disagreement_curves
 from genmonitor.plotting.style import Drawing
@@ -122,18 +120,9 @@ def moved_away(
         by_prompt: whether each is judged alone, not all samples together.
         distance: declarations of the distance, by prompt.
     """
-    if not moved:
-        return []
-    first, verdict = moved[0], "moved away from the data"
-    area = Area(named(first, by_prompt))
-    text = (
-        f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, "
-        f"{'its' if by_prompt else 'the'} samples are farther from real images than at epoch {first.epoch:g}, "
-        f"{'its' if by_prompt else 'their'} best (squared MMD {_mmd(first)}, then {max(0.0, first.best):.2g}; "
-        f"{format_p(first.p)}){others(moved, _mmd)}."
-    )
-    measure = distance[first.prompt].key if first.prompt in distance else None
-    return [Finding(text, area, verdict, measure, False, first.p)]
+    measured = f"squared MMD {_mmd(moved[0])}, then {max(0.0, moved[0].best):.2g}; " if moved else ""
+    how, verdict = "are farther from real images than", "moved away from the data"
+    return changed_finding(moved, record, by_prompt, distance, verdict, lambda _: how, _mmd, measured)
 
 
 def _mmd(change: Change) -> str:

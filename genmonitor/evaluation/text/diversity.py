@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.presenter import Presenter
-from genmonitor.evaluation.prompts.changes import Change
+from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.results import History, Record, Samples, curve, dated
-from genmonitor.evaluation.text.prompts import named, others, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.plotting import diversity as plots
@@ -129,19 +127,10 @@ def lost_variety(
         by_prompt: whether each is judged alone, not all samples together.
         spread: declarations of the spread, by prompt.
     """
-    if not lost:
-        return []
-    first = lost[0]
-    its, of_its = ("its", "its") if by_prompt else ("the", "their")
-    area = Area(named(first, by_prompt))
     verdict = f"lost {'its' if by_prompt else 'their'} variety"
-    text = (
-        f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {its} samples "
-        f"have {_kept(first)} of the spread that they had at epoch {first.epoch:g}, {of_its} best "
-        f"({format_p(first.p)}){others(lost, _kept)}."
+    return changed_finding(
+        lost, record, by_prompt, spread, verdict, lambda x: f"have {_kept(x)} of the spread that they had", _kept
     )
-    measure = spread[first.prompt].key if first.prompt in spread else None
-    return [Finding(text, area, verdict, measure, False, first.p)]
 
 
 def _kept(change: Change) -> str:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_min_samples, check_pairs, check_positive
 from genmonitor._validation.arguments import check_pair_kernels
+from genmonitor.functional.promptsplit.joint_spectrum import joint_rows
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.chunking import float64_sum, row_blocks
@@ -60,14 +61,8 @@ def prompt_split_energy(
     """
     check_pair_kernels(output_kernel, prompt_kernel)
     check_positive("eta", eta)
-    x, t = check_pairs("outputs", outputs, "prompts", prompts)
-    dims = (x.shape[1], t.shape[1])
-    y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
-    check_min_samples("outputs", x)
-    check_min_samples("reference_outputs", y)
-    dtype = torch.promote_types(x.dtype, y.dtype)
-    kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
-    test, reference = kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)
+    sides = ((outputs, prompts), (reference_outputs, reference_prompts))
+    kernel, test, reference = joint_rows(*sides, output_kernel, prompt_kernel)
     dtype = torch.promote_types(test.dtype, reference.dtype)
     test, reference = test.to(dtype), reference.to(dtype)
     across = _mean_square(kernel, test, reference)

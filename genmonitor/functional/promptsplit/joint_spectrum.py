@@ -13,8 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from genmonitor._validation import check_min_samples, check_pairs
 from genmonitor.functional.promptsplit.total_estimate import TotalEstimate
+from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, covariance
+from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.blocks import BLOCK_ROWS, Blocks, SymmetricBlocks
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.krylov import COLUMNS, Operator, Space
@@ -85,6 +88,29 @@ class JointSpectrum:
             return self.estimate.total, self.estimate.error
         total = unnormalized_entropy(self.space.ritz()[0].clamp_min(0))
         return total, torch.zeros_like(total)
+
+
+def joint_rows(
+    test: tuple[object, object],
+    reference: tuple[object, object],
+    output_kernel: Kernel | None,
+    prompt_kernel: Kernel | None,
+) -> tuple[PairKernel, Tensor, Tensor]:
+    """Check outputs and prompts of both sides; return their joint kernel, and the rows of either side for it.
+
+    Args:
+        test: outputs [N, D] and prompts [N, E], N at least 2.
+        reference: outputs [N', D] and prompts [N', E], N' at least 2: open gammas are theirs.
+        output_kernel: None for a Gaussian.
+        prompt_kernel: None for a Gaussian.
+    """
+    x, t = check_pairs("outputs", test[0], "prompts", test[1])
+    y, u = check_pairs("reference_outputs", reference[0], "reference_prompts", reference[1], (x.shape[1], t.shape[1]))
+    check_min_samples("outputs", x)
+    check_min_samples("reference_outputs", y)
+    dtype = torch.promote_types(x.dtype, y.dtype)
+    kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
+    return kernel, kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)
 
 
 def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, probes: Probes, count: int) -> JointSpectrum:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genmonitor._validation import check_features, check_min_samples, check_pairs
+from genmonitor._validation import check_features, check_pairs
 from genmonitor._validation.arguments import check_prompt_split_arguments
-from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features, by_gram
+from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features, by_gram, joint_rows
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.kernels.product import PairKernel, feature_size
+from genmonitor.kernels.product import feature_size
 from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
 
@@ -150,20 +150,15 @@ def prompt_split(
     if prompts is None and reference_prompts is None:
         prompts, prompt_kernel = constant_prompts("outputs", outputs, prompt_kernel)
         reference_prompts, _ = constant_prompts("reference_outputs", reference_outputs, prompt_kernel)
-    x, t = check_pairs("outputs", outputs, "prompts", prompts)
-    dims = (x.shape[1], t.shape[1])
-    y, u = check_pairs("reference_outputs", reference_outputs, "reference_prompts", reference_prompts, dims)
-    check_min_samples("outputs", x)
-    check_min_samples("reference_outputs", y)
-    dtype = torch.promote_types(x.dtype, y.dtype)
-    kernel = PairKernel.of(y, u, output_kernel, prompt_kernel)
-    rows = torch.cat([kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)]).detach()
+    sides = ((outputs, prompts), (reference_outputs, reference_prompts))
+    kernel, test, reference = joint_rows(*sides, output_kernel, prompt_kernel)
+    rows, n = torch.cat([test, reference]).detach(), len(test)
     with full_precision():
         if num_features is None or len(rows) <= CHEAPER * feature_size(output_kernel, num_features):
-            spectrum = by_gram(rows, len(x), eta, kernel.gram, kernel.probes, num_modes)
+            spectrum = by_gram(rows, n, eta, kernel.gram, kernel.probes, num_modes)
         else:
-            spectrum = by_features(rows, len(x), eta, kernel.features(num_features, seed), num_modes)
-        return split_modes(spectrum, len(x), eta, num_modes, kernel.rows)
+            spectrum = by_features(rows, n, eta, kernel.features(num_features, seed), num_modes)
+        return split_modes(spectrum, n, eta, num_modes, kernel.rows)
 
 
 def constant_prompts(name: str, outputs: Tensor, kernel: Kernel | None) -> tuple[Tensor, Kernel]:

@@ -86,3 +86,11 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, content, said):
         read_checkpoint(path)
     with pytest.raises(FileNotFoundError):
         read_checkpoint(tmp_path / "nowhere.ckpt")
+
+
+@pytest.mark.parametrize("loops", [{}, {"fit_loop": {}}, {"fit_loop": 3}], ids=["none", "empty", "a number"])
+def test_a_checkpoint_that_was_edited_is_refused_by_name(tmp_path, loops):
+    path = tmp_path / "a.ckpt"
+    torch.save({"epoch": 0, "global_step": 1, "state_dict": {}, "loops": loops}, path)
+    with pytest.raises(ValueError, match=r"Expected the state of the training in .*a.ckpt as it was saved"):
+        look_at(path)

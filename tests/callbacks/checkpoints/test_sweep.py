@@ -227,7 +227,12 @@ def test_sweep_refuses_to_go_on_with_other_settings(runs, tmp_path):
         sweep(folder / "without", setup(monitors=[quiet(n_samples=40)]), out=tmp_path, tell=quietly)
     with pytest.raises(ValueError, match=r"the monitors of the sweep so far, .*prefix=cms.*, but got others"):
         sweep(folder / "without", setup(monitors=[quiet(prefix="new")]), out=tmp_path, tell=quietly)
-    (tmp_path / "genmonitor" / "sweep.pt").write_bytes(b"no such thing")
+    state = torch.load(file := tmp_path / "genmonitor" / "sweep.pt", weights_only=True)
+    del state["monitors"]["PixelClusterMonitor[prefix=cms]"]["sampler"]
+    torch.save(state, file)
+    with pytest.raises(ValueError, match=r"Expected the state of PixelClusterMonitor.prefix=cms. in .*sweep.pt"):
+        sweep(folder / "without", setup(), out=tmp_path, tell=quietly)
+    file.write_bytes(b"no such thing")
     with pytest.raises(ValueError, match="Could not read how far the sweep is"):
         sweep(folder / "without", setup(), out=tmp_path, tell=quietly)
 
@@ -303,7 +308,7 @@ def test_ctrl_c_ends_following_with_what_there_is(tmp_path, monkeypatch):
         signal.raise_signal(signal.SIGINT)
 
     before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("genmonitor.callbacks.checkpoints.finder.time.sleep", interrupt)
+    monkeypatch.setattr("genmonitor.callbacks.checkpoints.state.time.sleep", interrupt)
     swept = sweep(tmp_path / "without", setup(), follow=True, tell=quietly)
     assert measured_in(swept) == logged
     assert signal.getsignal(signal.SIGINT) is before

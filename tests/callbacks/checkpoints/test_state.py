@@ -7,9 +7,8 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, fit
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from genmonitor.callbacks.checkpoints import finder as finding
-from genmonitor.callbacks.checkpoints.finder import CheckpointFinder
-from genmonitor.callbacks.checkpoints.state import SweepState
+from genmonitor.callbacks.checkpoints import state as finding
+from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
 
 pytestmark = LIGHTNING_SAYS
 

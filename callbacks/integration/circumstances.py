@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an evaluation takes of a Trainer: its processes and bars, its folder, and what else numbers may depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from tqdm.auto import tqdm
+
+from genmonitor._manifest import TrainingManifest, where_defined
+from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.progress import Progress
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
+
+
+class TrainerCollective(Collective):
+    """The processes of a Trainer, by its strategy.
+
+    Args:
+        trainer: whose strategy is set up.
+    """
+
+    def __init__(self, trainer: pl.Trainer) -> None:
+        self._strategy = trainer.strategy
+        self.rank, self.world_size = trainer.global_rank, trainer.world_size
+
+    def all_true(self, flag: bool) -> bool:
+        """Return whether the flag is true on every process."""
+        return bool(self._strategy.reduce_boolean_decision(flag, all=True))
+
+    def broadcast(self, value: Any) -> Any:
+        """Return rank zero's value on every process."""
+        return self._strategy.broadcast(value, src=0)
+
+
+def trainer_progress(trainer: pl.Trainer, name: str) -> Progress:
+    """Return bars that name themselves, shown where the Trainer shows one and somebody looks."""
+    shown = trainer.is_global_zero and trainer.progress_bar_callback is not None
+
+    def progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+        # None: in a terminal or a notebook, not in a file, where each step of the bar would be a line
+        return iter(tqdm(iterable, desc=f"{name}: {description}", leave=False, disable=None if shown else True))
+
+    return progress
+
+
+def run_folder(trainer: pl.Trainer) -> Path:
+    """Return the folder of the run, that in which ModelCheckpoint puts its own: the same on every process.
+
+    It stays where it is when the working directory changes.
+    """
+    folder = Path(trainer.default_root_dir)
+    if trainer.loggers:
+        logger = trainer.loggers[0]
+        version = logger.version if isinstance(logger.version, str) else f"version_{logger.version}"
+        folder = Path(logger.save_dir or folder) / str(logger.name) / version
+    return Path(trainer.strategy.broadcast(str(folder.absolute()), src=0))
+
+
+def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: str) -> TrainingManifest:
+    """Return whose module and data were evaluated, with which weights, and what they ran on."""
+    data = getattr(trainer, "datamodule", None)
+    return {
+        "weights": weights,
+        "module": where_defined(type(pl_module)),
+        "data": None if data is None else where_defined(type(data)),
+        "current_epoch": trainer.current_epoch,
+        "global_step": trainer.global_step,
+        "validation": bool(trainer.enable_validation),
+        "device": pl_module.device.type,
+        "precision": str(trainer.precision),
+        "processes": trainer.world_size,
+        "threads": torch.get_num_threads(),
+    }
