@@ -77,6 +77,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
             there). It sees more dependence than there is, by up to about 3/m, and may find other clusters: with m = 100
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
+        diagnose_every: evaluations from one diagnosis to the next. One takes a second or two on 500 images of 32×32×3:
+            where an evaluation comes after every few seconds of training, take more than 1.
         prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
             number. None for samples without prompts.
         reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
@@ -112,6 +114,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         linkage: Linkage | None = None,
         own_widths: bool = False,
         batch_estimator: int | None = None,
+        diagnose_every: int = RegionSettings.diagnose_every,
         seed: int = RegionSettings.seed,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         fault_models: Sequence[FaultModel] | None = None,

@@ -91,7 +91,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics)
         self._best = {view: BestSoFar() for view in VIEWS}
         self._degradations = DegradationDetector()
-        self._standing: tuple[Finding, ...] = ()  # what was wrong at the last evaluation
+        self._standing: tuple[Finding, ...] = ()  # what was wrong at the last diagnosis
+        self._evaluations, self._diagnosed_at = 0, math.nan
         self._constant = False
         self._regions: Regions | None = None  # fixed for the run
         self._fitted: Fitted | None = None  # with this process's real images
@@ -177,7 +178,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
         diagnosed = Diagnosed()
-        if fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
+        due = self._evaluations % self.settings.diagnose_every == 0
+        if due and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
             diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
         values |= diagnosed.values or {}
         values |= self._extra.compute(comm)
@@ -187,7 +189,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best and what is wrong; return a finding for each region that got worse."""
-        self._standing = dated(evaluation.diagnosed.findings, self._standing, history[-1]["epoch"])
+        self._evaluations += 1
+        if evaluation.diagnosed.values is not None:
+            self._standing = dated(evaluation.diagnosed.findings, self._standing, history[-1]["epoch"])
+            self._diagnosed_at = float(history[-1]["epoch"])
         if evaluation.influences is None:
             return []
         record, keys, findings = history[-1], self._values.distance, self._findings
@@ -208,7 +213,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
         """Return what is wrong where, the diagnosis first, then which regions differ and what was found of each."""
-        wrong = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
+        if evaluation.diagnosed.values is None:
+            at = f" Diagnosed at epoch {self._diagnosed_at:g}."
+            wrong = tuple(replace(finding, text=finding.text + at) for finding in self._standing)
+        else:
+            wrong = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
         return (*wrong, *self._findings.find(history, self._best_epochs()))
 
     def presenter(self) -> RegionPresenter:
@@ -234,6 +243,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             "data": list(self._data),
             "best": {view: best.state_dict() for view, best in self._best.items()},
             "degradations": self._degradations.state_dict(),
+            "evaluations": self._evaluations,
+            "diagnosed_at": self._diagnosed_at,
             "standing": [finding.to_dict() for finding in self._standing],
         }
 
@@ -245,6 +256,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             for view, best in self._best.items():
                 best.load_state_dict(state["best"][view])
             self._degradations.load_state_dict(state["degradations"])
+            self._evaluations, self._diagnosed_at = int(state["evaluations"]), float(state["diagnosed_at"])
             self._standing = tuple(map(Finding.from_dict, state["standing"]))
 
     def moved_networks(self) -> dict[str, nn.Module]:
@@ -264,7 +276,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Let the next `fit` find everything anew."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
-        self._standing = ()
+        self._standing, self._evaluations = (), 0
 
     def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
         encoded = self.to_sites.encoder is not None

@@ -101,6 +101,7 @@ class RegionSettings(Settings):
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
         own_widths: give each region's CMS a kernel width of its own.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
+        diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one.
         seed: of the choice of real images and of the draws of the baseline.
 
     Raises:
@@ -121,9 +122,10 @@ class RegionSettings(Settings):
     linkage: Linkage | None = None
     own_widths: bool = False
     batch_estimator: int | None = None
+    diagnose_every: int = 1
     seed: int = 0
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
-        {"partition", "n_samples", "block_size", "own_widths", "seed"}
+        {"partition", "n_samples", "block_size", "own_widths", "diagnose_every", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
@@ -134,6 +136,7 @@ class RegionSettings(Settings):
             self._complete(kernel=GaussianKernel())
         check_at_least("n_samples", self.n_samples, 2)
         check_at_least("seed", self.seed, 0)
+        check_at_least("diagnose_every", self.diagnose_every, 1)
         check_cka_arguments(self.kernel, self.patch_size, 1e-6, self.batch_estimator)
         check_estimator(self.kernel, self.given_partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)

@@ -121,7 +121,7 @@ for (const section of document.querySelectorAll("[data-section]")) {
     const gallery = new Gallery(section.querySelector(".images"), images, map, sets);
     followers.push((step) => gallery.show(step));
   }
-  section.querySelectorAll(".slider").forEach((figure, i) => slide(figure, sliders[i].pictures));
+  section.querySelectorAll(".slider").forEach((figure) => slide(figure, sliders[figure.dataset.slider].pictures));
   const said = section.querySelector(".said");
   if (said) followers.push((step) => {
     const number = messages.indexOf(latestAt(messages, step));

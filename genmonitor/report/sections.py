@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.values import meanings
 from genmonitor.report.charts import charts_of, map_of, overlaid, region_rows, value_rows
 from genmonitor.report.pictures import Pictures
@@ -22,16 +23,19 @@ _GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "o
 
 
 def summary(name: str, run: MonitorRun) -> dict[str, Any]:
-    """Return the finding to look at first.
+    """Return the findings to look at first.
 
     Args:
         name: of the run, "" where there is only one.
         run: what a monitor left.
     """
-    if not run.findings or run.compared:
-        return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": None, "text": run.messages[-1]}
-    found = run.findings[0]
-    return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": found.fine, "text": found.text}
+    if not run.findings or (run.compared and run.manifest.get("other_images")):
+        said, fine = [{"text": run.messages[-1], "cause": "", "kind": ""}], None
+    else:
+        found = headlines(run.findings)
+        said = [{"text": x.text, "cause": x.cause, "kind": x.kinds[0].name if x.kinds else ""} for x in found]
+        fine = found[0].fine
+    return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": fine, "said": said}
 
 
 def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence[NamedTable]) -> dict[str, Any]:

@@ -14,5 +14,6 @@ CHANGED = {
     "linkage": "ward",
     "own_widths": True,
     "batch_estimator": 50,
+    "diagnose_every": 2,
     "seed": 3,
 }

@@ -24,7 +24,7 @@ class Diagnosed:
 
     Attributes:
         findings: what is wrong, what explains most of the image's distance first; empty where nothing is.
-        values: numbers about the image, by key.
+        values: numbers about the image, by key; None where nothing was diagnosed.
         notes: what could not be tried.
         diagnosis: all of it, on rank zero; None elsewhere, and where it failed.
     """
