@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -17,15 +16,21 @@ from genmonitor._places import describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.text import diagnosis as text
+from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
 from genmonitor.functional.diagnosis.area import Explained, Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
 from genmonitor.functional.diagnosis.fit import put_faults
+from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
 COPIES = 0.1
 """Share of images with a near twin from which it is a finding."""
+MANY = 0.3
+"""Share of images with a near twin from which that is said first."""
+ENOUGH = 0.4
+"""Part of the image's distance that areas explain from which no fault of the whole image is looked for."""
 EXAMPLES = 6
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
@@ -159,25 +164,38 @@ def diagnose(
         fake, real = fake[:, :, None, None], real[:, :, None, None]
     models, left_out = _models(fault_models, pixels)
     images = Images.of(fake, real, seed)
-    found, masks = _areas(fake, real, area, partition, seed)
+    drawn, masks = _areas(fake, real, area, partition, seed)
     whole = torch.ones(real.shape[2:], dtype=torch.bool)
     image = None
     if not all(bool(mask.all()) for mask, _ in masks.values()):
         (fake_b, real_b), (_, real_a) = images.halves[1], images.halves[0]
         image = Distance.of(real_a, whole, min(len(fake_b), len(real_b)))
-    areas = {
-        name: diagnose_area(images, mask, models, None if bool(mask.all()) else image, skip_failing)
-        for name, (mask, _) in masks.items()
-    }
-    findings = [_finding(name, masks[name][1], diagnosis) for name, diagnosis in areas.items()]
+    areas: dict[str, AreaDiagnosis] = {}
+    for name, (mask, _) in sorted(masks.items(), key=lambda x: bool(x[1][0].all())):
+        everywhere, by_map = bool(mask.all()), drawn is not None and not bool(mask.all())
+        # where areas explain most of the image, a fault of all of it would say the same less exactly
+        tried = () if everywhere and _suffice(areas.values()) else models
+        diagnosed = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, by_map)
+        areas[_place(diagnosed.mask) if by_map else name] = diagnosed
+    findings = [_finding(name, masks[name][1] if name in masks else None, x) for name, x in areas.items()]
     findings.sort(key=lambda x: -areas[x.area.name].of_image)
+    if any(x.kinds for x in findings):
+        findings = [x for x in findings if x.kinds or x.area.region or x.area.name != "whole image"]
     if any(bool(mask.all()) for mask, _ in masks.values()):
-        findings += _copies(images, whole)
+        copies = _copies(images, whole)
+        findings = [*(x for x in copies if x.kinds[0].strength >= MANY), *findings]
+        findings += [x for x in copies if x not in findings]
     findings = [x for x in findings if not x.fine] + [x for x in findings if x.fine]
     extremes = _extremes(images, areas)
     failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
-    return Diagnosis(tuple(findings), areas, found, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+    return Diagnosis(tuple(findings), areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+
+
+def _suffice(areas: Collection[AreaDiagnosis]) -> bool:
+    """Say whether areas explain so much of the image's distance, for their size, that the fault is theirs."""
+    explained = sum(x.of_image for x in areas)
+    return explained >= max(ENOUGH, 2 * sum(float(x.mask.double().mean()) for x in areas if x.of_image > 0))
 
 
 def _examples(
@@ -235,19 +253,9 @@ def _areas(
         sites = partition.labels.repeat_interleave(size[0] // partition.labels.shape[0], 0)
         sites = sites.repeat_interleave(size[1] // partition.labels.shape[1], 1).cpu()
         return None, {name: (sites == label, name) for name, label in partition.regions().items()}
-    found, masks = _mapped(fake, real, seed)
-    masks = [*masks, torch.ones(size, dtype=torch.bool)]
-    return found, {_place(mask): (mask.cpu(), None) for mask in masks}
-
-
-def _mapped(fake: Tensor, real: Tensor, seed: int) -> tuple[dict[str, Tensor] | None, list[Tensor]]:
-    """Draw the map of discrepancies and find areas in it."""
-    if find_spec("genmonitor.functional.discrepancy_map") is None or find_spec("genmonitor.functional.areas") is None:
-        return None, []
-    from importlib import import_module
-
-    drawn = import_module("genmonitor.functional.discrepancy_map").discrepancy_map(fake, real, seed=seed)
-    return drawn, import_module("genmonitor.functional.areas").significant_areas(drawn)
+    drawn = discrepancy_map(fake, real, seed=seed)
+    masks = [*significant_areas(drawn), torch.ones(size, dtype=torch.bool)]
+    return drawn, {_place(mask): (mask.cpu(), None) for mask in masks}
 
 
 def _checked_area(area: object, size: tuple[int, int]) -> Tensor:
@@ -275,10 +283,10 @@ def _place(mask: Tensor) -> str:
 
 def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     area = Area(name, describe_place(found.mask) if region else "", region, found.mask)
-    if found.p > LEVEL:
+    named = found.explained is not None and found.explained.named
+    if found.p > LEVEL and not named:
         return Finding(text.no_difference_sentence(str(area), found.p), area, "", None, fine=True, p=found.p)
     kinds = _kinds(found.explained)
-    named = found.explained is not None and found.explained.named
     if named:
         sentence, verdict = text.explained_sentence(str(area), kinds, found.p), text.said(kinds[0])
     else:

@@ -82,3 +82,16 @@ def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArra
     weights = np.bincount(numbered.ravel(), weight.ravel())[1:]
     order = np.argsort(-weights, kind="stable")
     return [numbered == index + 1 for index in order if weights[index] >= NEXT * weights[order[0]]]
+
+
+def largest_piece(mask: Tensor) -> Tensor:
+    """Return the connected piece of a mask [H, W] that has most pixels, gaps of a pixel or two filled.
+
+    Example:
+        >>> mask = torch.zeros(3, 9, dtype=torch.bool)
+        >>> mask[:, 0], mask[:, 3:] = True, True
+        >>> largest_piece(mask).sum()
+        tensor(18)
+    """
+    pieces = _pieces(_closed(mask.cpu().numpy()), np.ones(mask.shape))
+    return torch.from_numpy(pieces[0]).to(mask.device)

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from genmonitor.functional.areas import largest_piece
 from genmonitor.functional.diagnosis.distance import Distance, mean_of_pairs
 from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured
-from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares
+from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, put_faults, shares
 from genmonitor.functional.diagnosis.proportions import match
 from genmonitor.functional.two_sample_test import LEVEL, random_splits
 from genmonitor.linalg.distances import squared_distances
+from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
 HALF = 250
 """Images a side that faults are fitted on at most, and as many that they are judged on."""
@@ -27,6 +29,10 @@ SURE = LEVEL / 5
 """Largest p-value at which proportions are named."""
 NEAR = 0.5
 """Part of the usual distance to the nearest image below which an image counts as a copy."""
+EDGE, LEAST, KEPT = 2, 12, 0.25
+"""Pixels that an area of the map may be too large by, fewest pixels without them, and least part of the area."""
+SEARCHED = 112
+"""Images a side that say where in an area of the map the fault is."""
 SAMPLES = 8
 PERMUTATIONS = 199
 
@@ -144,6 +150,7 @@ def diagnose_area(
     models: Sequence[FaultModel | Measured],
     image: Distance | None = None,
     skip_failing: bool = False,
+    by_map: bool = False,
 ) -> AreaDiagnosis:
     """Measure an area of images.
 
@@ -153,59 +160,127 @@ def diagnose_area(
         models: to try.
         image: distance of the whole image, for `of_image`; None where the area is all of it.
         skip_failing: leave out fault models that fail, rather than to raise their error.
+        by_map: whether a map found the area. Such areas are larger than the fault by a pixel or two, and its edge is
+            another fault than the one inside: what lies within says where the fault is, and is what is measured.
     """
-    (fake_a, real_a), (fake_b, real_b) = images.halves
-    distance = Distance.of(real_a, mask, min(len(fake_b), len(real_b)))
-    fitted = Side.of(distance, real_a, fake_a, mask, images.range, images.seed)
-    judged = Side.of(distance, real_b, fake_b, mask, images.range, images.seed + 1)
+    failures: list[str] = []
+    if by_map:
+        mask = _located(images, mask, lambda side, fake: _usable(models, side, fake, failures, skip_failing))
+    core = within(mask)[: 1 + by_map][-1]
+    fitted, judged = _sides(images, core)
     p, off = _permutation_p(judged, images.seed), judged.left(())
     explained, share, weights, of_image = None, 0.0, None, 0.0
-    failures: list[str] = []
     if p <= LEVEL and off > 0:
-        usable = _usable(models, fitted, fake_a, failures, skip_failing)
+        usable = _usable(models, fitted, images.halves[0][0], failures, skip_failing)
         share, weights = _matched(images, fitted, judged, ())
         explained = _explained(fitted, judged, usable, share)
-        explained = _or_misfit(images, mask, explained)
         if p > SURE:  # weights explain nearly all of what is chance
             share = 0.0
         share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
         if explained and explained.named:
             of_image = explained.share
             if image is not None:
+                fake_b, real_b = images.halves[1]
                 whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
                 of_image = 1 - whole.left(explained.faults) / max(whole.left(()), CHANCE)
-    spread, nearest, samples = _variety(distance, images)
+    if not bool(mask.all()) and not (explained and explained.named):
+        explained = _or_misfit(images, mask, explained)
+    spread, nearest, samples = _variety(judged.distance, images)
     return AreaDiagnosis(mask, off, p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures))
+
+
+def within(mask: Tensor) -> list[Tensor]:
+    """Return an area, and the same without its outermost pixels, one after the other, while enough of it is left.
+
+    Example:
+        >>> square = torch.zeros(9, 9, dtype=torch.bool)
+        >>> square[:, 2:] = True
+        >>> [int(x.sum()) for x in within(square)]
+        [63, 54, 45]
+    """
+    out = [mask]
+    for _ in range(EDGE):
+        outside = F.max_pool2d((~out[-1])[None].float(), 3, 1, 1)[0] > 0
+        if (~outside).sum() < max(LEAST, KEPT * mask.sum()):
+            break
+        out.append(~outside)
+    return out
+
+
+def _sides(images: Images, area: Tensor) -> tuple[Side, Side]:
+    """Return the half to fit on and the half to judge on, with the distance in an area."""
+    (fake_a, real_a), (fake_b, real_b) = images.halves
+    distance = Distance.of(real_a, area, min(len(fake_b), len(real_b)))
+    return (
+        Side.of(distance, real_a, fake_a, area, images.range, images.seed),
+        Side.of(distance, real_b, fake_b, area, images.range, images.seed + 1),
+    )
+
+
+def _located(images: Images, mask: Tensor, usable: Callable[[Side, Tensor], list[FaultModel]]) -> Tensor:
+    """Return where the fault is that explains most of what is well within an area of the map.
+
+    It is there where generated images are closer to real ones with it than without, pixel by pixel: by the means of
+    their characteristic functions, in both views.
+    """
+    fake, real = images.halves[0]
+    side = _sides(images, within(mask)[-1])[0].first(SEARCHED)
+    faults = next(fit(side, usable(side, fake)), ())
+    if not faults or 1 - side.left(faults) / side.left(()) < NAMED:
+        return mask
+    everywhere = torch.ones_like(mask)
+    faulty = put_faults(real, faults, everywhere.to(real.device), images.range, images.seed)
+    gain = torch.zeros(mask.shape, dtype=real.dtype, device=real.device)
+    whitening = Whitening.of(real)
+    for view in (torch.Tensor.clone, whitening):
+        values = [view(x) for x in (fake, real, faulty)]
+        mean, deviation = values[1].mean(0), values[1].std(0)
+        scale = 1 / (deviation + FLOOR * deviation.max()).clamp_min(torch.finfo(mean.dtype).tiny)
+        of_fake, of_real, of_faulty = (_characteristic((x - mean) * scale) for x in values)
+        gain += ((of_fake - of_real).square() - (of_fake - of_faulty).square()).sum((0, 1))
+    around = F.max_pool2d(mask[None].float(), 3, 1, 1)[0] > 0
+    found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0).cpu() & around
+    return largest_piece(found) if (found & mask).sum() >= KEPT * mask.sum() else mask
+
+
+def _characteristic(x: Tensor) -> Tensor:
+    """Return the mean of cosine and sine over images [N, C, H, W]: [2, C, H, W]."""
+    return torch.stack([x.cos().mean(0), x.sin().mean(0)])
 
 
 def repeats(images: Images, among_real: bool) -> Repeats:
     """Look for generated images that come over and over or, with `among_real`, for near copies of real ones.
 
-    A copy is nearer than half of what is usual among real images; as many as real images have of them count as none.
+    Distances are of pixels and in units of each image's own usual distance, so that faded images or ones of little
+    variety are none. A copy is nearer than half of what is usual among real images; as many as these have do not count.
     """
-    (_, real_a), (fake_b, real_b) = images.halves
-    area = torch.ones(images.real.shape[2:], dtype=torch.bool)
-    distance = Distance.of(real_a, area, min(len(fake_b), len(real_b)))
     n = min(len(images.fake), len(images.real))
-    fake, real = (distance.embedded(x[:n])[0] for x in (images.fake, images.real))
-    of_real = squared_distances(real, real).fill_diagonal_(torch.inf)
-    of_fake = squared_distances(fake, real) if among_real else squared_distances(fake, fake).fill_diagonal_(torch.inf)
-    limit = NEAR**2 * float(of_real.amin(1).median())
-    usual, twin = (of_real.amin(1) < limit).double().mean(), of_fake.amin(1) < limit
+    fake, real = ((x[:n] - images.real.mean(0)).flatten(1) for x in (images.fake, images.real))
+    of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
+    pairs = squared_distances(fake, real) if among_real else squared_distances(fake, fake).fill_diagonal_(torch.inf)
+    of_fake = _from_nearest(pairs)
+    limit = NEAR**2 * float(of_real.median())
+    usual, twin = (of_real < limit).double().mean(), of_fake < limit
     found = twin.double().mean()
     pool = float(found + usual) / 2
     error = max((2 * pool * (1 - pool) / n) ** 0.5, 1 / n)
     p = float(torch.special.ndtr(-torch.as_tensor(float(found - usual) / error)))
     gone = 0.0
-    if not among_real and bool(twin.any()):
-        earlier = (of_fake < limit).tril(-1).any(1)
+    if not among_real and p <= LEVEL:
+        earlier = (pairs < limit * pairs.median(1).values[:, None]).tril(-1).any(1)
+        distance = Distance.of(images.real, torch.ones(images.real.shape[2:], dtype=torch.bool), n)
         once, all_of_them, reference = (
             distance.embedded(x) for x in (images.fake[:n][~earlier], images.fake[:n], images.real[:n])
         )
         before = distance.between(all_of_them, reference)
         gone = 1 - distance.between(once, reference) / before if len(once[0]) > 1 and before > CHANCE else 0.0
-    chosen = of_fake.amin(1).where(twin, torch.inf).argsort()[: min(SAMPLES, int(twin.sum()))]
+    chosen = of_fake.where(twin, torch.inf).argsort()[: min(SAMPLES, int(twin.sum()))]
     return Repeats(float(found - usual), p, gone, tuple(images.chosen_fake[chosen.cpu()].tolist()))
+
+
+def _from_nearest(pairs: Tensor) -> Tensor:
+    """Return the squared distance to the nearest in parts of the median one, of each row of squared distances."""
+    return pairs.amin(1) / pairs.median(1).values.clamp_min(torch.finfo(pairs.dtype).tiny)
 
 
 def _explained(fitted: Side, judged: Side, models: Sequence[FaultModel], proportions: float) -> Explained | None:
@@ -222,18 +297,19 @@ def _explained(fitted: Side, judged: Side, models: Sequence[FaultModel], proport
 
 
 def _or_misfit(images: Images, mask: Tensor, explained: Explained | None) -> Explained | None:
-    """Return instead, where that explains more, that the area was drawn from another image.
+    """Return instead, where that explains more, that in some images the area was drawn from another one.
 
     By itself such an area is right, so this is measured on the area with what is around it.
     """
-    (_, real_a), (fake_b, real_b) = images.halves
-    reach = max(2, round(float(mask.sum()) ** 0.5 / 4))
-    around = F.max_pool2d(mask[None, None].float(), 2 * reach + 1, 1, reach)[0, 0] > 0
-    if bool(mask.all()) or bool((around == mask).all()):
+    around = F.max_pool2d(mask[None].float(), 2 * REACH + 1, 1, REACH)[0] > 0
+    if bool((around == mask).all()):
         return explained
-    distance = Distance.of(real_a, around, min(len(fake_b), len(real_b)))
-    judged = Side.of(distance, real_b, fake_b, mask, images.range, images.seed + 1)
-    faults = (PutFault(MISFIT, 1.0),)
+    fitted, judged = _sides(images, around)
+    ways = [(x.to(images.real.device), (PutFault(MISFIT, s),)) for x in within(mask) for s in MISFIT.strengths]
+    area, faults = min(ways, key=lambda x: replace(fitted, area=x[0]).left(x[1]))
+    judged = replace(judged, area=area)
+    if judged.left(()) <= CHANCE or _permutation_p(judged, images.seed) > SURE:
+        return explained
     share = shares(judged, faults)[0]
     if share < max(NAMED, explained.share if explained else 0.0) or closer(judged, faults) > LEVEL:
         return explained
@@ -309,12 +385,15 @@ def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[in
 
 
 def _from_another(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
-    return images.roll(1, 0)
+    chosen = torch.randperm(len(images), generator=generator)[: round(strength * len(images))]
+    out = images.clone()
+    out[chosen.to(images.device)] = images[chosen.roll(1).to(images.device)]
+    return out
 
 
 def _as_it_is(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
     return images
 
 
-MISFIT = Fault("misfit", "", (1.0,), _from_another)
+MISFIT = Fault("misfit", "of the images", (0.3, 0.6, 1.0), _from_another)
 MODES = Fault("modes", "of the distance", (1.0,), _as_it_is)

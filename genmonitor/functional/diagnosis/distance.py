@@ -31,16 +31,20 @@ class View:
 class Distance:
     """The squared maximum mean discrepancy without bias by one kernel, k = Σ k_g / σ_g over views and gammas.
 
+    Of images it sees the area alone, in both views: what is around it does not show in its texture.
+
     σ_g is the standard deviation that MMD² of k_g has between two sets of `unit` real images each. Since gammas,
     weights and whitening are those of given real images, distances from one and the same set have ratios that mean
     something: one less the ratio of two is the part that is explained.
 
     Attributes:
-        columns: of flattened images, those in the area.
-        views: structure (pixels), and texture (whitened) where images have more than one pixel.
+        box: rows and columns that hold the area.
+        inside: the area within the box, bool [h, w].
+        views: structure (pixels), and texture (whitened) where the box has more than one pixel.
     """
 
-    columns: Tensor
+    box: tuple[slice, slice]
+    inside: Tensor
     views: tuple[View, ...]
 
     @classmethod
@@ -52,17 +56,19 @@ class Distance:
             area: bool [H, W].
             unit: images a side that a distance of 1 is the standard deviation of.
         """
-        columns = area.to(real.device).expand(real.shape[1:]).flatten().nonzero()[:, 0]
+        rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in area.nonzero(as_tuple=True))
+        inside, seen = area[rows, columns].to(real.device), real[..., rows, columns]
         with full_precision():
-            views = [_view(real, None, columns, unit)]
-            if area.numel() > 1:
-                views.append(_view(real, Whitening.of(real), columns, unit))
-        return cls(columns, tuple(views))
+            views = [_view(seen, None, inside, unit)]
+            if inside.numel() > 1:
+                views.append(_view(seen, Whitening.of(seen), inside, unit))
+        return cls((rows, columns), inside, tuple(views))
 
     def embedded(self, images: Tensor) -> list[Tensor]:
         """Return the area's values in each view [N, D], for `gram`."""
+        seen = images[(..., *self.box)]
         with full_precision():
-            return [_values(images, view.whitening, self.columns) - view.shift for view in self.views]
+            return [_values(seen, view.whitening, self.inside) - view.shift for view in self.views]
 
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
         """Return k of all pairs of embedded images, [N, M]."""
@@ -90,8 +96,8 @@ def mean_of_pairs(gram: Tensor) -> float:
     return float((gram.sum(dtype=torch.float64) - gram.diagonal().sum(dtype=torch.float64)) / (n * (n - 1)))
 
 
-def _view(real: Tensor, whitening: Whitening | None, columns: Tensor, unit: int) -> View:
-    values = _values(real, whitening, columns)
+def _view(real: Tensor, whitening: Whitening | None, inside: Tensor, unit: int) -> View:
+    values = _values(real, whitening, inside)
     shift = values.mean(0)
     near = centered(values, values)[0]
     scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
@@ -103,8 +109,10 @@ def _view(real: Tensor, whitening: Whitening | None, columns: Tensor, unit: int)
     return View(whitening, shift, 1 / scale, weights)
 
 
-def _values(images: Tensor, whitening: Whitening | None, columns: Tensor) -> Tensor:
-    return (images if whitening is None else whitening(images)).flatten(1)[:, columns]
+def _values(images: Tensor, whitening: Whitening | None, inside: Tensor) -> Tensor:
+    if bool(inside.all()):
+        return (images if whitening is None else whitening(images)).flatten(1)
+    return (images if whitening is None else whitening(images, inside))[:, :, inside].flatten(1)
 
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:

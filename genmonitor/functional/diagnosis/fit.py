@@ -20,10 +20,14 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.distance import Distance, distance_of
 from genmonitor.functional.diagnosis.fault_models import FaultModel
 
-LEVELS = ((48, 10**6, ()), (112, 7, (1.41, 1.19)), (10**6, 2, (1.09,)))
+ALL, FEW = 10**6, 6
+"""How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
+LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.19)), (ALL, 2, (1.09,)))
 """The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
 ADDS = 0.05
 """What a further fault must explain."""
+LEFT = 0.1
+"""What is left when a further one is not asked for."""
 MOST = 3
 CHANCE = 3.0
 """Distances below this are within chance: nothing is left to explain."""
@@ -110,17 +114,17 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
 def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
     """Yield the best single fault, the best pair, and so on while something is left to explain."""
     nothing = side.left(())
-    singles = _search(side, [()], models, 10**6)
+    singles = _search(side, [()], models, ALL)
     found = singles[:1]
     while found:
         yield found[-1][1]
-        if len(found) == MOST or found[-1][0] <= max(ADDS * nothing, CHANCE):
+        if len(found) == MOST or found[-1][0] <= max(LEFT * nothing, CHANCE):
             return
-        starts: list[list[Faults]] = [[found[-1][1]]]
+        starts = [found[-1][1]]
         if len(found) == 1:  # two may hide each other, and neither be the best alone: noise hides most of all
-            starts += [[faults] for _, faults in singles[1:2]]
-            starts += [[(PutFault(x, s),) for s in x.strengths if 0.01 < s < 0.2] for x in models if x.name == "noisy"]
-        more = sorted((best for some in starts for best in _search(side, some, models, 4)[:1]), key=lambda x: x[0])
+            starts += [faults for _, faults in singles[1:2]]
+            starts += [(PutFault(x, s),) for x in models if x.name == "noisy" for s in x.strengths if 0.02 < s < 0.2]
+        more = _search(side, starts, models, FEW)
         if not more or more[0][0] > found[-1][0] - ADDS * nothing:
             return
         found.append(more[0])
@@ -143,7 +147,7 @@ def _search(
         for start in starts
         for model in models
         if all(put.model is not model for put in start)
-        for strength in model.strengths
+        for strength in (model.strengths if most > FEW else _some(model))
     ]
     found = [(0.0, faults) for faults in tried]
     for number, (count, stay, steps) in enumerate(LEVELS):
@@ -154,6 +158,12 @@ def _search(
             best.setdefault(tuple(id(put.model) for put in faults), (distance, faults))
         found = [*best.values(), *found[stay:]]
     return found
+
+
+def _some(model: FaultModel) -> list[float]:
+    """Return every second of a model's strengths, by size, so that of both signs each is there."""
+    sizes = sorted({abs(s) for s in model.strengths})[1::2] or [abs(s) for s in model.strengths]
+    return [s for s in model.strengths if abs(s) in sizes]
 
 
 def _refined(side: Side, faults: Faults, steps: Iterable[float]) -> tuple[float, Faults]:

@@ -86,4 +86,4 @@ def _wide_kernels(distance: Distance) -> Distance:
     pixels, *others = distance.views
     weights = tuple(weight if number < WIDE else 0.0 for number, weight in enumerate(pixels.weights))
     silent = [replace(view, gamma=0.0) for view in others]
-    return Distance(distance.columns, (replace(pixels, weights=weights), *silent))
+    return replace(distance, views=(replace(pixels, weights=weights), *silent))

@@ -38,9 +38,10 @@ def u_centered(k: Array) -> Array:
 
 
 def twin(fake: Tensor, real: Tensor, reference: Tensor, area: Tensor, unit: int) -> float:
-    total = 0.0
-    for view in (lambda x: x, Whitening.of(reference.double())):
-        x, y, r = (view(images.double())[:, :, area].flatten(1).numpy() for images in (fake, real, reference))
+    total, top, left = 0.0, *(int(x.min()) for x in area.nonzero(as_tuple=True))  # areas reach to the lower right
+    seen = [images[..., top:, left:].double() for images in (fake, real, reference)]
+    for view in (lambda x: x, Whitening.of(seen[2])):
+        x, y, r = (view(images).flatten(1).numpy() for images in seen)
         n = len(r)
         scale = sum(((a - b) ** 2).sum() for a in r for b in r) / (n * (n - 1))
         for g in GAMMAS:
@@ -70,11 +71,13 @@ def test_chance_makes_about_one_per_kernel_of_it() -> None:
     assert np.std(found) < 1.5 * kernels  # it is that many where all kernels go together, less where they do not
 
 
-def test_what_lies_outside_the_area_does_not_count_in_pixels() -> None:
+@pytest.mark.parametrize("area", [CORNER, CORNER ^ CORNER.T], ids=["corner", "no rectangle"])
+def test_what_lies_outside_the_area_does_not_count(area: Tensor) -> None:
     reference = drawn(30, 0, channels=1)
-    distance = Distance.of(reference, CORNER, 20)
-    changed = torch.where(CORNER, reference, 7.0)
-    assert torch.equal(distance.embedded(changed)[0], distance.embedded(reference)[0])
+    distance = Distance.of(reference, area, 20)
+    changed = torch.where(area, reference, 7.0)
+    for x, y in zip(distance.embedded(changed), distance.embedded(reference), strict=True):
+        assert torch.equal(x, y)
 
 
 def test_images_without_variance_are_no_distance_apart() -> None:
