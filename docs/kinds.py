@@ -62,7 +62,7 @@ PLANTED = {
     "shifted": Planted("shifted", strength=3, local=False),
     "blank": Planted("missing in some", strength=0.2),
     "clipped": Planted("clipped above", strength=0.3, local=False),
-    "posterized": Planted("posterized", strength=6, local=False),
+    "posterized": Planted("posterized", strength=4, local=False),
     "thicker": Planted("thicker", "digits", 1.0, local=False),
     "thinner": Planted("thinner", "digits", 1.0, local=False),
     "less_varied": Planted("less varied", strength=0.4, local=False),
