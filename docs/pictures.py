@@ -90,6 +90,8 @@ def watch(case: str, folder: Path) -> str:
         trainer.fit(model, DataLoader(training, 100), DataLoader(validation, 100))
         (curves,) = Path(run).rglob("cms_curves.png")
         shutil.copy(curves, folder / f"{case}-curves.png")
+        (diagnosis,) = Path(run).rglob(f"cms_diagnosis_epoch_{EPOCHS - 1:04}_*.png")
+        shutil.copy(diagnosis, folder / f"{case}-diagnosis.png")
         (last,) = Path(run).rglob(f"cms_samples_epoch_{EPOCHS - 1:04}_*.png")
         with Image.open(last) as grid:  # without its last five rows
             grid.crop((0, 0, grid.width, grid.height - 532)).save(folder / f"{case}-samples.png")

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from genmonitor.plotting.images import paste
@@ -88,16 +89,11 @@ def diagnosis_figure(
 def _draw_map(
     figure: Figure, bottom: float, average: Array, sizes: NDArray[Any], p: NDArray[Any], areas: Sequence[Array]
 ) -> None:
-    """Lay what differs by more than chance over the average image in gray."""
-    gray = to_array(average).mean(0)
-    gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
+    """Draw the map with its scale, and outline the areas."""
     ax = add_axes(figure, 18, bottom, _MAP, _MAP)
-    ax.imshow(0.35 + 0.6 * gray, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
-    shown = np.ma.masked_where((p > 0.05) | (sizes <= 0), sizes)
-    if shown.count():
-        largest = max(10.0, float(shown.max()))
-        norm, ticks = LogNorm(1, largest), [x for x in (1, 3, 10, 30, 100, 300, 1000, 3000) if x <= largest]
-        heat = ax.imshow(shown, cmap="YlOrRd", norm=norm, alpha=0.72, interpolation="nearest")
+    heat = add_map(ax, average, sizes, p)
+    if heat is not None:
+        ticks = [x for x in (1, 3, 10, 30, 100, 300, 1000, 3000) if x <= heat.norm.vmax]
         place = add_axes(figure, 18, bottom - 18, _MAP, 10)
         bar = figure.colorbar(heat, cax=place, orientation="horizontal", ticks=ticks, format="%g")
         bar.minorticks_off()
@@ -107,7 +103,20 @@ def _draw_map(
         ax.set_xlabel("no difference beyond chance", fontsize=9, color=INK)
     for number, area in enumerate(areas):
         add_outline(ax, boundaries(to_array(area).astype(int), border=True), _MARK if not number else "white", 2, INK)
+
+
+def add_map(ax: Axes, average: Array, sizes: NDArray[Any], p: NDArray[Any]) -> AxesImage | None:
+    """Lay what differs by more than chance over the average image in gray; return it, or None where nothing does."""
+    gray = to_array(average).mean(0)
+    gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
+    ax.imshow(0.35 + 0.6 * gray, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
+    shown = np.ma.masked_where((p > 0.05) | (sizes <= 0), sizes)
+    if not shown.count():
+        return None
+    return ax.imshow(
+        shown, cmap="YlOrRd", norm=LogNorm(1, max(10.0, float(shown.max()))), alpha=0.72, interpolation="nearest"
+    )
 
 
 def _outline(ax: Axes, mask: NDArray[Any], corners: Sequence[tuple[int, int]], size: int) -> None:

@@ -38,7 +38,7 @@ def test_script_draws_them(tmp_path):
     subprocess.run([sys.executable, ROOT / "docs" / "pictures.py", tmp_path], check=True, capture_output=True)
     shows_what_the_page_says(table((tmp_path / "table.md").read_text()))
     drawn = sorted(path.name for path in tmp_path.glob("*.png"))
-    assert drawn == sorted(f"{case}-{kind}.png" for case in CASES for kind in ("curves", "samples"))
+    assert drawn == sorted(f"{case}-{kind}.png" for case in CASES for kind in ("curves", "diagnosis", "samples"))
     for name in drawn:
         with Image.open(tmp_path / name) as new, Image.open(ROOT / "docs" / "pictures" / name) as committed:
             assert new.size == committed.size

@@ -93,6 +93,17 @@ SAYS = {
     "docs/how-to/finished-runs.md": lambda s: s["found"].finding.startswith(
         "fake is closer to the real images than other in all 2 regions, most surely in cluster_2"
     ),
+    "docs/how-to/diagnose.md": lambda s: (
+        s["first"].area.mask[4:, 4:].sum() > 8
+        and not s["first"].area.mask[:4].any()
+        and s["first"].kinds[0].name == "brighter"
+        and s["printed"].count("no difference from real images beyond chance") == 3
+        and "Left out" in s["printed"]
+    ),
+    "docs/how-to/fault-models.md": lambda s: (
+        s["found"].findings[0].kinds[0].name == "vignette"
+        and abs(s["found"].findings[0].kinds[0].strength - 0.3) < 0.05
+    ),
     "docs/how-to/own-regions.md": lambda s: s["monitor"].partition == s["partition"],
     "docs/how-to/latents.md": lambda s: s["monitor"].partition.labels.shape == (4, 4),
     "docs/how-to/medical.md": lambda s: s["found"].finding.startswith("cluster_3 (lower left) differs"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501
-"""What each kind of fault is called, what usually causes it, who says so, and what to try."""
+"""What each kind of fault is called, how it is found, what usually causes it, who says so, and what to try."""
 
 from __future__ import annotations
 
@@ -12,54 +12,77 @@ class Kind(NamedTuple):
 
     Attributes:
         words: with {s} for the strength, {percent} for it in percent, {left} for what of 100 % is left, {unit}.
-        cause: the usual one; empty where none is known well enough to be named.
+        change: how the fault is put into real images, where its strength is s.
+        cause: the usual one, as its source has it; empty where none is known that a source bears out.
         source: of the cause.
         remedy: what to try.
     """
 
     words: str
+    change: str
     cause: str = ""
     source: str = ""
     remedy: str = ""
 
 
 _LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawed', WACV 2024, arXiv 2305.08891"
-_ODENA = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016"
-_SAHARIA = "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models' (Imagen), NeurIPS 2022, arXiv 2205.11487"
-_LARSEN = "Larsen et al., 'Autoencoding beyond pixels using a learned similarity metric', ICML 2016, arXiv 1512.09300"
-_KARRAS = (
-    "Karras et al., 'Elucidating the Design Space of Diffusion-Based Generative Models', NeurIPS 2022, arXiv 2206.00364"
+_ODENA = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016, doi 10.23915/distill.00003"
+_SAHARIA = (
+    "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models with Deep Language Understanding' (Imagen), "
+    "NeurIPS 2022, arXiv 2205.11487"
 )
-_BROCK = "Brock et al., 'Large Scale GAN Training' (BigGAN), ICLR 2019, arXiv 1809.11096"
+_DOSOVITSKIY = (
+    "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', "
+    "NeurIPS 2016, arXiv 1602.02644"
+)
+_WANG = (
+    "Wang et al., 'Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure Synthetic Data', "
+    "ICCV Workshops 2021, arXiv 2107.10833"
+)
+_SONG = "Song et al., 'Denoising Diffusion Implicit Models', ICLR 2021, arXiv 2010.02502"
+_JOLICOEUR = (
+    "Jolicoeur-Martineau et al., 'Adversarial score matching and improved sampling for image generation', "
+    "ICLR 2021, arXiv 2009.05475"
+)
+_PYTORCH = "github.com/pytorch/pytorch/issues/34808"
+_BROCK = (
+    "Brock et al., 'Large Scale GAN Training for High Fidelity Natural Image Synthesis' (BigGAN), "
+    "ICLR 2019, arXiv 1809.11096"
+)
+_HO = "Ho and Salimans, 'Classifier-Free Diffusion Guidance', arXiv 2207.12598"
 _METZ = "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arXiv 1611.02163"
+_BAU = "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
 _ZHANG = "Zhang et al., 'Self-Attention Generative Adversarial Networks', ICML 2019, arXiv 1805.08318"
 _CARLINI = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
 
 _SCHEDULE = (
-    "a noise schedule that leaves signal at the last step (diffusion), or another normalization than in training"
+    "a noise schedule that leaves signal at its last step, so that samples keep to medium brightness (diffusion)"
 )
-_GUIDANCE = "guidance that is too strong"
+_NORMALIZATION = "a schedule of zero terminal SNR (diffusion); the same normalization of training and generated images"
+_GUIDANCE = "guidance that is too strong and saturates images (diffusion)"
+_RANGE = "compare the range of the output's activation with that of the training images"
+_STROKES = "compare how training images were resized with the generator's resolution"
 
 KINDS: dict[str, Kind] = {
-    "brighter": Kind("brightness + {s} of the range", _SCHEDULE, _LIN, "a schedule of zero terminal SNR; the same normalization both ways"),
-    "darker": Kind("brightness − {s} of the range", _SCHEDULE, _LIN, "a schedule of zero terminal SNR; the same normalization both ways"),
-    "color": Kind("{channel} {sign} {s} of the range", _SCHEDULE, _LIN, "compare each channel's mean before and after normalization"),
-    "faded": Kind("contrast − {percent} %", "", "", "check the range of the last activation against that of the data"),
-    "stronger": Kind("contrast + {percent} %", _GUIDANCE, _SAHARIA, "less guidance, or dynamic thresholding"),
-    "blurred": Kind("blurred, σ {s} px", "a loss of squared error per pixel, as of a VAE", _LARSEN, "a perceptual or adversarial loss; more features in the last block"),
-    "sharpened": Kind("sharpened by {percent} %", _GUIDANCE, _SAHARIA, "less guidance; look for an upsampler that sharpens"),
-    "noisy": Kind("noise {s} of the range", "too few denoising steps, or a last step that adds noise (diffusion)", _KARRAS, "more steps; no noise at the last one"),
-    "periodic": Kind("pattern of {period}, amplitude {s} of the range", "transposed convolutions whose kernel is no multiple of their stride", _ODENA, "resize, then convolve; or a kernel that is a multiple of the stride"),
-    "shifted": Kind("shifted by {s} {unit}", "", "", "check padding, cropping and the alignment of resizing"),
-    "blank": Kind("blank in {percent} % of the images", "", "", "look for features that are always zero, and for clipping"),
-    "clipped": Kind("clipped by {s} {unit}", "", "", "check the output's activation and the range of the data"),
-    "posterized": Kind("posterized to {s} levels", "", "", "convert to 8 bits once, at the end"),
-    "thicker": Kind("strokes thicker by {s} px", "", "", "compare the data's preprocessing with the generator's resolution"),
-    "thinner": Kind("strokes thinner by {s} px", "", "", "compare the data's preprocessing with the generator's resolution"),
-    "less_varied": Kind("spread {left} % of real", "truncation or guidance, which trade variety for quality", _BROCK, "less of either"),
-    "modes": Kind("right images in wrong proportions", "mode collapse, or classes out of balance", _METZ, "look at the real images that are too rare; balance the classes"),
-    "misfit": Kind("right by itself, but does not fit what is around it", "convolutions that do not see far enough", _ZHANG, "a larger receptive field, or attention"),
-    "copies": Kind("{percent} % {unit}", "memorization of data that are few or repeated", _CARLINI, "remove duplicates from the data; stop earlier"),
+    "brighter": Kind("brightness + {s} of the range", "s is added", _SCHEDULE, _LIN, _NORMALIZATION),
+    "darker": Kind("brightness − {s} of the range", "s is taken away", _SCHEDULE, _LIN, _NORMALIZATION),
+    "color": Kind("{channel} {sign} {s} of the range", "s is added along the direction in which the channels' means differ", _SCHEDULE, _LIN, f"compare each channel's mean before and after normalization; {_NORMALIZATION}"),
+    "faded": Kind("contrast − {percent} %", "values move toward the image's mean, zero or the middle of the range by the part s", "", "", _RANGE),
+    "stronger": Kind("contrast + {percent} %", "values move away from the image's mean, zero or the middle of the range by the part s", _GUIDANCE, _SAHARIA, "less guidance, or dynamic thresholding"),
+    "blurred": Kind("blurred, σ {s} px", "a Gaussian of s pixels blurs it", "a loss of squared error per pixel, which averages what it cannot tell apart", _DOSOVITSKIY, "a perceptual or adversarial loss beside it"),
+    "sharpened": Kind("sharpened by {percent} %", "what a blur of 1 pixel takes away is added, times s", "training images that were sharpened, or sharpening of what is generated", _WANG, "train on images as they are; look for a step that sharpens"),
+    "noisy": Kind("noise {s} of the range", "Gaussian noise of s is added to each value", "too few steps of a sampler that adds noise, or no denoising after the last one (diffusion)", f"{_SONG}; {_JOLICOEUR}", "more steps, a deterministic sampler, no noise at the last step"),
+    "periodic": Kind("pattern of {period}, amplitude {s} of the range", "s times the mean difference is added, folded at the period", "transposed convolutions whose kernel is no multiple of their stride", _ODENA, "resize, then convolve; or a kernel that is a multiple of the stride"),
+    "shifted": Kind("shifted by {s} {unit}", "it moves by whole pixels; the border is repeated", "resizing to the nearest pixel, which may move images", _PYTORCH, "look at padding, cropping, and how images are resized"),
+    "blank": Kind("blank in {percent} % of the images", "the area is one color in s of the images: that of the generated ones that vary least", "", "", "look at the samples: features that are always zero, or values that are clipped?"),
+    "clipped": Kind("clipped by {s} {unit}", "values beyond s of the range are cut off, at the top or at the bottom", "", "", _RANGE),
+    "posterized": Kind("posterized to {s} levels", "values are rounded to s levels", "", "", "convert to integers once, at the end"),
+    "thicker": Kind("strokes thicker by {s} px", "what is bright on dark, or dark on bright, grows by s pixels", "", "", _STROKES),
+    "thinner": Kind("strokes thinner by {s} px", "what is bright on dark, or dark on bright, shrinks by s pixels", "", "", _STROKES),
+    "less_varied": Kind("spread {left} % of real", "images move toward the mean image by the part s", "truncation (GAN) or guidance (diffusion), which trade variety for fidelity", f"{_BROCK}; {_HO}", "less of either"),
+    "modes": Kind("right images in wrong proportions", "real images get weights that bring them closest to the generated ones", "mode collapse (GAN): some kinds of images are never drawn", f"{_METZ}; {_BAU}", "look at the real images that are too rare, `too_rare` of the diagnosis; balance the classes"),
+    "misfit": Kind("right by itself, but does not fit what is around it", "the area is that of another real image", "convolutions alone, which see only what is near", _ZHANG, "a larger receptive field, or attention"),
+    "copies": Kind("{percent} % {unit}", "nothing: images nearer to another one than half of what is usual are counted, less those that real images have", "mode collapse where they repeat each other (GAN), memorization of training images, above all of those that come often, where they repeat real ones (diffusion)", f"{_METZ}; {_CARLINI}", "remove duplicates from the training images; stop earlier"),
 }  # fmt: skip
 """By name, of the package's own kinds."""
 

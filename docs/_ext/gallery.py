@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of the gallery of kinds, written from what the package itself says of each."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Fault, Kind
+
+PLACE = "<!-- the kinds -->"
+PICTURES = Path(__file__).parents[1] / "pictures" / "kinds"
+
+
+def linked(source: str) -> str:
+    """Return a source whose arXiv numbers, DOIs and addresses are links.
+
+    >>> linked("Lin et al., WACV 2024, arXiv 2305.08891")
+    'Lin et al., WACV 2024, [arXiv 2305.08891](https://arxiv.org/abs/2305.08891)'
+    """
+    source = re.sub(r"(arXiv (\d{4}\.\d{4,5}))", r"[\1](https://arxiv.org/abs/\2)", source)
+    source = re.sub(r"(doi (10\.[\w./-]+\w))", r"[\1](https://doi.org/\2)", source)
+    return re.sub(r"(?<!/)\b(github\.com/[\w./-]+\w)", r"[\1](https://\1)", source)
+
+
+def tried(name: str) -> str:
+    """Return the strengths that are tried first for a kind, with their units; empty where they are measured."""
+    units: dict[str, list[float]] = {}
+    for model in FAULT_MODELS:
+        if not isinstance(model, Fault):
+            continue
+        for strength in model.strengths:
+            if name == (model.opposite if strength < 0 and model.opposite else model.name):
+                unit = model.opposite_unit if strength < 0 and model.opposite_unit else model.unit
+                units.setdefault(unit, []).append(abs(strength))
+    alike: dict[str, list[str]] = {}
+    for unit, strengths in units.items():
+        alike.setdefault(", ".join(f"{x:g}" for x in sorted(set(strengths))), []).append(unit)
+    said = (f"{strengths} {' or '.join(of)}" for strengths, of in alike.items())
+    return "; ".join(said).replace(" or px ", " or ")
+
+
+def section(name: str, kind: Kind, said: str) -> str:
+    """Return the section of a kind, whose anchor is its name with hyphens."""
+    title = name.replace("_", " ")
+    first = tried(name)
+    rows = {
+        "Found by": f"{kind.change}{f'; s is first {first}' if first else ''}",
+        "Usual cause": f"{kind.cause} ({linked(kind.source)})" if kind.cause else "none that a source bears out",
+        "What to try": kind.remedy,
+    }
+    lines = [f"| **{key}** | {value} |" for key, value in rows.items()]
+    picture = f"![Real images, the same with the fault, and the map of differences: {title}](pictures/kinds/{name}.png)"
+    return "\n".join([f"## {title.capitalize()}", "", picture, "", f"> {said}", "", "| | |", "| --- | --- |", *lines])
+
+
+def gallery() -> str:
+    """Return the sections of all kinds."""
+    said = json.loads((PICTURES / "said.json").read_text(encoding="utf-8"))
+    return "\n\n".join(section(name, kind, said[name]) for name, kind in KINDS.items())
+
+
+def on_read(app: Any, docname: str, source: list[str]) -> None:
+    """Put the sections where the page asks for them."""
+    if PLACE in source[0]:
+        source[0] = source[0].replace(PLACE, gallery())
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Write the sections before the page is parsed."""
+    app.connect("source-read", on_read)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gallery has a section for each kind: a picture, what the diagnosis said of it, its cause and who says so."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from _helpers.pages import PAGES, ROOT
+from PIL import Image
+
+from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, in_words
+
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+
+pytestmark = pytest.mark.skipif(not PAGES, reason="needs the repository: docs/ is not beside the tests")
+
+FOLDER = ROOT / "docs" / "pictures" / "kinds"
+
+
+def sections():
+    """Return the gallery's sections by their titles."""
+    import gallery
+
+    parts = re.split(r"^## (.+)$", gallery.gallery(), flags=re.MULTILINE)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def words_of(kind):
+    """Return what is said of a kind whatever its strength: the longest part without one."""
+    return max(re.split(r"\{\w+\}", KINDS[kind].words), key=len).strip()
+
+
+def test_every_fault_model_is_a_kind():
+    names = {name for model in FAULT_MODELS for name in (model.name, getattr(model, "opposite", None)) if name}
+    assert names <= KINDS.keys()
+    assert {"modes", "misfit", "copies"} == KINDS.keys() - names
+
+
+def test_the_page_asks_for_the_gallery():
+    import gallery
+
+    assert PAGES["docs/kinds.md"].count(gallery.PLACE) == 1
+
+
+def test_every_kind_has_a_section_with_its_picture():
+    found = sections()
+    assert list(found) == [name.replace("_", " ").capitalize() for name in KINDS]
+    assert {path.stem for path in FOLDER.glob("*.png")} == KINDS.keys()
+    for name, text in zip(KINDS, found.values(), strict=True):
+        assert f"(pictures/kinds/{name}.png)" in text
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_diagnosis_named_the_kind_in_its_picture(name):
+    said = json.loads((FOLDER / "said.json").read_text(encoding="utf-8"))[name]
+    expected = {"color": "red +", "copies": "near twin", "shifted": "shifted by", "clipped": "clipped by"}
+    assert expected.get(name, words_of(name)) in said
+    assert re.search(r"explains \d+ %|near twin", said)
+    assert said.endswith(").")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_cause_has_a_source_and_is_shown_with_it(name):
+    kind, text = KINDS[name], sections()[name.replace("_", " ").capitalize()]
+    assert bool(kind.cause) == bool(kind.source)
+    assert kind.remedy in text
+    assert kind.change in text
+    assert (kind.cause or "none that a source bears out") in text
+    for number in re.findall(r"arXiv (\d{4}\.\d{5})", kind.source):
+        assert f"(https://arxiv.org/abs/{number})" in text
+    years = re.findall(r"\b(?:19|20)\d\d\b(?!\.)", kind.source)
+    assert years or "github.com" in kind.source or not kind.source
+
+
+def test_strengths_are_those_of_the_fault_models():
+    import gallery
+
+    assert gallery.tried("noisy") == "0.01, 0.02, 0.05, 0.1, 0.2, 0.4 of the range"
+    assert gallery.tried("thinner") == gallery.tried("thicker") == "0.5, 1, 2 px"
+    assert gallery.tried("shifted") == "1, 2, 3, 4 px to the right or to the left or down or up"
+    assert gallery.tried("misfit") == ""
+
+
+def test_every_kind_is_said_with_its_strength():
+    for name in KINDS:
+        said = in_words(name, 0.3, "of the range in red")
+        assert "{" not in said
+        assert said
+
+
+@pytest.mark.slow
+def test_script_draws_a_kind(tmp_path):
+    subprocess.run([sys.executable, ROOT / "docs" / "kinds.py", tmp_path, "noisy"], check=True, capture_output=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["noisy.png", "said.json"]
+    said = json.loads((tmp_path / "said.json").read_text(encoding="utf-8"))
+    assert said["noisy"].startswith("Lower right (16×16 px): noise 0.1 of the range")
+    with Image.open(tmp_path / "noisy.png") as new, Image.open(FOLDER / "noisy.png") as committed:
+        assert new.size == committed.size
