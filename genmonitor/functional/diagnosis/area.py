@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,8 @@ HALF = 250
 """Images a side that faults are fitted on at most, and as many that they are judged on."""
 NAMED = 0.2
 """What faults must explain to be named."""
+SHOWN = 0.5
+"""What faults must explain to be named without a relative similarity test, where the area surely differs."""
 MARGIN, MOSTLY = 0.2, 0.6
 """How much more than the faults, and how much at least, proportions must explain to be what is named."""
 SURE = LEVEL / 5
@@ -172,8 +175,9 @@ def diagnose_area(
     explained, share, weights, of_image = None, 0.0, None, 0.0
     if p <= LEVEL and off > 0:
         usable = _usable(models, fitted, images.halves[0][0], failures, skip_failing)
-        share, weights = _matched(images, fitted, judged, ())
-        explained = _explained(fitted, judged, usable, share)
+        if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
+            share, weights = _matched(images, fitted, judged, ())
+        explained = _explained(fitted, judged, usable, share, p)
         if p > SURE:  # weights explain nearly all of what is chance
             share = 0.0
         share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
@@ -283,14 +287,18 @@ def _from_nearest(pairs: Tensor) -> Tensor:
     return pairs.amin(1) / pairs.median(1).values.clamp_min(torch.finfo(pairs.dtype).tiny)
 
 
-def _explained(fitted: Side, judged: Side, models: Sequence[FaultModel], proportions: float) -> Explained | None:
+def _explained(
+    fitted: Side, judged: Side, models: Sequence[FaultModel], proportions: float, p: float
+) -> Explained | None:
     """Return as many faults as add something on the other half; one where proportions explain more."""
     best: Explained | None = None
     for faults in fit(fitted, models):
         parts = tuple(shares(judged, faults))
         if best is not None and (min(parts) < ADDS or sum(parts) < best.share + ADDS):
             break
-        best = Explained(faults, parts, sum(parts) >= NAMED and closer(judged, faults) <= LEVEL)
+        # of a small distance the test sees little, though half of it is explained on images that were not fitted
+        enough = sum(parts) >= (SHOWN if p <= SURE else math.inf) or closer(judged, faults) <= LEVEL
+        best = Explained(faults, parts, sum(parts) >= NAMED and enough)
         if proportions > max(best.share + MARGIN, MOSTLY):
             break
     return best
