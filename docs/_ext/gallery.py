@@ -11,6 +11,7 @@ from typing import Any
 from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Fault, Kind
 
 PLACE = "<!-- the kinds -->"
+UNKNOWN = "none that a source bears out"
 PICTURES = Path(__file__).parents[1] / "pictures" / "kinds"
 
 
@@ -47,9 +48,9 @@ def section(name: str, kind: Kind, said: str) -> str:
     title = name.replace("_", " ")
     first = tried(name)
     rows = {
-        "Found by": f"{kind.change}{f'; s is first {first}' if first else ''}",
-        "Usual cause": f"{kind.cause} ({linked(kind.source)})" if kind.cause else "none that a source bears out",
-        "What to try": kind.remedy,
+        "The fault": f"{kind.change}{f'; tried first: {first}' if first else ''}",
+        "Usual\N{NO-BREAK SPACE}cause": f"{kind.cause} ({linked(kind.source)})" if kind.cause else UNKNOWN,
+        "To try": kind.remedy,
     }
     lines = [f"| **{key}** | {value} |" for key, value in rows.items()]
     picture = f"![Real images, the same with the fault, and the map of differences: {title}](pictures/kinds/{name}.png)"
@@ -57,9 +58,10 @@ def section(name: str, kind: Kind, said: str) -> str:
 
 
 def gallery() -> str:
-    """Return the sections of all kinds."""
+    """Return links to the sections of all kinds, and these."""
     said = json.loads((PICTURES / "said.json").read_text(encoding="utf-8"))
-    return "\n\n".join(section(name, kind, said[name]) for name, kind in KINDS.items())
+    links = " · ".join(f"[{name.replace('_', ' ')}](#{name.replace('_', '-')})" for name in KINDS)
+    return "\n\n".join([links, *(section(name, kind, said[name]) for name, kind in KINDS.items())])
 
 
 def on_read(app: Any, docname: str, source: list[str]) -> None:

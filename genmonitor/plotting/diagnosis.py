@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from genmonitor.plotting.style import (
 _EXPLAINED = ("#0072B2", "#56B4E9", "#009E73")
 _PROPORTIONS, _UNEXPLAINED = "#E69F00", "#D9D9D9"
 _MAP, _BAR, _LINE = 270, 26, 20
+_TITLE, _NOTE = 22, 17
 _MARK = "#D40078"
 
 
@@ -62,7 +64,7 @@ def diagnosis_figure(
     >>> where = np.eye(4, dtype=bool)
     >>> figure = diagnosis_figure(images[0], 9 * where, 1 - where, [where], {"real": images}, {"blurred": 0.7})
     >>> [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
-    ['blurred 70 %', 'not explained 30 %']
+    ['blurred: 70 %', 'not explained: 30 %']
     """
     rows = {name: to_tiles(to_array(images)[:6], value_range) for name, images in examples.items()}
     pasted = {name: paste(tiles, len(tiles)) for name, tiles in rows.items()}
@@ -70,8 +72,10 @@ def diagnosis_figure(
     wide = max((canvas.shape[1] for canvas, _ in pasted.values()), default=0)
     body = max(_MAP + 60, len(rows) * row_height)
     width, bottom = max(_MAP + 80 + wide + 36, 640), 84
-    room = width - 36
-    figure = new_figure(width, body + bottom + 84, printable(title, int(room / 10.2)), printable(note, int(room / 8)))
+    heading, below = _lines(title, int((width - 36) / 10.2)), _lines(note, int((width - 36) / 7.2))
+    head = 14 + _TITLE * len(heading) + _NOTE * len(below) + 24
+    figure = new_figure(width, body + bottom + head, "\n".join(heading), "\n".join(below))
+    figure.texts[1].set_y(1 - (16 + _TITLE * len(heading)) / (body + bottom + head))
     _draw_map(figure, bottom + body - _MAP, average, to_array(sizes), to_array(p_values), areas)
     top = bottom + body
     for name, (canvas, corners) in pasted.items():
@@ -84,6 +88,11 @@ def diagnosis_figure(
         top -= row_height
     _draw_shares(add_axes(figure, 18, 22, width - 36, _BAR), shares, proportions)
     return figure
+
+
+def _lines(text: str, length: int) -> list[str]:
+    """Break a text into two lines at most, of so many characters each."""
+    return textwrap.wrap(printable(text, 2 * length), length, max_lines=2, placeholder="…")
 
 
 def _draw_map(
@@ -136,7 +145,7 @@ def _draw_shares(ax: Axes, shares: Mapping[str, float], proportions: float) -> N
     parts["not explained"] = whole - sum(share for share, _ in parts.values()), _UNEXPLAINED
     left = 0.0
     for name, (share, color) in parts.items():
-        label = f"{name} {100 * share / whole:.0f} %" if share >= 0.005 else None
+        label = f"{name}: {100 * share / whole:.0f} %" if share >= 0.005 else None
         ax.barh(0, share / whole, left=left, color=color, height=1, linewidth=0, label=label)
         left += share / whole
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderpad": 0, "borderaxespad": 0.3}

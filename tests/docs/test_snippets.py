@@ -94,8 +94,7 @@ SAYS = {
         "fake is closer to the real images than other in all 2 regions, most surely in cluster_2"
     ),
     "docs/how-to/diagnose.md": lambda s: (
-        s["first"].area.mask[4:, 4:].sum() > 8
-        and not s["first"].area.mask[:4].any()
+        s["first"].area.mask[4:, 4:].sum() > s["first"].area.mask.sum() / 2
         and s["first"].kinds[0].name == "brighter"
         and s["printed"].count("no difference from real images beyond chance") == 3
         and "Left out" in s["printed"]

@@ -118,19 +118,19 @@ def test_images_are_not_outlined_where_that_would_say_nothing(areas):
 def test_the_shares_fill_the_bar():
     widths, said = shares_of(drawn())
     np.testing.assert_allclose(widths, [0.6, 0.1, 0.2, 0.1])
-    assert said == ["blurred, σ 0.8 px 60 %", "noise 0.05 10 %", "wrong proportions 20 %", "not explained 10 %"]
+    assert said == ["blurred, σ 0.8 px: 60 %", "noise 0.05: 10 %", "wrong proportions: 20 %", "not explained: 10 %"]
 
 
 def test_more_than_all_is_all():
     widths, said = shares_of(drawn(shares={"blurred": 1.2}, proportions=0.3))
     np.testing.assert_allclose(widths, [0.8, 0.2, 0.0], atol=1e-12)
-    assert said == ["blurred 80 %", "wrong proportions 20 %"]
+    assert said == ["blurred: 80 %", "wrong proportions: 20 %"]
 
 
 def test_less_than_nothing_is_nothing():
     widths, said = shares_of(drawn(shares={"blurred": -0.2}, proportions=-0.1))
     np.testing.assert_allclose(widths, [0, 0, 1])
-    assert said == ["not explained 100 %"]
+    assert said == ["not explained: 100 %"]
 
 
 def test_without_examples_there_is_the_map_alone():
@@ -163,5 +163,22 @@ def test_nothing_overlaps_or_leaves_the_figure():
     assert all(upper.y0 > lower.y1 for upper, lower in pairwise(rows))
     assert all(row.x0 > places[0].x1 for row in rows)
     assert max(text.get_window_extent().x1 for text in figure.texts) <= figure.bbox.width
-    top = figure.texts[1].get_window_extent().y0
+    title, note = (text.get_window_extent() for text in figure.texts)
+    assert title.y0 >= note.y1
+    top = note.y0
     assert all(ax.get_tightbbox().y1 <= top for ax in figure.axes)
+
+
+def test_a_long_finding_goes_on_in_a_second_line():
+    sentence = (
+        "Lower right (10×10 px): blurred, σ 0.8 px (49 %) and brightness + 0.06 of the range (47 %); together they "
+    )
+    sentence += "explain 96 % of what is wrong there (p = 0.005). Since epoch 6."
+    title = drawn(title=sentence).texts[0].get_text()
+    assert title.count("\n") == 1
+    assert title.replace("\n", " ") == sentence
+
+
+def test_a_short_one_takes_less_room():
+    assert drawn(title="Short.").bbox.height < drawn(title="Long words " * 12).bbox.height
+    assert drawn(note="").bbox.height < drawn(note="Usual cause.").bbox.height

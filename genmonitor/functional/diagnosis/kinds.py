@@ -64,16 +64,16 @@ _RANGE = "compare the range of the output's activation with that of the training
 _STROKES = "compare how training images were resized with the generator's resolution"
 
 KINDS: dict[str, Kind] = {
-    "brighter": Kind("brightness + {s} of the range", "s is added", _SCHEDULE, _LIN, _NORMALIZATION),
-    "darker": Kind("brightness − {s} of the range", "s is taken away", _SCHEDULE, _LIN, _NORMALIZATION),
+    "brighter": Kind("brightness + {s} of the range", "s is added to each value", _SCHEDULE, _LIN, _NORMALIZATION),
+    "darker": Kind("brightness − {s} of the range", "s is taken from each value", _SCHEDULE, _LIN, _NORMALIZATION),
     "color": Kind("{channel} {sign} {s} of the range", "s is added along the direction in which the channels' means differ", _SCHEDULE, _LIN, f"compare each channel's mean before and after normalization; {_NORMALIZATION}"),
     "faded": Kind("contrast − {percent} %", "values move toward the image's mean, zero or the middle of the range by the part s", "", "", _RANGE),
     "stronger": Kind("contrast + {percent} %", "values move away from the image's mean, zero or the middle of the range by the part s", _GUIDANCE, _SAHARIA, "less guidance, or dynamic thresholding"),
-    "blurred": Kind("blurred, σ {s} px", "a Gaussian of s pixels blurs it", "a loss of squared error per pixel, which averages what it cannot tell apart", _DOSOVITSKIY, "a perceptual or adversarial loss beside it"),
+    "blurred": Kind("blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images", "a loss of squared error per pixel, which averages what it cannot tell apart", _DOSOVITSKIY, "a perceptual or adversarial loss beside it"),
     "sharpened": Kind("sharpened by {percent} %", "what a blur of 1 pixel takes away is added, times s", "training images that were sharpened, or sharpening of what is generated", _WANG, "train on images as they are; look for a step that sharpens"),
     "noisy": Kind("noise {s} of the range", "Gaussian noise of s is added to each value", "too few steps of a sampler that adds noise, or no denoising after the last one (diffusion)", f"{_SONG}; {_JOLICOEUR}", "more steps, a deterministic sampler, no noise at the last step"),
     "periodic": Kind("pattern of {period}, amplitude {s} of the range", "s times the mean difference is added, folded at the period", "transposed convolutions whose kernel is no multiple of their stride", _ODENA, "resize, then convolve; or a kernel that is a multiple of the stride"),
-    "shifted": Kind("shifted by {s} {unit}", "it moves by whole pixels; the border is repeated", "resizing to the nearest pixel, which may move images", _PYTORCH, "look at padding, cropping, and how images are resized"),
+    "shifted": Kind("shifted by {s} {unit}", "images move by s whole pixels; the border is repeated", "resizing to the nearest pixel, which may move images", _PYTORCH, "look at padding, cropping, and how images are resized"),
     "blank": Kind("blank in {percent} % of the images", "the area is one color in s of the images: that of the generated ones that vary least", "", "", "look at the samples: features that are always zero, or values that are clipped?"),
     "clipped": Kind("clipped by {s} {unit}", "values beyond s of the range are cut off, at the top or at the bottom", "", "", _RANGE),
     "posterized": Kind("posterized to {s} levels", "values are rounded to s levels", "", "", "convert to integers once, at the end"),
