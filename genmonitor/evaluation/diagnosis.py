@@ -20,7 +20,7 @@ from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
 from genmonitor.functional.diagnosis.area import Explained, Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
-from genmonitor.functional.diagnosis.fit import put_faults
+from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
@@ -67,8 +67,8 @@ class Diagnosis:
 
     @property
     def proportions(self) -> float:
-        """Share of the first area's distance that is right images in wrong proportions; the rest is realism."""
-        return next(iter(self.areas.values())).proportions
+        """Share of the whole image's distance that is right images in wrong proportions; the rest is realism."""
+        return max((found.proportions for found in self.areas.values() if bool(found.mask.all())), default=0.0)
 
     def of_image(self) -> dict[str, float]:
         """Return the numbers of the whole image that make curves; none where only other areas were diagnosed."""
@@ -294,7 +294,7 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
             text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p),
             "no simple fault",
         )
-    if not region and bool(found.mask.all()):
+    if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == "modes" for kind in kinds):
         sentence += f" {text.proportions_sentence(found.proportions)}"
     return Finding(
         sentence,

@@ -50,12 +50,9 @@ def proportions_sentence(share: float) -> str:
 
     Example:
         >>> proportions_sentence(0.24)
-        '24 % of the distance is right images in wrong proportions, 76 % images unlike real ones.'
+        'Wrong proportions make up 24 % of the distance, images unlike real ones the rest.'
     """
-    return (
-        f"{percent(share)} of the distance is right images in wrong proportions, {percent(1 - share)} images unlike "
-        "real ones."
-    )
+    return f"Wrong proportions make up {percent(share)} of the distance, images unlike real ones the rest."
 
 
 def cause_sentence(kind: FaultKind) -> str:

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The diagnosis in an evaluation of regions: what is said first, since when, how often, and what a failure costs."""
+
+import pytest
+import torch
+from _helpers.evaluations import halves, measured
+
+from genmonitor import PixelPartition
+from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
+from genmonitor.evaluation.evaluator import commit_evaluation
+from genmonitor.functional.diagnosis import Fault
+
+REAL, GOOD, DARK = halves(300), halves(120, seed=1), halves(120, seed=1, dark=0.6)
+FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: x.mean() + (1 - s) * (x - x.mean()))
+
+
+def fitted(**options):
+    settings = {name: options.pop(name) for name in ("diagnose_every",) if name in options}
+    partition = PixelPartition.grid((4, 6), 1, 2)
+    evaluator = RegionEvaluator(RegionSettings(partition=partition, n_samples=120, **settings), **options)
+    evaluator.fit(ReferenceImages(given=REAL), GOOD[:16], SingleProcess())
+    return evaluator
+
+
+def evaluated(evaluator, images, history):
+    """Evaluate and commit; return the evaluation and its findings."""
+    evaluator.update(Samples(images, torch.arange(len(images))))
+    evaluation = evaluator.compute(SingleProcess())
+    history.append({"epoch": float(len(history)), **evaluation.values})
+    commit_evaluation(evaluator, evaluation, history, SingleProcess())
+    return evaluation, evaluator.findings(evaluation, history)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Three evaluations of dark samples, each with a diagnosis."""
+    evaluator, history = fitted(fault_models=[FADED]), []
+    return evaluator, history, [evaluated(evaluator, DARK, history) for _ in range(3)]
+
+
+def test_what_explains_most_is_said_first_and_since_when(run):
+    _, _, found = run
+    first, later = found[0][1][0], found[2][1][0]
+    assert [kind.name for kind in first.kinds] == ["faded"]
+    assert first.area.mask[:, 3:].float().mean() > 0.8
+    assert not first.area.mask[:, :3].any()
+    assert (first.since, later.since) == (0, 0)
+    assert later.text == f"{first.text} Since epoch 0."
+
+
+def test_numbers_of_the_image_are_values_with_declarations(run):
+    evaluator, history, _ = run
+    declared = {spec.key for spec in evaluator.values()}
+    for key in ("spread", "nearest", "explained", "proportions"):
+        assert key in declared
+        assert history[-1][key] >= 0
+    assert history[-1]["explained"] > 0.5
+
+
+def test_figure_of_the_diagnosis_has_the_finding_as_its_title(run):
+    evaluator, history, found = run
+    evaluation, findings = found[-1]
+    drawn = evaluator.presenter().figures(_with(evaluation, findings), history, Samples(DARK, torch.arange(120)))
+    figure = drawn["diagnosis"]()
+    assert str(findings[0]).startswith(figure.texts[0].get_text().split("\n")[0].rstrip("…"))
+    titles = [ax.get_title(loc="left") for ax in figure.axes]
+    assert "real" in titles
+    assert any(title.startswith("real, with what was found: ") for title in titles)
+
+
+def test_state_keeps_what_was_wrong_and_since_when(run):
+    evaluator, history, _ = run
+    again = fitted(fault_models=[FADED])
+    again.load_state_dict(evaluator.state_dict())
+    _, findings = evaluated(again, DARK, list(history))
+    assert findings[0].text.endswith("Since epoch 0.")
+
+
+def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last():
+    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
+    assert second[0].text == f"{first[0].text} Diagnosed at epoch 0."
+    assert ["explained" in record for record in history] == [True, False, True]
+    assert not any(finding.kinds for finding in third)
+
+
+def test_a_fault_model_that_fails_costs_its_line():
+    def fails(images, strength, generator):
+        raise RuntimeError("no such file")
+
+    evaluator = fitted(fault_models=[Fault("mine", "px", (1.0,), fails), FADED])
+    evaluation, findings = evaluated(evaluator, DARK, [])
+    assert [kind.name for kind in findings[0].kinds] == ["faded"]
+    assert any("the fault model 'mine' failed: RuntimeError: no such file" in note for note in evaluation.notes)
+
+
+def test_a_diagnosis_that_fails_costs_itself(monkeypatch):
+    def fails(*arguments, **options):
+        raise MemoryError("out of memory")
+
+    evaluator = fitted()
+    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.diagnose", fails)
+    evaluation, findings = evaluated(evaluator, DARK, [])
+    assert "the diagnosis failed: MemoryError: out of memory" in evaluation.notes
+    assert findings[0].text.startswith("cluster_2 (right half) differs from real images")
+    assert "p_2" in evaluation.values
+
+
+def test_fewer_than_100_images_are_not_diagnosed():
+    evaluator = fitted()
+    evaluation, _ = evaluated(evaluator, DARK[:99], [])
+    assert evaluation.diagnosed.diagnosis is None
+    assert "spread" not in measured(evaluation)
+
+
+def _with(evaluation, findings):
+    from dataclasses import replace
+
+    return replace(evaluation, findings=findings)
