@@ -25,6 +25,9 @@ from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
+SPLITS = 99
+"""Of the map: enough to find areas by, which are then tested on their own."""
+MOSTLY_ALL = ("whole image", "most of the image")
 COPIES = 0.1
 """Share of images with a near twin from which it is a finding."""
 MANY = 0.3
@@ -164,7 +167,7 @@ def diagnose(
         fake, real = fake[:, :, None, None], real[:, :, None, None]
     models, left_out = _models(fault_models, pixels)
     images = Images.of(fake, real, seed)
-    drawn, masks = _areas(fake, real, area, partition, seed)
+    drawn, masks = _areas(images.fake, images.real, area, partition, seed)
     whole = torch.ones(real.shape[2:], dtype=torch.bool)
     image = None
     if not all(bool(mask.all()) for mask, _ in masks.values()):
@@ -179,10 +182,10 @@ def diagnose(
         areas[_place(diagnosed.mask) if by_map else name] = diagnosed
     findings = [_finding(name, masks[name][1] if name in masks else None, x) for name, x in areas.items()]
     findings.sort(key=lambda x: -areas[x.area.name].of_image)
-    if any(x.kinds for x in findings):
-        findings = [x for x in findings if x.kinds or x.area.region or x.area.name != "whole image"]
+    findings = _each_once(findings)
     if any(bool(mask.all()) for mask, _ in masks.values()):
         copies = _copies(images, whole)
+        copies.sort(key=lambda x: -x.kinds[0].strength)
         findings = [*(x for x in copies if x.kinds[0].strength >= MANY), *findings]
         findings += [x for x in copies if x not in findings]
     findings = [x for x in findings if not x.fine] + [x for x in findings if x.fine]
@@ -190,6 +193,18 @@ def diagnose(
     failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
     return Diagnosis(tuple(findings), areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+
+
+def _each_once(findings: list[Finding]) -> list[Finding]:
+    """Leave out that nothing explains the whole image where areas have kinds, and areas that repeat its kind."""
+    whole = next((x for x in findings if not x.area.region and x.area.name == "whole image"), None)
+    if whole is not None and not whole.kinds and any(x.kinds for x in findings):
+        return [x for x in findings if x is not whole]
+    if whole is None or not whole.kinds:
+        return findings
+    said = {kind.name for kind in whole.kinds}
+    later = findings[findings.index(whole) + 1 :]
+    return [x for x in findings if x not in later or not x.kinds or x.kinds[0].name not in said]
 
 
 def _suffice(areas: Collection[AreaDiagnosis]) -> bool:
@@ -253,8 +268,9 @@ def _areas(
         sites = partition.labels.repeat_interleave(size[0] // partition.labels.shape[0], 0)
         sites = sites.repeat_interleave(size[1] // partition.labels.shape[1], 1).cpu()
         return None, {name: (sites == label, name) for name, label in partition.regions().items()}
-    drawn = discrepancy_map(fake, real, seed=seed)
-    masks = [*significant_areas(drawn), torch.ones(size, dtype=torch.bool)]
+    drawn = discrepancy_map(fake, real, num_permutations=SPLITS, seed=seed)
+    masks = [x for x in significant_areas(drawn) if describe_place(x) not in MOSTLY_ALL]
+    masks = [*masks, torch.ones(size, dtype=torch.bool)]
     return drawn, {_place(mask): (mask.cpu(), None) for mask in masks}
 
 
@@ -328,7 +344,7 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
     out = []
     for among_real, unit in ((False, "of the images have a near twin among them"), (True, "of them copy a real image")):
         found: Repeats = repeats(images, among_real)
-        if found.share >= COPIES and found.p <= LEVEL / 10:
+        if found.share >= COPIES and found.p <= LEVEL / 50:
             kind = FaultKind("copies", found.share, unit, found.of_distance)
             area = Area("whole image", mask=mask)
             sentence, cause = f"Whole image: {text.said(kind)} ({format_p(found.p)}).", text.cause_sentence(kind)

@@ -89,9 +89,9 @@ def largest_piece(mask: Tensor) -> Tensor:
 
     Example:
         >>> mask = torch.zeros(3, 9, dtype=torch.bool)
-        >>> mask[:, 0], mask[:, 3:] = True, True
+        >>> mask[:, 0], mask[:, 5:] = True, True
         >>> largest_piece(mask).sum()
-        tensor(18)
+        tensor(12)
     """
     pieces = _pieces(_closed(mask.cpu().numpy()), np.ones(mask.shape))
     return torch.from_numpy(pieces[0]).to(mask.device)

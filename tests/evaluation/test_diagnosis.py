@@ -169,6 +169,22 @@ def test_without_an_area_the_whole_image_is_diagnosed() -> None:
     assert found.findings[0].kinds[0].name == "brighter"
 
 
+@pytest.mark.parametrize("name", ["brighter", "noisy"])
+def test_a_fault_in_an_area_that_nobody_tells_is_found_there_and_said_first(name: str) -> None:
+    plain = disks(2 * N, 1)
+    fake = torch.where(CORNER, FAULTS[name][0](plain), plain)
+    first = diagnose(fake, disks(2 * N, 2)).findings[0]
+    assert first.kinds[0].name == name
+    assert first.area.mask is not None
+    assert float((first.area.mask & CORNER).sum() / (first.area.mask | CORNER).sum()) >= 0.5
+
+
+def test_faded_images_are_no_copies() -> None:
+    found = diagnose(0.5 * disks(N, 1), disks(N, 2), area=WHOLE)
+    assert found.findings[0].kinds[0].name == "faded"
+    assert not any(x.verdict == "copies" for x in found.findings)
+
+
 def test_it_survives_json_with_its_mask() -> None:
     plain = disks(N, 1)
     found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER)

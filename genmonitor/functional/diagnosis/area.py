@@ -205,7 +205,7 @@ def within(mask: Tensor) -> list[Tensor]:
     out = [mask]
     for _ in range(EDGE):
         outside = F.max_pool2d((~out[-1])[None].float(), 3, 1, 1)[0] > 0
-        if (~outside).sum() < max(LEAST, KEPT * mask.sum()):
+        if float((~outside).sum()) < max(LEAST, KEPT * float(mask.sum())):
             break
         out.append(~outside)
     return out
