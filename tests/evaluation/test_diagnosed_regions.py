@@ -11,7 +11,7 @@ from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.functional.diagnosis import Fault
 
 REAL, GOOD, DARK = halves(300), halves(120, seed=1), halves(120, seed=1, dark=0.6)
-FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: x.mean() + (1 - s) * (x - x.mean()))
+FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: (1 - s) * x)
 
 
 def fitted(**options):
