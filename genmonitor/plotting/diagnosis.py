@@ -102,7 +102,8 @@ def _draw_map(
     ax = add_axes(figure, 18, bottom, _MAP, _MAP)
     heat = add_map(ax, average, sizes, p)
     if heat is not None:
-        ticks = [x for x in (1, 3, 10, 30, 100, 300, 1000, 3000) if x <= heat.norm.vmax]
+        _, largest = heat.get_clim()
+        ticks = [x for x in (1, 3, 10, 30, 100, 300, 1000, 3000) if largest and x <= largest]
         place = add_axes(figure, 18, bottom - 18, _MAP, 10)
         bar = figure.colorbar(heat, cax=place, orientation="horizontal", ticks=ticks, format="%g")
         bar.minorticks_off()
