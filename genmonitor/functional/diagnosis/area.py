@@ -164,6 +164,7 @@ def diagnose_area(
             another fault than the one inside: what lies within says where the fault is, and is what is measured.
     """
     failures: list[str] = []
+    areas = within(mask) if by_map else [mask]
     if by_map:
         mask = _located(images, mask, lambda side, fake: _usable(models, side, fake, failures, skip_failing))
     core = within(mask)[: 1 + by_map][-1]
@@ -185,7 +186,7 @@ def diagnose_area(
                 of_image = 1 - whole.left(explained.faults) / max(whole.left(()), CHANCE)
     if not bool(mask.all()) and not (explained and explained.named):
         tried = [*_usable(models, fitted, images.halves[0][0], [], skip_failing=True), MISFIT]
-        mask, explained = _or_by_surroundings(images, within(mask) if by_map else [mask], tried, explained)
+        mask, explained = _or_by_surroundings(images, [mask, *areas], tried, explained)
         if image is not None and explained and explained.named and by_map:
             fake_b, real_b = images.halves[1]
             whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
