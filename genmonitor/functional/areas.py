@@ -85,7 +85,7 @@ def _pieces(mask: NDArray[np.bool_], weight: NDArray[np.float64]) -> list[NDArra
 
 
 def largest_piece(mask: Tensor) -> Tensor:
-    """Return the connected piece of a mask [H, W] that has most pixels, gaps of a pixel or two filled.
+    """Return the connected piece of a mask [H, W] that has most pixels, gaps and all but large holes filled.
 
     Example:
         >>> mask = torch.zeros(3, 9, dtype=torch.bool)
@@ -93,5 +93,8 @@ def largest_piece(mask: Tensor) -> Tensor:
         >>> largest_piece(mask).sum()
         tensor(12)
     """
-    pieces = _pieces(_closed(mask.cpu().numpy()), np.ones(mask.shape))
-    return torch.from_numpy(pieces[0]).to(mask.device)
+    from scipy.ndimage import binary_fill_holes
+
+    piece = _pieces(_closed(mask.cpu().numpy()), np.ones(mask.shape))[0]
+    filled = binary_fill_holes(piece)
+    return torch.from_numpy(filled if filled.sum() <= 2 * piece.sum() else piece).to(mask.device)

@@ -167,6 +167,7 @@ def diagnose_area(
             another fault than the one inside: what lies within says where the fault is, and is what is measured.
     """
     failures: list[str] = []
+    areas = within(mask) if by_map else [mask]
     if by_map:
         mask = _located(images, mask, lambda side, fake: _usable(models, side, fake, failures, skip_failing))
     core = within(mask)[: 1 + by_map][-1]
@@ -188,7 +189,12 @@ def diagnose_area(
                 whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
                 of_image = 1 - whole.left(explained.faults) / max(whole.left(()), CHANCE)
     if not bool(mask.all()) and not (explained and explained.named):
-        explained = _or_misfit(images, mask, explained)
+        tried = [*_usable(models, fitted, images.halves[0][0], [], skip_failing=True), MISFIT]
+        mask, explained = _or_by_surroundings(images, [mask, *areas], tried, explained)
+        if image is not None and explained and explained.named and by_map:
+            fake_b, real_b = images.halves[1]
+            whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
+            of_image = 1 - whole.left(explained.faults) / max(whole.left(()), CHANCE)
     spread, nearest, samples = _variety(judged.distance, images)
     return AreaDiagnosis(mask, off, p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures))
 
@@ -304,24 +310,25 @@ def _explained(
     return best
 
 
-def _or_misfit(images: Images, mask: Tensor, explained: Explained | None) -> Explained | None:
-    """Return instead, where that explains more, that in some images the area was drawn from another one.
+def _or_by_surroundings(
+    images: Images, areas: Sequence[Tensor], models: Sequence[FaultModel], explained: Explained | None
+) -> tuple[Tensor, Explained | None]:
+    """Return instead, where that explains more, which fault in which of some areas does with what is around it.
 
-    By itself such an area is right, so this is measured on the area with what is around it.
+    An area that was drawn from another image is right by itself, and that it is brighter may show at its edge alone.
     """
-    around = F.max_pool2d(mask[None].float(), 2 * REACH + 1, 1, REACH)[0] > 0
-    if bool((around == mask).all()):
-        return explained
+    around = F.max_pool2d(areas[0][None].float(), 2 * REACH + 1, 1, REACH)[0] > 0
     fitted, judged = _sides(images, around)
-    ways = [(x.to(images.real.device), (PutFault(MISFIT, s),)) for x in within(mask) for s in MISFIT.strengths]
-    area, faults = min(ways, key=lambda x: replace(fitted, area=x[0]).left(x[1]))
-    judged = replace(judged, area=area)
     if judged.left(()) <= CHANCE or _permutation_p(judged, images.seed) > SURE:
-        return explained
+        return areas[0], explained
+    sides = [replace(fitted, area=area.to(images.real.device)) for area in areas]
+    ways = [(side, next(fit(side, models))) for side in sides]
+    best, faults = min(ways, key=lambda x: x[0].left(x[1]))
+    judged = replace(judged, area=best.area)
     share = shares(judged, faults)[0]
     if share < max(NAMED, explained.share if explained else 0.0) or closer(judged, faults) > LEVEL:
-        return explained
-    return Explained(faults, (share,), True)
+        return areas[0], explained
+    return best.area.cpu(), Explained(faults, (share,), True)
 
 
 def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
