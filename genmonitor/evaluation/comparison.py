@@ -261,9 +261,9 @@ def compare(
         >>> real, fake = images[:300], images[300:].clone()
         >>> fake[..., 2:] *= 0.5
         >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
-        cluster_2 (right half) differs from real images: error ratio ... × (p = 0.005).
+        Right half, 2×4 px: contrast − 49 %; explains 100 % of what is wrong there (p = 0.005).
     """
-    settings = RegionSettings.of(locals())
+    settings = RegionSettings.of(locals() | {"diagnose_every": 1})
     sets = {"fake": fake} if other is None else {"fake": fake, "other": other}
     real = check_images("real", real).cpu()
     checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}

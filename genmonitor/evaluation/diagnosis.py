@@ -12,7 +12,7 @@ from torch import Tensor
 
 from genmonitor._formatting import format_p
 from genmonitor._html import heading_html, text_html
-from genmonitor._places import describe_place
+from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.text import diagnosis as text
@@ -179,7 +179,7 @@ def diagnose(
         # where areas explain most of the image, a fault of all of it would say the same less exactly
         tried = () if everywhere and _suffice(areas.values()) else models
         diagnosed = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, by_map)
-        areas[_place(diagnosed.mask) if by_map else name] = diagnosed
+        areas[describe_area(diagnosed.mask) if by_map else name] = diagnosed
     findings = [_finding(name, masks[name][1] if name in masks else None, x) for name, x in areas.items()]
     findings.sort(key=lambda x: -areas[x.area.name].of_image)
     findings = _each_once(findings)
@@ -262,7 +262,7 @@ def _areas(
     if area is not None and partition is not None:
         raise ValueError("Expected `area` or `partition`, but got both. Give one of them.")
     if area is not None:
-        return None, {_place(mask): (mask, None) for mask in (_checked_area(area, size),)}
+        return None, {describe_area(mask): (mask, None) for mask in (_checked_area(area, size),)}
     if partition is not None:
         partition.check_images("fake", tuple(fake.shape))
         sites = partition.labels.repeat_interleave(size[0] // partition.labels.shape[0], 0)
@@ -271,7 +271,7 @@ def _areas(
     drawn = discrepancy_map(fake, real, num_permutations=SPLITS, seed=seed)
     masks = [x for x in significant_areas(drawn) if describe_place(x) not in MOSTLY_ALL]
     masks = [*masks, torch.ones(size, dtype=torch.bool)]
-    return drawn, {_place(mask): (mask.cpu(), None) for mask in masks}
+    return drawn, {describe_area(mask): (mask.cpu(), None) for mask in masks}
 
 
 def _checked_area(area: object, size: tuple[int, int]) -> Tensor:
@@ -283,18 +283,6 @@ def _checked_area(area: object, size: tuple[int, int]) -> Tensor:
     if not bool(area.any()):
         raise ValueError("Expected `area` with at least one pixel inside, but all are False.")
     return area.cpu()
-
-
-def _place(mask: Tensor) -> str:
-    """Name an area by place and size, such as "lower right (8×8 px)"."""
-    words = describe_place(mask)
-    if "px" in words:
-        place, _, size = words.rpartition(", ")
-        return f"{place} ({size})"
-    if bool(mask.all()) or words == "whole image":
-        return words
-    rows, columns = (int(x.max() - x.min()) + 1 for x in mask.nonzero(as_tuple=True))
-    return f"{words} ({rows}×{columns} px)"
 
 
 def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:

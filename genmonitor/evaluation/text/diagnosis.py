@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import FaultKind
-from genmonitor.functional.diagnosis import KINDS, in_words
+from genmonitor.functional.diagnosis import KINDS, Kind, in_words
 
 USUAL = 0.5
 """Share from which a cause is called the usual one, and not a possible one."""
@@ -56,11 +56,11 @@ def proportions_sentence(share: float) -> str:
 
 
 def cause_sentence(kind: FaultKind) -> str:
-    """Name the usual cause of a kind with its source, no surer than the share is; empty where there is none."""
-    known = KINDS.get(kind.name)
-    if known is None or not known.cause:
-        return ""
-    return f"{'Usual' if kind.share >= USUAL else 'Possible'} cause: {known.cause} ({known.source})."
+    """Name the usual cause of a kind, no surer than the share is, its source, and what to try; what is known of it."""
+    known = KINDS.get(kind.name, Kind("", ""))
+    usual = "Usual" if kind.share >= USUAL else "Possible"
+    cause = f"{usual} cause: {known.cause} ({known.source})." if known.cause else ""
+    return f"{cause} {f'To try: {known.remedy}.' if known.remedy else ''}".strip()
 
 
 def said(kind: FaultKind) -> str:

@@ -179,9 +179,9 @@ def diagnose_area(
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
             share, weights = _matched(images, fitted, judged, ())
         explained = _explained(fitted, judged, usable, share, p)
-        if p > SURE:  # weights explain nearly all of what is chance
-            share = 0.0
-        share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
+        if weights is not None:
+            share = 0.0 if p > SURE else share  # weights explain nearly all of what is chance
+            share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
         if explained and explained.named:
             of_image = explained.share
             if image is not None:
