@@ -261,7 +261,7 @@ def compare(
         >>> real, fake = images[:300], images[300:].clone()
         >>> fake[..., 2:] *= 0.5
         >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
-        Right half, 2×4 px: contrast − 49 %; explains 100 % of what is wrong there (p = 0.005).
+        Right half, 2×4 px: contrast − 46 %; explains 99 % of what is wrong there (p = 0.005).
     """
     settings = RegionSettings.of(locals() | {"diagnose_every": 1})
     sets = {"fake": fake} if other is None else {"fake": fake, "other": other}

@@ -175,11 +175,12 @@ def diagnose(
         image = Distance.of(real_a, whole, min(len(fake_b), len(real_b)))
     areas: dict[str, AreaDiagnosis] = {}
     for name, (mask, _) in sorted(masks.items(), key=lambda x: bool(x[1][0].all())):
-        everywhere, by_map = bool(mask.all()), drawn is not None and not bool(mask.all())
+        everywhere = bool(mask.all())
+        p_map = None if drawn is None or everywhere else float(drawn["p_map"][mask.to(drawn["p_map"].device)].min())
         # where areas explain most of the image, a fault of all of it would say the same less exactly
         tried = () if everywhere and _suffice(areas.values()) else models
-        diagnosed = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, by_map)
-        areas[describe_area(diagnosed.mask) if by_map else name] = diagnosed
+        diagnosed = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p_map)
+        areas[name if p_map is None else describe_area(diagnosed.mask)] = diagnosed
     findings = [_finding(name, masks[name][1] if name in masks else None, x) for name, x in areas.items()]
     findings.sort(key=lambda x: -areas[x.area.name].of_image)
     findings = _each_once(findings)

@@ -153,7 +153,7 @@ def diagnose_area(
     models: Sequence[FaultModel | Measured],
     image: Distance | None = None,
     skip_failing: bool = False,
-    by_map: bool = False,
+    p_map: float | None = None,
 ) -> AreaDiagnosis:
     """Measure an area of images.
 
@@ -163,17 +163,22 @@ def diagnose_area(
         models: to try.
         image: distance of the whole image, for `of_image`; None where the area is all of it.
         skip_failing: leave out fault models that fail, rather than to raise their error.
-        by_map: whether a map found the area. Such areas are larger than the fault by a pixel or two, and its edge is
-            another fault than the one inside: what lies within says where the fault is, and is what is measured.
+        p_map: p-value by which a map found the area, which holds of it then. Such areas are larger than the fault by a
+            pixel or two, and its edge is another fault than the one inside: what lies within says where the fault is,
+            and is what is measured.
     """
     failures: list[str] = []
+    by_map = p_map is not None
     areas = within(mask) if by_map else [mask]
     if by_map:
         mask = _located(images, mask, lambda side, fake: _usable(models, side, fake, failures, skip_failing))
     core = within(mask)[: 1 + by_map][-1]
     fitted, judged = _sides(images, core)
-    p, off = _permutation_p(judged, images.seed), judged.left(())
-    explained, share, weights, of_image = None, 0.0, None, 0.0
+    p = _permutation_p(judged, images.seed)
+    if p_map is not None and p > LEVEL:  # what the map saw is not within, or too little of it
+        fitted, judged = _sides(images, mask)
+        p = min(_permutation_p(judged, images.seed), p_map)
+    off, explained, share, weights, of_image = judged.left(()), None, 0.0, None, 0.0
     if p <= LEVEL and off > 0:
         usable = _usable(models, fitted, images.halves[0][0], failures, skip_failing)
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
