@@ -11,6 +11,7 @@ what a monitor would find, without a Trainer.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
+from genmonitor.evaluation.findings import headlines
+from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import curve
 from genmonitor.plotting.images import paste, region_alone
@@ -83,7 +86,7 @@ def picture(
 ) -> Figure:
     """Draw real and generated digits, the region that is wrong, and the error ratio of each region over the epochs."""
     partition = evaluator.fitted.regions.partition
-    finding, *_ = evaluator.findings(None, history)
+    finding = next(x for x in evaluator.findings(RegionEvaluation({}, None), history) if x.area.region)
     worst = finding.area.region
     assert worst is not None
     label, labels = partition.regions()[worst], partition.pixel_labels().numpy()
@@ -109,6 +112,13 @@ def picture(
     show_regions(regions, labels)
     regions.set_title("regions", loc="left", fontsize=12, color=INK)
     return figure
+
+
+def diagnosis(evaluator: RegionEvaluator, history: History, fake: Tensor) -> Figure:
+    """Draw where and what is wrong at the last evaluation, of 8×8 digits that are drawn again for it."""
+    samples, found = run_evaluation(evaluator, partial(_drawn, fake), SingleProcess(), seed=0)
+    found = replace(found, findings=evaluator.findings(found, history))
+    return evaluator.presenter().figures(found, history, samples)["diagnosis"]()
 
 
 def _draw_errors(
@@ -144,12 +154,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/hero"), help="where the picture is written")
     out = parser.parse_args().out
     evaluator, history, alerts, real, fake = evaluate()
-    print(evaluator.findings(None, history)[0])
+    print(*headlines(evaluator.findings(RegionEvaluation({}, None), history)), sep="\n")
     for epoch, alert in alerts:
         print(f"Alert at epoch {epoch}: {alert.text}")
     out.mkdir(parents=True, exist_ok=True)
     picture(evaluator, history, alerts, real, fake).savefig(out / "hero.png")
-    print(f"Picture: {out / 'hero.png'}")
+    diagnosis(evaluator, history, fake).savefig(out / "diagnosis.png")
+    print(f"Pictures: {out / 'hero.png'}, {out / 'diagnosis.png'}")
 
 
 if __name__ == "__main__":

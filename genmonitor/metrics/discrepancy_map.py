@@ -68,11 +68,11 @@ class DiscrepancyMap(TwoSidedMetric):
         """Return the dictionary of `functional.discrepancy_map`."""
         return super().compute()  # type: ignore[no-any-return]
 
-    def plot(self, val: dict[str, Tensor] | None = None, ax: Any = None) -> Any:
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw the size of the difference at each pixel, where it is more than chance.
 
         Args:
-            val: what `compute` returned; None for `compute()`.
+            val: what `compute` returned, or a list of it, of which the last is drawn; None for `compute()`.
             ax: a matplotlib axis; None for a new figure.
 
         Returns:
@@ -80,7 +80,7 @@ class DiscrepancyMap(TwoSidedMetric):
         """
         from matplotlib.figure import Figure
 
-        found = self.compute() if val is None else val
+        found = self.compute() if val is None else val[-1] if isinstance(val, list) else val
         ax = Figure().subplots() if ax is None else ax
         sizes = found["map"].where(found["p_map"] <= LEVEL, 0.0)
         drawn = ax.imshow(sizes.cpu().numpy(), cmap="magma", vmin=0)

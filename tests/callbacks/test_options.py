@@ -13,7 +13,11 @@ from genmonitor.monitoring import EvaluationOptions
 
 ENCODERS = {"output_encoder", "prompt_encoder"}
 TAKES = [
-    (PixelClusterMonitor, RegionSettings, {"extra_metrics", "site_encoder", "prompts", "reuse", "reuse_key"}),
+    (
+        PixelClusterMonitor,
+        RegionSettings,
+        {"extra_metrics", "fault_models", "site_encoder", "prompts", "reuse", "reuse_key"},
+    ),
     (DiversityMonitor, DiversitySettings, {"extra_metrics", *ENCODERS}),
     (DisagreementMonitor, DisagreementSettings, {"prompt_key", *ENCODERS}),
 ]

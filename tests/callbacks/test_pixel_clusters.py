@@ -45,7 +45,7 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     with (
         pytest.warns(
             UserWarning,
-            match=rf"cluster_{spoiled} \(.*\) got worse since epoch 2: .* at epoch [01], its best",
+            match=rf"cluster_{spoiled} \(.*\) got worse since epoch 2, .* at its best within chance",
         ) as warned,
         caplog.at_level(logging.INFO),
     ):
@@ -64,7 +64,7 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     expected = [[f"cluster_{spoiled} ({place}) got worse", "since epoch 2", "at epoch 3"]]
     assert [re.findall(r"cluster_. \(.*\) got worse|since epoch .|at epoch 3", text) for text in said] == expected
     assert [str(w.message) for w in warned if "got worse" in str(w.message)] == [f"Plain: {text}" for text in said]
-    distance = [record[f"distance_{spoiled}"] for record in monitor.history]  # the curve that the alert names
+    distance = [record[f"structure_{spoiled}"] for record in monitor.history]  # the curve that the alert names
     assert min(distance[SPOILED_FROM:]) > 2 * max(distance[:SPOILED_FROM])
     lines = [line for line in caplog.messages if re.search(r"\(epoch \d\)$", line)]
     found = [re.match("No evidence of a difference|cluster_.", line)[0] for line in lines]
@@ -104,7 +104,7 @@ def test_end_of_fit_prints_the_largest_contributor_first(tmp_path, capsys):
     )
     assert {row.split()[0]: int(row.split()[1]) for row in rows} == sizes
     assert re.search(
-        r"cluster_3 +32 +0\.9\d+ +\d+ × +99 %  upper right +differs \(p = 0\.005\), worse than at its best", rows[0]
+        r"cluster_3 +32 +0\.9\d+ +\d+ × +99 %  upper right +differs \(p = 0\.005\), .* worse than at", rows[0]
     )
 
 

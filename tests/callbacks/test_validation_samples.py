@@ -59,7 +59,7 @@ def test_values_are_those_of_the_images_that_validation_drew(tmp_path):
     for record, batches in zip(monitor.history, (module.generated[2:5], module.generated[5:8]), strict=True):
         metrics = monitor.evaluator.fitted.metrics
         metrics.update(torch.cat(batches)[:60])
-        values, p_values, _ = metrics.compute(SingleProcess())
+        values, p_values, *_ = metrics.compute(SingleProcess())
         assert p_values["image"] == record["p_image"]
         assert values.items() <= record.items()
     manifest = json.loads((tmp_path / "genmonitor" / "cms_evaluation_00002.json").read_text())

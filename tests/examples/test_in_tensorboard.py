@@ -103,7 +103,9 @@ def test_each_scalar_has_its_description(opened):
     with urllib.request.urlopen(f"{url}data/plugin/scalars/tags") as answer:
         (tags,) = [tags for tags in json.load(answer).values() if "cms/mmd" in tags]
     assert sorted(tags)[-1] == "summary/best_cms_image"  # one dot, below the curves
-    assert {f"cms/{measure}_1" for measure in ("baseline", "p", "vs_best", "share", "distance")} <= set(tags)
+    assert {
+        f"cms/{measure}_1" for measure in ("baseline", "p", "structure_vs_best", "share", "structure", "texture")
+    } <= set(tags)
     undescribed = [tag for tag in tags if tag.startswith("cms/") and not tags[tag]["description"]]
     assert undescribed == []
     assert "around 0 at best" in tags["cms/mmd"]["description"]

@@ -191,6 +191,7 @@ ARGUMENTS = {
             {"fid": of("torchmetrics.image.fid.FrechetInceptionDistance", feature=of("tests_features.Means"))},
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
+        "fault_models": ([], []),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
         "own_widths": (False, False),  # which take no Laplacian kernel
         "reuse": (None, None),

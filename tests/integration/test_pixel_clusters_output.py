@@ -34,9 +34,13 @@ SCALARS = [
     *(f"error_ratio_{name.removeprefix('cluster_')}" for name in ["image", *PLANTED_REGIONS]),
     *(
         f"{measure}_{name.removeprefix('cluster_')}"
-        for measure in ("p", "distance", "vs_best")
+        for measure in ("p", "structure", "texture", "structure_vs_best", "texture_vs_best")
         for name in ["image", *PLANTED_REGIONS]
     ),
+    "spread",
+    "nearest",
+    "explained",
+    "proportions",
     "violations",
     "mmd",
     *(f"baseline_{name.removeprefix('cluster_')}" for name in ["image", "product", *PLANTED_REGIONS, "mmd"]),
@@ -44,9 +48,10 @@ SCALARS = [
     "metric_seconds",
     "images_seen",
 ]
-DETAILS = [x for x in SCALARS if x.startswith(("share_", "p_", "vs_best_", "baseline_")) or x == "images_seen"]
+DETAILS = [x for x in SCALARS if x.startswith(("share_", "p_", "baseline_")) or "vs_best" in x or x == "images_seen"]
 PICTURES = {
-    f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves", "image_and_product", "samples")
+    f"cms/{name}"
+    for name in ("clusters", "clusters_over_average", "cka", "curves", "diagnosis", "image_and_product", "samples")
 }
 
 
@@ -232,6 +237,7 @@ def test_folder_holds_figures_and_samples_of_each_evaluation(ran):
         "cms_clusters.png",
         "cms_clusters_over_average.png",
         "cms_curves.png",
+        *(f"cms_diagnosis_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
         "cms_image_and_product.png",
         *(f"cms_samples_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
     ]
