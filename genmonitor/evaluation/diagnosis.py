@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,8 @@ MANY = 0.3
 ENOUGH = 0.4
 """Part of the image's distance that areas explain from which no fault of the whole image is looked for."""
 EXAMPLES = 6
+LOCAL = 0.5
+NEARLY = 0.8
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
 
@@ -197,12 +199,21 @@ def diagnose(
 
 
 def _each_once(findings: list[Finding]) -> list[Finding]:
-    """Leave out that nothing explains the whole image where areas have kinds, and areas that repeat its kind."""
+    """Leave out what the whole image adds nothing by where areas have kinds, and areas that repeat its kind."""
     whole = next((x for x in findings if not x.area.region and x.area.name == "whole image"), None)
-    if whole is not None and not whole.kinds and any(x.kinds for x in findings):
-        return [x for x in findings if x is not whole]
-    if whole is None or not whole.kinds:
+    areas = [x for x in findings if x is not whole]
+    if whole is None or (not whole.kinds and not any(x.kinds for x in areas)):
         return findings
+    if not whole.kinds:
+        return areas
+    local = bool(areas) and areas[0].area.mask is not None and float(areas[0].area.mask.double().mean()) < LOCAL
+    if local and whole.kinds[0].name == "modes":
+        # only there are proportions wrong, if no fault of the area says it better: weights fit a fault of an area too
+        first = areas[0]
+        if sum(kind.share for kind in first.kinds) >= NEARLY:
+            return areas
+        sentence = text.explained_sentence(first.area.name, whole.kinds, whole.p or 0.0)
+        return [replace(whole, area=first.area, text=sentence), *areas[1:]]
     said = {kind.name for kind in whole.kinds}
     later = findings[findings.index(whole) + 1 :]
     return [x for x in findings if x not in later or not x.kinds or x.kinds[0].name not in said]

@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader
 from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
+from genmonitor.evaluation.findings import headlines
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:Plain. there is no validation data")]
 
@@ -67,8 +68,13 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(tmp_path, spoiled, 
     distance = [record[f"structure_{spoiled}"] for record in monitor.history]  # the curve that the alert names
     assert min(distance[SPOILED_FROM:]) > 2 * max(distance[:SPOILED_FROM])
     lines = [line for line in caplog.messages if re.search(r"\(epoch \d\)$", line)]
-    found = [re.match("No evidence of a difference|cluster_.", line)[0] for line in lines]
-    assert found == ["No evidence of a difference"] * SPOILED_FROM + [f"cluster_{spoiled}"] * 3
+    fine = [line.startswith("No evidence of a difference") for line in lines]
+    assert fine == [True] * SPOILED_FROM + [False] * 3
+    first, *others = headlines(monitor.findings)
+    assert first.area.mask[planted_labels() == spoiled].float().mean() > 0.8
+    assert first.area.mask[planted_labels() != spoiled].float().mean() < 0.2
+    assert first.kinds
+    assert f"cluster_{spoiled}" in {other.area.region for other in others}
 
 
 @pytest.mark.parametrize("spoiled", [2, 4])

@@ -68,7 +68,7 @@ def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[
         list(map(to_array, areas)),
         {name: to_array(images) for name, images in diagnosis.examples.items()},
         shares,
-        diagnosis.proportions,
+        diagnosis.proportions if finding.area.mask is None or bool(finding.area.mask.all()) else 0.0,
         value_range,
         str(finding),
         finding.cause,
