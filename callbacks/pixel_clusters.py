@@ -47,8 +47,8 @@ class PixelClusterMonitor(GenerativeMonitor):
     regions together) and, at one of the kernel's widths, at least twice as large, and twice what chance brings to real
     images, at two evaluations in a row: a lasting fault is told of at the second evaluation that has it.
     What is far from real images already may hide a small one; `benchmarks/detection.md` says which. Pixels that never
-    vary raise an alert only if they are as far off as whole real images are. There was no false alert in 5,760
-    evaluations of 500, 64 and 16 real images in place of generated ones.
+    vary raise an alert only if they are as far off as whole real images are. That benchmark counts false
+    alerts too.
 
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 
