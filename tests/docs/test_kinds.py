@@ -97,7 +97,7 @@ def test_script_draws_a_kind(tmp_path):
     subprocess.run([sys.executable, ROOT / "docs" / "kinds.py", tmp_path, "noisy"], check=True, capture_output=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["noisy.png", "said.json"]
     said = json.loads((tmp_path / "said.json").read_text(encoding="utf-8"))
-    assert said["noisy"].startswith("Lower right (16×16 px): noise 0.1 of the range")
+    assert said["noisy"].startswith("Lower right corner, 16×16 px: noise 0.1 of the range")
     with Image.open(tmp_path / "noisy.png") as new, Image.open(FOLDER / "noisy.png") as committed:
         assert new.size == committed.size
 

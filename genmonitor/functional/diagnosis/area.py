@@ -196,6 +196,7 @@ def diagnose_area(
     if not bool(mask.all()) and not (explained and explained.named):
         tried = [*_usable(models, fitted, images.halves[0][0], [], skip_failing=True), MISFIT]
         mask, explained = _or_by_surroundings(images, [mask, *areas], tried, explained)
+        p = min(p, SURE) if explained and explained.named else p  # that of the surroundings is no larger
         if image is not None and explained and explained.named and by_map:
             fake_b, real_b = images.halves[1]
             whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
