@@ -230,7 +230,9 @@ def _examples(
 ) -> dict[str, Tensor]:
     shown = real[images.chosen_real[:EXAMPLES].to(real.device)]
     out = {"real": shown}
-    if finding.kinds and found is not None and found.explained is not None:
+    # proportions and copies change no real image, and what else explains their area is not what was found
+    of_area = () if found is None else _kinds(found.explained)
+    if found and found.explained and finding.kinds and finding.kinds == of_area and finding.kinds[0].name != "modes":
         low, high = float(real.min()), float(real.max())
         scaled = (shown - low) / ((high - low) or 1.0)
         faulty = put_faults(scaled, found.explained.faults, found.mask.to(real.device), images.range, images.seed)

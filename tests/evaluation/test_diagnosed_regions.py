@@ -106,6 +106,17 @@ def test_a_diagnosis_that_fails_costs_itself(monkeypatch):
     assert "p_2" in evaluation.values
 
 
+def test_a_diagnosis_that_fails_leaves_what_was_wrong_before(monkeypatch):
+    def fails(*arguments, **options):
+        raise MemoryError("out of memory")
+
+    evaluator, history = fitted(fault_models=[FADED]), []
+    _, before = evaluated(evaluator, DARK, history)
+    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.diagnose", fails)
+    _, after = evaluated(evaluator, DARK, history)
+    assert after[0].text == f"{before[0].text} Diagnosed at epoch 0."
+
+
 def test_fewer_than_100_images_are_not_diagnosed():
     evaluator = fitted()
     evaluation, _ = evaluated(evaluator, DARK[:99], [])

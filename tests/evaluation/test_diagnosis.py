@@ -121,6 +121,13 @@ def test_nothing_wrong_has_no_name() -> None:
     assert found[0].areas["whole image"].spread == pytest.approx(1, abs=0.1)
 
 
+def test_no_picture_shows_another_fault_than_the_finding_says() -> None:
+    """Repeated images have faults of their own that explain something; what is shown of them is not what was found."""
+    found = diagnose(disks(30, 1).repeat(N // 30, 1, 1, 1), disks(N, 2))
+    assert found.findings[0].kinds[0].name == "copies"
+    assert [name.split(",")[0] for name in found.examples] == ["real", "generated"]
+
+
 def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
     plain = disks(N, 1)
     found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER).findings[0]

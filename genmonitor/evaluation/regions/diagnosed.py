@@ -57,12 +57,12 @@ def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnos
     """
     diagnosis: Diagnosis | None = None
 
-    def told() -> tuple[list[dict[str, object]], dict[str, float], tuple[str, ...]]:
+    def told() -> tuple[list[dict[str, object]], dict[str, float] | None, tuple[str, ...]]:
         nonlocal diagnosis
         try:
             diagnosis = make()
         except Exception as error:
-            return [], {}, (f"the diagnosis failed: {type(error).__name__}: {error}",)
+            return [], None, (f"the diagnosis failed: {type(error).__name__}: {error}",)
         wrong = [finding.to_dict() for finding in diagnosis.findings if not finding.fine]
         return wrong, diagnosis.of_image(), diagnosis.failures
 

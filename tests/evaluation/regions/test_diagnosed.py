@@ -137,7 +137,7 @@ def test_a_diagnosis_that_fails_costs_itself_alone():
 
     found = diagnose_for_all(fail, SingleProcess())
     assert found.notes == ("the diagnosis failed: MemoryError: 6 GiB",)
-    assert (found.findings, found.values, found.diagnosis) == ((), {}, None)
+    assert (found.findings, found.values, found.diagnosis) == ((), None, None)
 
 
 class Recording(ScriptedCollective):
