@@ -50,17 +50,18 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     logged = repeatable(manifest)
     then, now = manifest["versions"], versions()
     return {
-        "values": {name: {"logged": logged.get(name), "replayed": value} for name, value in replayed.items()},
+        "values": {name: {"logged": logged[name], "replayed": replayed[name]} for name in logged if name in replayed},
         "not_replayed": [name for name in logged if name not in replayed],
-        "same": all(_is_same(logged.get(name), value) for name, value in replayed.items()),
+        "not_logged": {name: value for name, value in replayed.items() if name not in logged},
+        "same": all(_is_same(logged[name], replayed[name]) for name in logged if name in replayed),
         "processes": manifest["processes"],
         "other_versions": {name: then[name] for name in then if now.get(name) != then[name]},
     }
 
 
-def _is_same(logged: float | None, replayed: float) -> bool:
+def _is_same(logged: float, replayed: float) -> bool:
     """Return whether two values are the same to the last bit; NaN equals NaN."""
-    return logged == replayed or (logged is not None and math.isnan(logged) and math.isnan(replayed))
+    return logged == replayed or (math.isnan(logged) and math.isnan(replayed))
 
 
 def format_plain(result: dict[str, Any]) -> str:
@@ -80,6 +81,9 @@ def format_plain(result: dict[str, Any]) -> str:
         )
     if not result["same"] and result["other_versions"]:
         rows.append(f"The run used other versions: {result['other_versions']}.")
+    if result["not_logged"]:
+        values = ", ".join(f"{name} {value:.4g}" for name, value in result["not_logged"].items())
+        rows.append(f"Not measured in that evaluation, but now: {values}.")
     if result["not_replayed"]:
         rows.append(f"Not replayed: {', '.join(result['not_replayed'])}. Give the monitor with --setup.")
     return "\n".join(rows)

@@ -50,8 +50,8 @@ def test_replay_refuses_an_empty_path(genmonitor, arguments):
 
 def result(**changes):
     values = {"image": {"logged": 0.5, "replayed": 0.5}, "mmd": {"logged": 0.1, "replayed": 0.2}}
-    found = {"values": values, "not_replayed": [], "same": False, "processes": 1, "other_versions": {}}
-    return found | changes
+    found = {"values": values, "not_replayed": [], "not_logged": {}, "same": False, "processes": 1}
+    return found | {"other_versions": {}} | changes
 
 
 def test_replay_says_which_value_differs():
@@ -72,6 +72,7 @@ def test_replay_says_that_all_is_the_same():
         ({"processes": 2}, "The run had 2 processes"),
         ({"other_versions": {"torch": "2.6"}}, "The run used other versions: {'torch': '2.6'}."),
         ({"not_replayed": ["fid"]}, "Not replayed: fid."),
+        ({"not_logged": {"spread": 0.75}}, "Not measured in that evaluation, but now: spread 0.75."),
     ],
 )
 def test_replay_says_what_may_be_the_reason(changes, reason):

@@ -68,17 +68,23 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
     chromium = opened("custom_scalars")
     loaded = re.compile(r"Matches \([1-9]")
     card = "tf-custom-scalar-multi-line-chart-card"
-    charts = shown(chromium, card, lambda x: len(x) == 5 and all(loaded.search(text) for text in x))
+    charts = shown(chromium, card, lambda x: len(x) == 8 and all(loaded.search(text) for text in x))
     clusters = [f"cms/cluster_{number} (" for number in range(1, 6)]
     assert charts[0].startswith("CMS by region")
     assert all(name in charts[0] for name in [*clusters, "cms/constant ("])
-    assert "Matches (2)" in charts[1]
-    assert all(f"cms/{name} (" in charts[1] for name in ("image", "product"))
-    assert "Matches (7)" in charts[2]
-    assert all(f"cms/error_ratio_{name} (" in charts[2] for name in ("image", 1, 2, 3, 4, 5, "constant"))
-    assert "Matches (7)" in charts[3]
-    assert all(f"cms/structure_{name} (" in charts[3] for name in ("image", 1, 2, 3, 4, 5, "constant"))
-    assert all(f"cms/{name}_seconds (" in charts[4] for name in ("sampling", "metric"))
+    regions = ("image", 1, 2, 3, 4, 5, "constant")
+    for start, names in {
+        "CMS of image and product": ["image", "product"],
+        "Variety": ["spread", "nearest"],
+        "What the diagnosis explains": ["explained", "proportions"],
+        "Error ratio": [f"error_ratio_{name}" for name in regions],
+        "Structure": [f"structure_{name}" for name in regions],
+        "Texture": [f"texture_{name}" for name in regions],
+        "Seconds": ["sampling_seconds", "metric_seconds"],
+    }.items():
+        (chart,) = [text for text in charts if text.startswith(start)]
+        assert f"Matches ({len(names)})" in chart
+        assert all(f"cms/{name} (" in chart for name in names)
     for _ in range(150):  # drawn, not only named: each as it is, and smoothed
         lines = set(chromium.execute_script(LINES))
         if len(lines) >= 6:
@@ -88,14 +94,15 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
 
 
 def test_the_figures_are_among_the_images(opened):
-    names = ("cka", "clusters", "clusters_over_average", "curves", "image_and_product", "samples")
+    names = ("cka", "clusters", "clusters_over_average", "curves", "diagnosis", "image_and_product", "samples")
     texts = shown(opened("images"), "tf-image-loader", lambda x: len(x) == len(names))
     assert [text.split()[0] for text in texts] == [f"cms/{name}" for name in names]
 
 
-def test_the_text_says_what_each_value_is(opened):
-    (text,) = shown(opened("text"), "tf-text-loader", lambda x: len(x) == 1 and "metric_seconds" in x[0])
-    assert "share_1, share_2, …, share_constant part of the image's loss that a region contributes" in text
+def test_the_text_says_what_each_value_is_and_what_was_found(opened):
+    about, finding = shown(opened("text"), "tf-text-loader", lambda x: len(x) == 2 and "metric_seconds" in x[0])
+    assert "share_1, share_2, …, share_constant part of the image's loss that a region contributes" in about
+    assert "explains" in finding or "no simple fault" in finding
 
 
 def test_each_scalar_has_its_description(opened):
