@@ -85,15 +85,13 @@ def power(x: Tensor, gamma: float, generator: torch.Generator) -> Tensor:
 
 
 def thicker(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
-    """Mix in so much of the brightest of 3×3 neighbors, or of the darkest where most of the image is bright."""
-    sign = 1 if x.mean() < 0.5 else -1
-    return (1 - s) * x + s * sign * max_pool2d(sign * x, 3, 1, 1)
+    """Mix in so much of the brightest of 3×3 neighbors."""
+    return (1 - s) * x + s * max_pool2d(x, 3, 1, 1)
 
 
 def thinner(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
-    """Mix in so much of the opposite."""
-    sign = -1 if x.mean() < 0.5 else 1
-    return (1 - s) * x + s * sign * max_pool2d(sign * x, 3, 1, 1)
+    """Mix in so much of the darkest of 3×3 neighbors."""
+    return (1 - s) * x - s * max_pool2d(-x, 3, 1, 1)
 
 
 def from_others(x: Tensor, s: float, generator: torch.Generator) -> Tensor:

@@ -18,7 +18,7 @@ from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
-from genmonitor.functional.diagnosis.area import Explained, Repeats, repeats
+from genmonitor.functional.diagnosis.area import MARGIN, Explained, Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.discrepancy_map import discrepancy_map
@@ -36,7 +36,6 @@ ENOUGH = 0.4
 """Part of the image's distance that areas explain from which no fault of the whole image is looked for."""
 EXAMPLES = 6
 LOCAL = 0.5
-NEARLY = 0.8
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
 
@@ -178,14 +177,14 @@ def diagnose(
     areas: dict[str, AreaDiagnosis] = {}
     for name, (mask, _) in sorted(masks.items(), key=lambda x: bool(x[1][0].all())):
         everywhere = bool(mask.all())
-        p_map = None if drawn is None or everywhere else float(drawn["p_map"][mask.to(drawn["p_map"].device)].min())
+        p_map = None if drawn is None or everywhere else drawn["p_map"].cpu()
         # where areas explain most of the image, a fault of all of it would say the same less exactly
         tried = () if everywhere and _suffice(areas.values()) else models
         diagnosed = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p_map)
         areas[name if p_map is None else describe_area(diagnosed.mask)] = diagnosed
     findings = [_finding(name, masks[name][1] if name in masks else None, x) for name, x in areas.items()]
     findings.sort(key=lambda x: -areas[x.area.name].of_image)
-    findings = _each_once(findings)
+    findings = _each_once(findings, {name: x.of_image for name, x in areas.items()})
     if any(bool(mask.all()) for mask, _ in masks.values()):
         copies = _copies(images, whole)
         copies.sort(key=lambda x: -x.kinds[0].strength)
@@ -198,7 +197,7 @@ def diagnose(
     return Diagnosis(tuple(findings), areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
 
 
-def _each_once(findings: list[Finding]) -> list[Finding]:
+def _each_once(findings: list[Finding], of_image: Mapping[str, float]) -> list[Finding]:
     """Leave out what the whole image adds nothing by where areas have kinds, and areas that repeat its kind."""
     whole = next((x for x in findings if not x.area.region and x.area.name == "whole image"), None)
     areas = [x for x in findings if x is not whole]
@@ -208,9 +207,9 @@ def _each_once(findings: list[Finding]) -> list[Finding]:
         return areas
     local = bool(areas) and areas[0].area.mask is not None and float(areas[0].area.mask.double().mean()) < LOCAL
     if local and whole.kinds[0].name == "modes":
-        # only there are proportions wrong, if no fault of the area says it better: weights fit a fault of an area too
+        # only there are proportions wrong, if no fault of the area says it as well: weights fit a fault of an area too
         first = areas[0]
-        if sum(kind.share for kind in first.kinds) >= NEARLY:
+        if of_image[first.area.name] >= whole.kinds[0].share - MARGIN:
             return areas
         sentence = text.explained_sentence(first.area.name, whole.kinds, whole.p or 0.0)
         return [replace(whole, area=first.area, text=sentence), *areas[1:]]

@@ -101,7 +101,10 @@ def discrepancy_map(
     # shifted by one of them, so that what is the same in all is exactly zero
     images = (samples - samples[0]).unflatten(1, real.shape[1:])
     with full_precision():
-        views = [cell_discrepancies(view, splits) for view in (images, Whitening.of(images)(images))]
+        # what hardly varies has no texture of its own, only that of what is beside it
+        deviation = images.std(0).amax(0)
+        texture = Whitening.of(images)(images).mul_(deviation > FLOOR * deviation.max())
+        views = [cell_discrepancies(view, splits) for view in (images, texture)]
     found = {"map": size_of_difference(views), "p_map": smallest_p_values(views, sides)}
     height, width = real.shape[2:]
     cell = _cell(height, width)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -28,14 +28,16 @@ SHOWN = 0.5
 """What faults must explain to be named without a relative similarity test, where the area surely differs."""
 MARGIN, MOSTLY = 0.2, 0.6
 """How much more than the faults, and how much at least, proportions must explain to be what is named."""
-SURE = LEVEL / 5
-"""Largest p-value at which proportions are named."""
+SURE, CLEAR = LEVEL / 5, 20.0
+"""Largest p-value, and least distance, at which proportions are named."""
 NEAR = 0.5
 """Part of the usual distance to the nearest image below which an image counts as a copy."""
 EDGE, LEAST, KEPT = 2, 12, 0.25
 """Pixels that an area of the map may be too large by, fewest pixels without them, and least part of the area."""
 SEARCHED = 112
 """Images a side that say where in an area of the map the fault is."""
+MOVES, TRIED = 8, 3
+"""Times that a side of such an area may move by a pixel, and areas of which that is tried."""
 SAMPLES = 8
 PERMUTATIONS = 199
 
@@ -153,7 +155,7 @@ def diagnose_area(
     models: Sequence[FaultModel | Measured],
     image: Distance | None = None,
     skip_failing: bool = False,
-    p_map: float | None = None,
+    p_map: Tensor | None = None,
 ) -> AreaDiagnosis:
     """Measure an area of images.
 
@@ -163,46 +165,34 @@ def diagnose_area(
         models: to try.
         image: distance of the whole image, for `of_image`; None where the area is all of it.
         skip_failing: leave out fault models that fail, rather than to raise their error.
-        p_map: p-value by which a map found the area, which holds of it then. Such areas are larger than the fault by a
-            pixel or two, and its edge is another fault than the one inside: what lies within says where the fault is,
-            and is what is measured.
+        p_map: p-values of the map [H, W] that found the area, which hold of it then. Such areas are larger than the
+            fault by a pixel or two, or have its edge alone: what they hold says where the fault is, and that is
+            measured instead.
     """
     failures: list[str] = []
     by_map = p_map is not None
-    areas = within(mask) if by_map else [mask]
-    if by_map:
-        mask = _located(images, mask, lambda side, fake: _usable(models, side, fake, failures, skip_failing))
-    core = within(mask)[: 1 + by_map][-1]
-    fitted, judged = _sides(images, core)
-    p = _permutation_p(judged, images.seed)
-    if p_map is not None and p > LEVEL:  # what the map saw is not within, or too little of it
-        fitted, judged = _sides(images, mask)
-        p = min(_permutation_p(judged, images.seed), p_map)
-    off, explained, share, weights, of_image = judged.left(()), None, 0.0, None, 0.0
-    if p <= LEVEL and off > 0:
-        usable = _usable(models, fitted, images.halves[0][0], failures, skip_failing)
+    p = _permutation_p(images, mask) if p_map is None else float(p_map[mask].min())
+    if p_map is not None:
+        mask = _located(images, mask, (p_map <= LEVEL) | _grown(mask, 1), models, skip_failing)
+    fitted, judged = _sides(images, within(mask)[: 1 + by_map][-1])
+    explained, share, weights, of_image = None, 0.0, None, 0.0
+    usable = _usable(models, fitted, images.halves[0][0], failures, skip_failing)
+    if p <= LEVEL and judged.left(()) > 0:
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
             share, weights = _matched(images, fitted, judged, ())
         explained = _explained(fitted, judged, usable, share, p)
         if weights is not None:
-            share = 0.0 if p > SURE else share  # weights explain nearly all of what is chance
+            # weights explain nearly all of what is chance
+            share = 0.0 if p > SURE or judged.left(()) < CLEAR else share
             share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
-        if explained and explained.named:
-            of_image = explained.share
-            if image is not None:
-                fake_b, real_b = images.halves[1]
-                whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
-                of_image = 1 - whole.left(explained.faults) / max(whole.left(()), CHANCE)
-    if not bool(mask.all()) and not (explained and explained.named):
-        tried = [*_usable(models, fitted, images.halves[0][0], [], skip_failing=True), MISFIT]
-        mask, explained = _or_by_surroundings(images, [mask, *areas], tried, explained)
-        p = min(p, SURE) if explained and explained.named else p  # that of the surroundings is no larger
-        if image is not None and explained and explained.named and by_map:
-            fake_b, real_b = images.halves[1]
-            whole = Side.of(image, real_b, fake_b, mask, images.range, images.seed + 1)
-            of_image = 1 - whole.left(explained.faults) / max(whole.left(()), CHANCE)
+    if not bool(mask.all()) and not (explained and explained.named and explained.share >= MOSTLY):
+        mask, explained, p = _by_surroundings(images, mask, [*usable, MISFIT], explained, p, fixed=not by_map)
+    if explained and explained.named:
+        of_image = explained.share if image is None else _share_of_image(image, images, mask, explained.faults)
     spread, nearest, samples = _variety(judged.distance, images)
-    return AreaDiagnosis(mask, off, p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures))
+    return AreaDiagnosis(
+        mask, judged.left(()), p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures)
+    )
 
 
 def within(mask: Tensor) -> list[Tensor]:
@@ -216,10 +206,10 @@ def within(mask: Tensor) -> list[Tensor]:
     """
     out = [mask]
     for _ in range(EDGE):
-        outside = F.max_pool2d((~out[-1])[None].float(), 3, 1, 1)[0] > 0
-        if float((~outside).sum()) < max(LEAST, KEPT * float(mask.sum())):
+        smaller = _grown(out[-1], -1)
+        if float(smaller.sum()) < max(LEAST, KEPT * float(mask.sum())):
             break
-        out.append(~outside)
+        out.append(smaller)
     return out
 
 
@@ -233,17 +223,118 @@ def _sides(images: Images, area: Tensor) -> tuple[Side, Side]:
     )
 
 
-def _located(images: Images, mask: Tensor, usable: Callable[[Side, Tensor], list[FaultModel]]) -> Tensor:
-    """Return where the fault is that explains most of what is well within an area of the map.
+def _by_surroundings(
+    images: Images, mask: Tensor, models: Sequence[FaultModel], explained: Explained | None, p: float, fixed: bool
+) -> tuple[Tensor, Explained | None, float]:
+    """Return instead, where that explains more, which fault of the area does with what is around it.
 
-    It is there where generated images are closer to real ones with it than without, pixel by pixel: by the means of
-    their characteristic functions, in both views.
+    An area that was drawn from another image is right by itself, and that it is brighter may show at its edge alone:
+    then the map has the edge, and what it goes round is tried as well.
+
+    Args:
+        images: of both sides.
+        mask: of the area.
+        models: to try.
+        explained: what was found within.
+        p: of no difference within.
+        fixed: whether the area must stay as it is.
+    """
+    areas = [mask] if fixed else _unlike([x for area in (mask, _box(mask)) for x in (area, within(area)[-1])])
+    around = _grown(mask if fixed else _box(mask), REACH)
+    fitted, judged = _sides(images, around)
+    p_around = _permutation_p(images, around) if fixed else p
+    if judged.left(()) <= CHANCE or p_around > SURE:
+        return mask, explained, p
+    some = fitted.first(SEARCHED)
+    ways = [(some.put_into(area), next(fit(some.put_into(area), models))) for area in areas]
+    ways = sorted(ways, key=lambda x: x[0].left(x[1]))[:TRIED]
+    moved = [(x.area.cpu() if fixed else _moved_to_fit(some, [x.area.cpu()], faults), faults) for x, faults in ways]
+    area, faults = min(moved, key=lambda x: some.put_into(x[0]).left(x[1]))
+    faults = next(fit(fitted.put_into(area), [fault.model for fault in faults]))
+    share = shares(judged.put_into(area), faults)[0]
+    within_area = explained.share + ADDS if explained else 0.0
+    if share < max(NAMED, within_area) or closer(judged.put_into(area), faults) > LEVEL:
+        return mask, explained, p
+    return area, Explained(faults, (share,), True), p_around
+
+
+def _located(
+    images: Images, mask: Tensor, significant: Tensor, models: Sequence[FaultModel | Measured], skip_failing: bool
+) -> Tensor:
+    """Return where the fault is that explains most of what is within an area of the map, or around it.
+
+    It is there where real images with it are closest to generated ones, seen with what is around: the area where that
+    holds pixel by pixel, or the map's, moved at its sides while that brings them closer. Pixels beside a fault that are
+    the same in all real images stand out more than it does, so the fault may be around the area.
+    """
+    fake, _ = images.halves[0]
+    best: tuple[float, Faults] = NAMED, ()
+    for area in _unlike([within(mask)[-1], _grown(mask, REACH) & significant]):
+        side = _sides(images, area)[0].first(SEARCHED)
+        faults = next(fit(side, _usable(models, side, fake, [], skip_failing)), ())
+        share = 1 - side.left(faults) / max(side.left(()), CHANCE)
+        best = max(best, (share, faults), key=lambda x: x[0])
+        if best[0] >= MOSTLY:
+            break
+    if not best[1]:
+        return mask
+    around = _sides(images, _grown(significant, REACH))[0].first(SEARCHED)
+    return _moved_to_fit(around, [mask, _by_pixel(images, mask, significant, best[1])], best[1])
+
+
+def _moved_to_fit(side: Side, areas: Sequence[Tensor], faults: Faults) -> Tensor:
+    """Return the area in which faults bring real images closest, with its sides moved while that brings them closer."""
+
+    def best(some: Sequence[Tensor]) -> tuple[float, Tensor]:
+        return min(((side.put_into(area).left(faults), area) for area in some), key=lambda x: x[0])
+
+    left, area = best(areas)
+    for _ in range(MOVES):
+        after, moved = best([x for x in _moved(area) if bool(x.any())])
+        if after >= left:
+            break
+        left, area = after, moved
+    return area
+
+
+def _moved(area: Tensor) -> list[Tensor]:
+    """Return an area with each of its sides moved out and in by a pixel."""
+    padded = F.pad(area[None].float(), (1, 1, 1, 1), "replicate")[0].bool()
+    height, width = area.shape
+    beside = [padded[y : y + height, x : x + width] for y, x in ((0, 1), (2, 1), (1, 0), (1, 2))]
+    return [area | x for x in beside] + [area & x for x in beside]
+
+
+def _grown(mask: Tensor, pixels: int) -> Tensor:
+    """Return a mask [H, W] that is larger by so many pixels, or smaller by as many if they are negative."""
+    if pixels < 0:
+        return ~_grown(~mask, -pixels)
+    return F.max_pool2d(mask[None].float(), 2 * pixels + 1, 1, pixels)[0] > 0
+
+
+def _box(mask: Tensor) -> Tensor:
+    """Return the smallest rectangle that holds a mask [H, W]."""
+    out = torch.zeros_like(mask)
+    rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in mask.nonzero(as_tuple=True))
+    out[rows, columns] = True
+    return out
+
+
+def _unlike(masks: Sequence[Tensor]) -> list[Tensor]:
+    """Return masks [H, W] without repetitions, and without one that is all of the image."""
+    out: list[Tensor] = []
+    for mask in masks:
+        if not bool(mask.all()) and not any(torch.equal(mask, x) for x in out):
+            out.append(mask)
+    return out
+
+
+def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults) -> Tensor:
+    """Return where, of what is significant, generated images are closer to real ones with faults than without.
+
+    Pixel by pixel, by the means of their characteristic functions, in both views.
     """
     fake, real = images.halves[0]
-    side = _sides(images, within(mask)[-1])[0].first(SEARCHED)
-    faults = next(fit(side, usable(side, fake)), ())
-    if not faults or 1 - side.left(faults) / side.left(()) < NAMED:
-        return mask
     everywhere = torch.ones_like(mask)
     faulty = put_faults(real, faults, everywhere.to(real.device), images.range, images.seed)
     gain = torch.zeros(mask.shape, dtype=real.dtype, device=real.device)
@@ -254,9 +345,15 @@ def _located(images: Images, mask: Tensor, usable: Callable[[Side, Tensor], list
         scale = 1 / (deviation + FLOOR * deviation.max()).clamp_min(torch.finfo(mean.dtype).tiny)
         of_fake, of_real, of_faulty = (_characteristic((x - mean) * scale) for x in values)
         gain += ((of_fake - of_real).square() - (of_fake - of_faulty).square()).sum((0, 1))
-    around = F.max_pool2d(mask[None].float(), 3, 1, 1)[0] > 0
-    found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0).cpu() & around
-    return largest_piece(found) if (found & mask).sum() >= KEPT * mask.sum() else mask
+    found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0).cpu() & significant
+    return largest_piece(found) if found.sum() >= KEPT * mask.sum() else mask
+
+
+def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Faults) -> float:
+    """Return what faults of an area explain of the whole image's distance."""
+    fake, real = images.halves[1]
+    whole = Side.of(image, real, fake, mask, images.range, images.seed + 1)
+    return max(0.0, 1 - whole.left(faults) / max(whole.left(()), CHANCE))
 
 
 def _characteristic(x: Tensor) -> Tensor:
@@ -316,27 +413,6 @@ def _explained(
     return best
 
 
-def _or_by_surroundings(
-    images: Images, areas: Sequence[Tensor], models: Sequence[FaultModel], explained: Explained | None
-) -> tuple[Tensor, Explained | None]:
-    """Return instead, where that explains more, which fault in which of some areas does with what is around it.
-
-    An area that was drawn from another image is right by itself, and that it is brighter may show at its edge alone.
-    """
-    around = F.max_pool2d(areas[0][None].float(), 2 * REACH + 1, 1, REACH)[0] > 0
-    fitted, judged = _sides(images, around)
-    if judged.left(()) <= CHANCE or _permutation_p(judged, images.seed) > SURE:
-        return areas[0], explained
-    sides = [replace(fitted, area=area.to(images.real.device)) for area in areas]
-    ways = [(side, next(fit(side, models))) for side in sides]
-    best, faults = min(ways, key=lambda x: x[0].left(x[1]))
-    judged = replace(judged, area=best.area)
-    share = shares(judged, faults)[0]
-    if share < max(NAMED, explained.share if explained else 0.0) or closer(judged, faults) > LEVEL:
-        return areas[0], explained
-    return best.area.cpu(), Explained(faults, (share,), True)
-
-
 def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
     """Return what weights of all real images, with faults, remove of the distance that is left, and the weights."""
     real = judged.distance.embedded(replace(judged, real=images.real).put(faults))
@@ -378,18 +454,19 @@ def _usable(
     return out
 
 
-def _permutation_p(side: Side, seed: int) -> float:
-    """Test no difference by the distance, whose kernel is that of the other half: the level is exact."""
-    real = side.distance.embedded(side.real)
-    across = side.distance.gram(side.fake, real)
-    gram = torch.cat([torch.cat([side.fake_gram, across], 1), torch.cat([across.T, side.distance.gram(real, real)], 1)])
-    gram = gram.double().fill_diagonal_(0)
-    n, m = across.shape
-    fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, seed)]).T.to(gram)
-    real_side = 1 - fake
-    within = (fake * (gram @ fake)).sum(0) / (n * (n - 1)) + (real_side * (gram @ real_side)).sum(0) / (m * (m - 1))
-    values = within - 2 * (fake * (gram @ real_side)).sum(0) / (n * m)
-    return float((values >= values[0] - 1e-9 * values[0].abs()).double().mean())
+def _permutation_p(images: Images, area: Tensor) -> float:
+    """Test no difference of an area by all images; the kernel is that of both sides together, so the level is exact."""
+    n, m = len(images.fake), len(images.real)
+    pool = torch.cat([images.fake, images.real])
+    distance = Distance.of(pool, area, min(n, m))
+    values = distance.embedded(pool)
+    gram = distance.gram(values, values).double().fill_diagonal_(0)
+    fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, images.seed)]).T.to(gram)
+    real = 1 - fake
+    of_fake, of_real = gram @ fake, gram @ real
+    within = (fake * of_fake).sum(0) / (n * (n - 1)) + (real * of_real).sum(0) / (m * (m - 1))
+    statistics = within - 2 * (fake * of_real).sum(0) / (n * m)
+    return float((statistics >= statistics[0] - 1e-9 * statistics[0].abs()).double().mean())
 
 
 def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[int, ...]]:

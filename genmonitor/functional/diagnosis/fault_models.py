@@ -161,9 +161,8 @@ def _posterized(x: Tensor, s: float, _: torch.Generator) -> Tensor:
 
 
 def _thicker(x: Tensor, s: float, _: torch.Generator) -> Tensor:
-    """Grow what is bright on dark, or dark on bright, by pixels; shrink it for s < 0."""
-    grows_bright = (float(x.mean()) < 0.5) == (s > 0)
-    sign, low = (1 if grows_bright else -1), int(abs(s))
+    """Grow what is bright by pixels; shrink it for s < 0."""
+    sign, low = (1 if s > 0 else -1), int(abs(s))
     grown = [sign * F.max_pool2d(sign * x, 2 * r + 1, 1, r) if r else x for r in (low, low + 1)]
     return torch.lerp(grown[0], grown[1], abs(s) - low)
 
@@ -240,12 +239,15 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
 
 
 def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
-    """Take the color from those generated images that vary least within the area."""
-    inside = fake[:, :, area]
-    if inside.shape[2] < 2:
+    """Take the color that more generated than real images have all over the area."""
+    if int(area.sum()) < 2:
         return None
-    flattest = inside.std(2).amax(1).topk(max(1, len(inside) // 50), largest=False).indices
-    color = inside[flattest].mean(2).median(0).values.view(-1, 1, 1)
+    fake_colors, real_colors = (_plain_colors(x[:, :, area]) for x in (fake, real))
+    if not len(fake_colors):
+        return None
+    near = [(torch.cdist(fake_colors, x) < SAME_COLOR).sum(1) for x in (fake_colors, real_colors)]
+    share, usual = near[0] / len(fake), near[1] / len(real)
+    color = fake_colors[(share - usual).argmax()].view(-1, 1, 1)
 
     def change(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
         chosen = torch.randperm(len(x), generator=generator)[: round(s * len(x))]
@@ -254,6 +256,15 @@ def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
         return out
 
     return Fault("blank", "of the images", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0), change)
+
+
+SAME_COLOR = 0.05
+"""Of the range, within which values count as one color."""
+
+
+def _plain_colors(inside: Tensor) -> Tensor:
+    """Return the colors [K, C] of those images that hardly vary within an area, of its values [N, C, S]."""
+    return inside[inside.std(2).amax(1) < SAME_COLOR].mean(2)
 
 
 FAULT_MODELS: tuple[Fault | Measured, ...] = (
@@ -281,6 +292,6 @@ FAULT_MODELS: tuple[Fault | Measured, ...] = (
         "clipped",
         "of the range at the bottom",
     ),
-    Fault("posterized", "levels", (2, 3, 4, 6, 10, 16), _posterized, whole=True),
+    Fault("posterized", "levels", (2, 3, 4, 5, 6, 8, 10, 13, 16), _posterized, whole=True),
 )
 """In the order in which faults are put into one image."""

@@ -22,10 +22,14 @@ from genmonitor.functional.diagnosis.fault_models import FaultModel
 
 ALL, FEW = 10**6, 6
 """How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
-LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.19)), (ALL, 2, (1.09,)))
+LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.19)), (ALL, 3, (1.09,)))
 """The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
 ADDS = 0.05
 """What a further fault must explain."""
+SAME = 0.04
+"""Part of the distance that a fault may be worse by than another and still be named, if it is simpler."""
+SIMPLE = ("brighter", "color", "stronger", "noisy", "blurred", "sharpened")
+"""Faults that are named first among those that explain the same."""
 LEFT = 0.1
 """What is left when a further one is not asked for."""
 MOST = 3
@@ -76,6 +80,10 @@ class Side:
             self, real=self.real[:count], fake=[x[:count] for x in self.fake], fake_gram=self.fake_gram[:count, :count]
         )
 
+    def put_into(self, area: Tensor) -> Side:
+        """Return the side with faults put into another area [H, W]."""
+        return replace(self, area=area.to(self.real.device))
+
     def put(self, faults: Faults) -> Tensor:
         """Return the real images with faults in the area."""
         return put_faults(self.real, faults, self.area, (self.low, self.high), self.seed)
@@ -115,7 +123,7 @@ def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
     """Yield the best single fault, the best pair, and so on while something is left to explain."""
     nothing = side.left(())
     singles = _search(side, [()], models, ALL)
-    found = singles[:1]
+    found = [_simplest(singles, SAME * abs(nothing))] if singles else []
     while found:
         yield found[-1][1]
         if len(found) == MOST or found[-1][0] <= max(LEFT * nothing, CHANCE):
@@ -128,6 +136,13 @@ def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
         if not more or more[0][0] > found[-1][0] - ADDS * nothing:
             return
         found.append(more[0])
+
+
+def _simplest(singles: Sequence[tuple[float, Faults]], tolerance: float) -> tuple[float, Faults]:
+    """Return the simplest fault to say of those that come as close as the best: on black, clipping brightens."""
+    as_good = [x for x in singles[: LEVELS[-1][1]] if x[0] <= singles[0][0] + tolerance]
+    order = {name: number for number, name in enumerate(SIMPLE)}
+    return min(as_good, key=lambda x: order.get(x[1][0].model.name, len(SIMPLE)))
 
 
 def _search(

@@ -81,12 +81,25 @@ def test_faults_are_what_their_units_say() -> None:
     assert len(put("posterized", x, 4).unique()) == 4
 
 
-def test_bright_strokes_on_dark_grow_and_so_do_dark_ones_on_bright() -> None:
+def test_bright_parts_grow_whether_they_are_strokes_or_what_is_around_them() -> None:
     stroke = torch.zeros(1, 1, 9, 9)
-    stroke[..., 4, 2:7] = 1.0
-    for images, inked in ((stroke, 1.0), (1 - stroke, 0.0)):
-        assert int((put("thicker", images, 1) == inked).sum()) == 3 * 7
-        assert int((put("thicker", images, -1) == inked).sum()) == 0
+    stroke[..., 3:6, 1:8] = 1.0
+    assert int(put("thicker", stroke, 1).sum()) == 5 * 9
+    assert int(put("thicker", stroke, -1).sum()) == 1 * 5
+    assert int((1 - put("thicker", 1 - stroke, 1)).sum()) == 1 * 5
+
+
+def test_the_color_of_blanks_is_one_that_real_images_lack() -> None:
+    images = torch.rand(200, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    images[:100] = 0.7  # half of the real images are plain, too
+    fake = images.clone()
+    fake[100:140] = 0.2
+    (blank,) = [x for x in FAULT_MODELS if x.name == "blank"]
+    assert isinstance(blank, Measured)
+    made = blank.of(fake, images, torch.ones(8, 8, dtype=torch.bool))
+    assert made is not None
+    torch.testing.assert_close(made.apply(images, 1.0, torch.Generator()), torch.full_like(images, 0.2))
+    assert blank.of(images[100:], images, torch.ones(8, 8, dtype=torch.bool)) is None
 
 
 @settings(max_examples=25, deadline=None)
