@@ -35,6 +35,10 @@ MANY = 0.3
 ENOUGH = 0.4
 """Part of the image's distance that areas explain from which no fault of the whole image is looked for."""
 EXAMPLES = 6
+PATCH, STEP = 16, 8
+"""Pixels a side of the patches of images that are not aligned, and the steps in which they are placed."""
+ANYWHERE = "anywhere"
+NOT_ALIGNED = "patches of {}×{} px from random places were compared"
 LOCAL = 0.5
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
@@ -119,6 +123,7 @@ def diagnose(
     area: Tensor | None = None,
     partition: PixelPartition | None = None,
     fault_models: Sequence[FaultModel] | None = None,
+    aligned: bool = True,
     encoded: bool = False,
     skip_failing: bool = False,
     seed: int = 0,
@@ -137,6 +142,9 @@ def diagnose(
         area: bool [H, W], the pixels to diagnose; None to find areas by the map of discrepancies.
         partition: regions to diagnose one by one, instead of an area.
         fault_models: the ones to try instead of `FAULT_MODELS` of `genmonitor.functional.diagnosis`.
+        aligned: whether the same places of images can be compared, as of faces or scans. If not, as of photographs of
+            anything, patches from random places are: kinds are named, places are not. Images should be larger than 16
+            pixels.
         encoded: whether samples are an encoder's, not pixels: faults of pixels, such as blur, are then left out.
         skip_failing: name a fault model that fails in `failures` and go on, rather than raise its error.
         seed: of the halves and of what faults draw.
@@ -144,7 +152,8 @@ def diagnose(
     Raises:
         TypeError: if a side is no tensor of real numbers, `area` none of booleans, or a fault model lacks an attribute.
         ValueError: if shapes differ, values are not finite, samples are fewer than 8, the area is of another size or
-            empty, both `area` and `partition` are given, or a fault model returns another shape, NaN or infinities.
+            empty, both `area` and `partition` are given, either is with aligned=False, or a fault model returns another
+            shape, NaN or infinities.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -160,41 +169,77 @@ def diagnose(
         'brighter'
     """
     check_at_least("seed", seed, 0)
-    check_bool("encoded", encoded)
-    check_bool("skip_failing", skip_failing)
+    for name, value in {"aligned": aligned, "encoded": encoded, "skip_failing": skip_failing}.items():
+        check_bool(name, value)
     fake, real = _checked(fake, real)
     pixels = real.ndim == 4 and not encoded
     if real.ndim == 2:
         fake, real = fake[:, :, None, None], real[:, :, None, None]
     models, left_out = _models(fault_models, pixels)
+    if not aligned:
+        if area is not None or partition is not None:
+            raise ValueError("Expected no `area` or `partition` with aligned=False, which has no places. Leave it out.")
+        fake, real = (_patches(x, seed + side) for side, x in enumerate((fake, real)))
+        left_out = (*left_out, f"No place is said, as images are not aligned: {NOT_ALIGNED.format(*real.shape[2:])}.")
     images = Images.of(fake, real, seed)
-    drawn, masks = _areas(images.fake, images.real, area, partition, seed)
-    whole = torch.ones(real.shape[2:], dtype=torch.bool)
-    image = None
-    if not all(bool(mask.all()) for mask, _ in masks.values()):
-        (fake_b, real_b), (_, real_a) = images.halves[1], images.halves[0]
-        image = Distance.of(real_a, whole, min(len(fake_b), len(real_b)))
-    areas: dict[str, AreaDiagnosis] = {}
-    for name, (mask, _) in sorted(masks.items(), key=lambda x: bool(x[1][0].all())):
-        everywhere = bool(mask.all())
-        p_map = None if drawn is None or everywhere else drawn["p_map"].cpu()
-        # where areas explain most of the image, a fault of all of it would say the same less exactly
-        tried = () if everywhere and _suffice(areas.values()) else models
-        diagnosed = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p_map)
-        areas[name if p_map is None else describe_area(diagnosed.mask)] = diagnosed
-    findings = [_finding(name, masks[name][1] if name in masks else None, x) for name, x in areas.items()]
-    findings.sort(key=lambda x: -areas[x.area.name].of_image)
-    findings = _each_once(findings, {name: x.of_image for name, x in areas.items()})
-    if any(bool(mask.all()) for mask, _ in masks.values()):
-        copies = _copies(images, whole)
-        copies.sort(key=lambda x: -x.kinds[0].strength)
-        findings = [*(x for x in copies if x.kinds[0].strength >= MANY), *findings]
-        findings += [x for x in copies if x not in findings]
-    findings = [x for x in findings if not x.fine] + [x for x in findings if x.fine]
+    if aligned:
+        drawn, masks = _areas(images.fake, images.real, area, partition, seed)
+    else:
+        drawn, masks = None, [(ANYWHERE, torch.ones(real.shape[2:], dtype=torch.bool), None)]
+    areas, findings = _diagnosed(images, drawn, masks, models, skip_failing)
     extremes = _extremes(images, areas)
     failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
     return Diagnosis(tuple(findings), areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+
+
+def _patches(images: Tensor, seed: int) -> Tensor:
+    """Cut a patch out of each image, from a random place in steps in which patterns of the fault models repeat."""
+    height, width = (min(PATCH, size) for size in images.shape[2:])
+    generator = torch.Generator().manual_seed(seed)
+    tops, lefts = (
+        (STEP * torch.randint((size - part) // STEP + 1, (len(images),), generator=generator)).to(images.device)
+        for size, part in zip(images.shape[2:], (height, width), strict=True)
+    )
+    rows, columns = (torch.arange(part, device=images.device) for part in (height, width))
+    at = torch.arange(len(images), device=images.device)[:, None, None]
+    cut = images.permute(0, 2, 3, 1)[at, (tops[:, None] + rows)[:, :, None], (lefts[:, None] + columns)[:, None]]
+    return cut.permute(0, 3, 1, 2).contiguous()
+
+
+def _diagnosed(
+    images: Images,
+    drawn: Mapping[str, Tensor] | None,
+    masks: Sequence[tuple[str, Tensor, str | None]],
+    models: Sequence[FaultModel | Measured],
+    skip_failing: bool,
+) -> tuple[dict[str, AreaDiagnosis], list[Finding]]:
+    """Diagnose areas, each a name, mask [H, W] and region; return what was measured by name, and the findings."""
+    whole = torch.ones(images.real.shape[2:], dtype=torch.bool)
+    image = None
+    if not all(bool(mask.all()) for _, mask, _ in masks):
+        (_, real_a), (fake_b, real_b) = images.halves
+        image = Distance.of(real_a, whole, min(len(fake_b), len(real_b)))
+    areas: dict[str, AreaDiagnosis] = {}
+    findings = []
+    for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
+        everywhere = bool(mask.all())
+        p_map = None if drawn is None or everywhere else drawn["p_map"].cpu()
+        # where areas explain most of the image, a fault of all of it would say the same less exactly
+        tried = () if everywhere and _suffice(areas.values()) else models
+        found = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p_map)
+        name = name if p_map is None else describe_area(found.mask)
+        same = sum(x == name or x.startswith(f"{name} (") for x in areas)
+        name = f"{name} ({same + 1})" if same else name
+        areas[name] = found
+        findings.append(_finding(name, region, found))
+    findings.sort(key=lambda x: -areas[x.area.name].of_image)
+    findings = _each_once(findings, {name: x.of_image for name, x in areas.items()})
+    if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
+        copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
+        findings = [*(x for x in copies if x.kinds[0].strength >= MANY), *findings]
+        findings += [x for x in copies if x not in findings]
+    return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
 
 
 def _each_once(findings: list[Finding], of_image: Mapping[str, float]) -> list[Finding]:
@@ -269,22 +314,23 @@ def _models(
 
 def _areas(
     fake: Tensor, real: Tensor, area: Tensor | None, partition: PixelPartition | None, seed: int
-) -> tuple[dict[str, Tensor] | None, dict[str, tuple[Tensor, str | None]]]:
-    """Return the map, where one was drawn, and each area's mask [H, W] and region by its name."""
+) -> tuple[dict[str, Tensor] | None, list[tuple[str, Tensor, str | None]]]:
+    """Return the map, where one was drawn, and each area's name, mask [H, W] and region."""
     size = (real.shape[2], real.shape[3])
     if area is not None and partition is not None:
         raise ValueError("Expected `area` or `partition`, but got both. Give one of them.")
     if area is not None:
-        return None, {describe_area(mask): (mask, None) for mask in (_checked_area(area, size),)}
+        mask = _checked_area(area, size)
+        return None, [(describe_area(mask), mask, None)]
     if partition is not None:
         partition.check_images("fake", tuple(fake.shape))
         sites = partition.labels.repeat_interleave(size[0] // partition.labels.shape[0], 0)
         sites = sites.repeat_interleave(size[1] // partition.labels.shape[1], 1).cpu()
-        return None, {name: (sites == label, name) for name, label in partition.regions().items()}
+        return None, [(name, sites == label, name) for name, label in partition.regions().items()]
     drawn = discrepancy_map(fake, real, num_permutations=SPLITS, seed=seed)
     masks = [x for x in significant_areas(drawn) if describe_place(x) not in MOSTLY_ALL]
     masks = [*masks, torch.ones(size, dtype=torch.bool)]
-    return drawn, {describe_area(mask): (mask.cpu(), None) for mask in masks}
+    return drawn, [(describe_area(mask), mask.cpu(), None) for mask in masks]
 
 
 def _checked_area(area: object, size: tuple[int, int]) -> Tensor:

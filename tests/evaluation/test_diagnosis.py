@@ -128,6 +128,36 @@ def test_no_picture_shows_another_fault_than_the_finding_says() -> None:
     assert [name.split(",")[0] for name in found.examples] == ["real", "generated"]
 
 
+def textures(n: int, seed: int) -> Tensor:
+    """Smooth textures of 40×32 pixels that have no fixed place, in three levels of gray."""
+    generator = torch.Generator().manual_seed(seed)
+    level = 0.3 + 0.2 * torch.randint(3, (n, 1, 1, 1), generator=generator)
+    return level + F.avg_pool2d(torch.rand(n, 1, 42, 34, generator=generator) - 0.5, 3, 1)
+
+
+@pytest.mark.parametrize("name", ["blurred", "noisy", "brighter", "periodic"])
+def test_of_images_that_are_not_aligned_kinds_are_named_without_a_place(name: str) -> None:
+    fault = {**FAULTS, "periodic": (lambda x: x + 0.08 * (-1.0) ** torch.arange(32), 0.08)}[name][0]
+    found = diagnose(fault(textures(2 * N, 1)), textures(2 * N, 2), aligned=False)
+    assert found.findings[0].kinds[0].name == name
+    assert str(found).startswith("Anywhere: ")
+    assert "patches of 16×16 px from random places were compared." in str(found)
+    assert found.map is None
+
+
+def test_nothing_wrong_has_no_name_in_images_that_are_not_aligned() -> None:
+    assert diagnose(textures(2 * N, 1), textures(2 * N, 2), aligned=False).findings[0].fine
+
+
+def test_areas_of_the_same_words_are_both_kept() -> None:
+    x, real = disks(2 * N, 1), disks(2 * N, 2)
+    corners = torch.zeros(16, 16, dtype=torch.bool)
+    corners[:3, :3] = corners[:3, -3:] = True
+    fake = torch.where(corners, x + 0.3, x)
+    found = diagnose(fake, real)
+    assert len(found.areas) == len({id(area) for area in found.areas.values()}) >= 3
+
+
 def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
     plain = disks(N, 1)
     found = diagnose(torch.where(CORNER, plain + 0.1, plain), disks(N, 2), area=CORNER).findings[0]
@@ -248,8 +278,10 @@ def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
         ({"fault_models": ["blur"]}, TypeError, "`fault_models`"),
         ({"partition": PixelPartition.grid((16, 16), 2, 2)}, ValueError, "`area` or `partition`"),
         ({"seed": -1}, ValueError, "`seed`"),
+        ({"aligned": False}, ValueError, "aligned=False, which has no places"),
+        ({"aligned": "no"}, TypeError, "`aligned`"),
     ],
-    ids=["fake", "real", "size", "empty", "dtype", "model", "both", "seed"],
+    ids=["fake", "real", "size", "empty", "dtype", "model", "both", "seed", "place", "aligned"],
 )
 def test_bad_input_is_refused(change: dict[str, object], error: type[Exception], says: str) -> None:
     arguments = {"fake": disks(20, 1), "real": disks(20, 2), "area": CORNER} | change
