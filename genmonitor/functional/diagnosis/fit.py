@@ -27,7 +27,7 @@ LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.19)), (ALL, 3, (1.09,)))
 ADDS = 0.05
 """What a further fault must explain."""
 SAME = 0.04
-"""Part of the distance that a fault may be worse by than another and still be named, if it is simpler."""
+"""Part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler."""
 SIMPLE = ("brighter", "color", "stronger", "noisy", "blurred", "sharpened")
 """Faults that are named first among those that explain the same."""
 LEFT = 0.1
@@ -123,7 +123,7 @@ def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
     """Yield the best single fault, the best pair, and so on while something is left to explain."""
     nothing = side.left(())
     singles = _search(side, [()], models, ALL)
-    found = [_simplest(singles, SAME * abs(nothing))] if singles else []
+    found = [_simplest(singles, nothing)] if singles else []
     while found:
         yield found[-1][1]
         if len(found) == MOST or found[-1][0] <= max(LEFT * nothing, CHANCE):
@@ -138,8 +138,9 @@ def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
         found.append(more[0])
 
 
-def _simplest(singles: Sequence[tuple[float, Faults]], tolerance: float) -> tuple[float, Faults]:
+def _simplest(singles: Sequence[tuple[float, Faults]], nothing: float) -> tuple[float, Faults]:
     """Return the simplest fault to say of those that come as close as the best: on black, clipping brightens."""
+    tolerance = min(SAME * abs(nothing), 2 * CHANCE + max(singles[0][0], 0.0) / 2)
     as_good = [x for x in singles[: LEVELS[-1][1]] if x[0] <= singles[0][0] + tolerance]
     order = {name: number for number, name in enumerate(SIMPLE)}
     return min(as_good, key=lambda x: order.get(x[1][0].model.name, len(SIMPLE)))
