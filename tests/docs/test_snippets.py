@@ -98,6 +98,7 @@ SAYS = {
         and s["first"].kinds[0].name == "brighter"
         and s["printed"].count("no difference from real images beyond chance") == 3
         and "Left out" in s["printed"]
+        and "\nAnywhere: noise 0.0" in s["printed"]
     ),
     "docs/how-to/fault-models.md": lambda s: (
         s["found"].findings[0].kinds[0].name == "vignette"
