@@ -131,7 +131,7 @@ KINDS: dict[str, Fault] = {
     "thicker": Fault(thicker, (0.3, 0.6, 1.0), ("thicker",)),
     "thinner": Fault(thinner, (0.3, 0.6, 1.0), ("thinner",)),
     "less varied": Fault(less_varied, (0.1, 0.2, 0.4), ("less_varied",)),
-    "parts that do not fit": Fault(from_others, (0.3, 0.6, 1.0), ("parts that do not fit",)),
+    "parts that do not fit": Fault(from_others, (0.3, 0.6, 1.0), ("misfit",)),
     "few images": Fault(few, (200, 100, 30), ("copies", "modes"), local=False),
 }
 """What a kind describes; see `missing_class` for modes, which needs classes."""

@@ -22,6 +22,8 @@ from genmonitor import diagnose
 from genmonitor.evaluation.findings import FaultKind, Finding
 
 WITH_CLASSES = ("digits", "clothes", "faces", "scenes")
+AS_GOOD = 0.9
+"""Share from which another kind describes the images as well: where all is black, clipping is brightness."""
 MODES = (0.5, 0.8, 1.0)
 """How much of one class is missing."""
 
@@ -44,6 +46,15 @@ class Said:
         """Of the first kind of the first finding."""
         return self.first.kinds[0].name if self.first is not None and self.first.kinds else "no simple fault"
 
+    @property
+    def seen(self) -> bool:
+        """Whether anything is found beyond chance."""
+        return self.first is not None and not self.first.fine
+
+    def as_good(self, right: bool) -> bool:
+        """Whether another kind is named first that explains nearly all there is."""
+        return not right and self.first is not None and sum(kind.share for kind in self.first.kinds) >= AS_GOOD
+
     def overlap(self, true: Tensor) -> float:
         """Return how far the first finding's area is the true one."""
         mask = None if self.first is None else self.first.area.mask
@@ -52,9 +63,11 @@ class Said:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one run."""
+    """What came of one run: the right kind, another that explains as much, or nothing that is beyond chance."""
 
     right: bool
+    as_good: bool
+    seen: bool
     name: str
     error: float | None
     share: float | None
@@ -66,7 +79,8 @@ def outcome(said: Said, fault: Fault, s: float, true: Tensor) -> Outcome:
     right = said.name in fault.names
     first = said.kinds[0] if right else None
     error = abs(abs(first.strength) - s) / s if first is not None and said.name == fault.names[0] else None
-    return Outcome(right, said.name, error, first.share if first else None, said.overlap(true))
+    share = first.share if first else None
+    return Outcome(right, said.as_good(right), said.seen, said.name, error, share, said.overlap(true))
 
 
 def faulty_runs(name: str, s: float, of_set: str, runs: int, local: bool) -> list[Outcome]:
@@ -86,7 +100,8 @@ def modes_runs(share: float, of_set: str, runs: int) -> list[Outcome]:
     for run in range(runs):
         fake, real = missing_class(image_set(of_set), share, N, generator)
         said = Said.of(fake, real, run)
-        out.append(Outcome(said.name == "modes", said.name, None, said.kinds[0].share if said.kinds else None, 1.0))
+        right, share = said.name == "modes", said.kinds[0].share if said.kinds else None
+        out.append(Outcome(right, said.as_good(right), said.seen, said.name, None, share, 1.0))
     return out
 
 
@@ -104,9 +119,12 @@ def kind_row(name: str, level: int, runs: int, local: bool) -> list[str]:
     every = [x for outcomes in by_set.values() for x in outcomes]
     cells = [f"{np.mean([x.right for x in by_set[y]]):.2f}" if y in by_set else "" for y in SETS]
     wrong = Counter(x.name for x in every if not x.right).most_common(2)
+    seen = [x for x in every if x.seen]
     return [
         f"{name} {s:g}",
         f"{np.mean([x.right for x in every]):.2f}",
+        f"{np.mean([x.right for x in seen]):.2f}" if seen else "",
+        f"{np.mean([x.right or x.as_good for x in seen]):.2f}" if seen else "",
         *cells,
         middle(x.error for x in every),
         middle(x.share for x in every),
