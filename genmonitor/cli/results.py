@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +18,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
+from genmonitor._io import signals_deferred
 from genmonitor._places import coarse_labels
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.encoding import add_encoder_arguments, default_device, encode, encoder_range
@@ -237,24 +235,6 @@ def write_result(out: Path | None, command: str, prefix: str, write: Callable[[R
 def write_notes(folder: RunFolder, prefix: str, notes: Sequence[str]) -> None:
     """Write the notes of a result, which hold for all of it, for the page."""
     folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in notes])
-
-
-@contextmanager
-def signals_deferred() -> Iterator[None]:
-    """Deliver Ctrl-C and SIGTERM only once the block has ended: for a moment in which files are half replaced."""
-    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
-        yield
-        return
-    received: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for late in received:
-            signal.raise_signal(late)
 
 
 def _new_version(parent: Path) -> Path:
