@@ -75,25 +75,20 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 def _preserve_tensors(module: nn.Module) -> Iterator[None]:
     """Restore the values of buffers, and what belongs to parameters."""
     # by part: to compare one that is spread over processes would take all of them
-    buffers = [_remember_tensor(local_part(buffer)) for buffer in module.buffers() if not is_lazy(buffer)]
+    restore = [_remember_tensor(local_part(buffer)) for buffer in module.buffers() if not is_lazy(buffer)]
     parameters = list(module.parameters())
-    kept = [(x, x.grad, x.requires_grad) for x in parameters]
-    memory = [(x, x.detach()) for x in parameters if type(x) is nn.Parameter]
+    restore += [partial(setattr, x, "data", x.detach()) for x in parameters if type(x) is nn.Parameter]
+    # by assignment, which an uninitialized parameter allows
+    restore += [partial(setattr, x, name, getattr(x, name)) for x in parameters for name in ("grad", "requires_grad")]
     hooks = [(x, name, dict(getattr(x, name) or {})) for x in parameters for name in HOOKS]
     try:
         yield
     finally:
-        for put_back in buffers:
+        for put_back in restore:
             put_back()
-        for parameter, data in memory:
-            parameter.data = data
-        for parameter, grad, requires_grad in kept:
-            parameter.grad = grad
-            parameter.requires_grad = requires_grad  # by assignment, which an uninitialized parameter allows
         for parameter, name, held in hooks:
             if (now := getattr(parameter, name)) is not None:
-                now.clear()
-                now.update(held)
+                _refill(OrderedDict, now, list(held.items()))
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -198,9 +193,8 @@ def _is_array(value: Any) -> bool:
         return bool(value.flags.writeable)
     if not isinstance(value, Tensor) or type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return False
-    if is_lazy(value) or value.layout is not torch.strided:
-        return False
-    return not (value.is_meta or value.is_inference() or 0 in value.stride())
+    strange = is_lazy(value) or value.layout is not torch.strided or value.is_meta
+    return not (strange or value.is_inference() or 0 in value.stride())
 
 
 def _slots(owner: Any) -> list[MemberDescriptorType]:
