@@ -21,13 +21,14 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.prompts.modes import Ranked, SampleSet, disagreement, thumbnail
+from genmonitor.evaluation.prompts.modes import ByChance, Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
+from genmonitor.functional.promptsplit.permutation import disagreement_p_value, permuted_sides
 
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
@@ -45,6 +46,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             None for one-hot labels.
         prompt_key: for "data", where the prompts of real images are in a batch.
         batch_size: samples per call of an encoder.
+        baseline_draws: how often the total is measured with the sides drawn at random, for what chance alone gives.
         prefix: what its log keys and files begin with.
 
     References:
@@ -62,6 +64,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         prompt_encoder: Encoder | str | None = None,
         prompt_key: PromptKey = None,
         batch_size: int = 100,
+        baseline_draws: int = 1,
         prefix: str = "disagreement",
     ) -> None:
         of = settings
@@ -71,7 +74,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         )
         self.prompts: Prompts = of.given_prompts
         self.reference, self.num_modes, self.eta, self.seed = of.reference, of.num_modes, of.eta, of.seed
-        self.prompt_key = prompt_key
+        self.prompt_key, self.baseline_draws = prompt_key, baseline_draws
         kernel, prompt_kernel = of.kernels(one_hot=prompt_encoder is None)
         self._features = PromptedFeatures(
             self.prompts, output_encoder, prompt_encoder, kernel, prompt_kernel, of.num_features, batch_size
@@ -129,16 +132,19 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         if not len(self._reference.features):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._trimmed(self._current.gathered(comm)), self._reference
-        sides = (current.features, reference.features.to(current.features))
-        prompts = [self._features.of_prompts(side.indices.to(sides[0].device)) for side in (current, reference)]
-        names = [self.prompts.named(side.indices.tolist()) for side in (current, reference)]
+        sides = (current, reference)
+        outputs = [side.features.to(current.features) for side in sides]
+        prompts = [self._features.of_prompts(side.indices.to(outputs[0].device)) for side in sides]
+        names, of_reference = (self.prompts.named(side.indices.tolist()) for side in sides)
+        rows, codes = torch.cat(outputs), torch.cat(prompts)
+        observed = torch.arange(len(rows), device=rows.device) < len(outputs[0])
 
-        def split(num_modes: int) -> PromptSplitModes:
+        def split(num_modes: int, test: Tensor = observed) -> PromptSplitModes:
             return prompt_split(
-                sides[0],
-                prompts[0],
-                sides[1],
-                prompts[1],
+                rows[test],
+                codes[test],
+                rows[~test],
+                codes[~test],
                 output_kernel=self.kernel,
                 prompt_kernel=self.prompt_kernel,
                 eta=self.eta,
@@ -147,7 +153,13 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 seed=self.seed,
             )
 
-        found = disagreement(split, self.num_modes, *names)
+        found = disagreement(split, self.num_modes, names, of_reference)
+        test, reference_side = zip(outputs, prompts, strict=True)
+        p = disagreement_p_value(
+            test, reference_side, names, of_reference, self.kernel, self.prompt_kernel, seed=self.seed
+        )
+        drawn = permuted_sides(names, of_reference, self.baseline_draws, self.seed).to(rows.device)
+        found = replace(found, p=p, by_chance=[ByChance.of(split(1, sides)) for sides in drawn])
         distances = {} if self._distances is None else self._distances.measure(current.features)
         values = self._values.measured(found)
         declared = self._values.distance

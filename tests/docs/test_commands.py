@@ -150,7 +150,7 @@ def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
 EXPECTED = {
     "compare": "against real",
     "diversity": " modes in ",
-    "disagreement": "Disagreement of ",
+    "disagreement": ", by chance ",
     "w1kp": "' varies least (W1KP 0.",
     "clusters": "cluster_5",
     "report": "Report: ",
