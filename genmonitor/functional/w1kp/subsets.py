@@ -118,6 +118,15 @@ def pair_mean(similarity: Tensor) -> Tensor:
     return (similarity.sum() - similarity.trace()) / (n * (n - 1))
 
 
+def pair_mean_error(similarity: Tensor) -> float | None:
+    """Return the jackknife's standard error of `pair_mean`: over draws of the outputs; None of fewer than three."""
+    n, of_each = len(similarity), similarity.sum(1) - similarity.diagonal()
+    if n < 3:
+        return None
+    without = (of_each.sum() - 2 * of_each) / ((n - 1) * (n - 2))
+    return float(without.std(correction=0) * (n - 1) ** 0.5)
+
+
 def reusability(values: Tensor, cutoff: float) -> int:
     """Return the largest k from 1 on whose value, of those for 2, 3, …, is below the cut-off."""
     return 1 + int((values < cutoff).sum())
