@@ -7,8 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.options import split_options
+from genmonitor.callbacks.base import GenerativeMonitor, split_options
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from genmonitor.cli.arguments import nonempty, nonempty_path, number, whole_number
 from genmonitor.cli.outputs import Outputs
 from genmonitor.cli.prompts import PromptRows
-from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfIdf, pixels
 from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
-from genmonitor.encoders.simple import TfIdf, pixels
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
 from genmonitor.evaluation.data.compared_sets import range_doubt

@@ -22,9 +22,8 @@ from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, evaluate_images, require_fitted, run_evaluation
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Presenter, Samples, Table
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings, RegionSettings
 from genmonitor.evaluation.values import ValueSpec

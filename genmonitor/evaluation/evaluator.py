@@ -18,12 +18,12 @@ from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import (
     EvaluationT,
     FitReport,
     History,
+    Presenter,
     Samples,
 )
 from genmonitor.evaluation.settings import SampleSettings, Settings

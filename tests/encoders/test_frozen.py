@@ -6,11 +6,12 @@ from torch import nn
 from genmonitor.encoders.frozen import (
     FeatureCache,
     FrozenEncoder,
+    OneHot,
     SiteEncoder,
     check_not_meta,
     check_not_shared,
+    pixels,
 )
-from genmonitor.encoders.simple import OneHot, pixels
 
 CPU = torch.device("cpu")
 

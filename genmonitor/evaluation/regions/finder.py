@@ -16,8 +16,7 @@ from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
 from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions.agreement import Stability
-from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
+from genmonitor.evaluation.regions.clustering import Stability, by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions
 from genmonitor.evaluation.settings import RegionSettings

@@ -9,10 +9,9 @@ from functools import partial
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.results import History, Record, Samples, curve, dated
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, curve, dated
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.plotting import diversity as plots
