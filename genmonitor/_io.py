@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing what must not do harm: files that are complete or not there, lines whose failure stops nothing."""
+"""Output that must not do harm: files that are complete or not there, lines whose failure stops nothing, progress."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -49,3 +49,19 @@ def write_json(path: Path, content: Any) -> None:
         OSError: if it cannot be written; what was there before is still there.
     """
     atomic_write(path, json.dumps(content, indent=1).encode())
+
+
+Progress = Callable[[Iterable[Any], str], Iterator[Any]]
+"""Wraps an iterable in a progress bar with a description."""
+
+
+def no_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+    """Go over the iterable without a progress bar."""
+    return iter(iterable)
+
+
+def terminal_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+    """Show a progress bar in a terminal or a notebook; not in a file, where each step of it would be a line."""
+    from tqdm.auto import tqdm
+
+    return iter(tqdm(iterable, desc=description, leave=False, disable=None))

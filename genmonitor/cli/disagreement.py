@@ -12,18 +12,18 @@ from typing import Any
 from rich.console import RenderableType
 from torch import Tensor
 
+from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
-from genmonitor.cli.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
-from genmonitor.cli.outputs import Outputs, cut
-from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
+from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
+from genmonitor.cli.inputs.outputs import Outputs, cut
+from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.prompts.figures import (
     DRAWN_MODES,
     DisagreementEvaluation,

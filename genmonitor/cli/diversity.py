@@ -11,17 +11,17 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
-from genmonitor.cli.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
-from genmonitor.cli.outputs import Outputs
-from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
+from genmonitor.cli.inputs.outputs import Outputs
+from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import evaluate_images
-from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table

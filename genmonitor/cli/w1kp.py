@@ -15,19 +15,18 @@ from matplotlib.figure import Figure
 from rich.console import RenderableType
 
 from genmonitor._formatting import format_p
+from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import nonempty_path, whole_number
-from genmonitor.cli.encoding import default_device, range_notes, value_range
-from genmonitor.cli.outputs import Outputs, cut
-from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.cli.inputs.encoding import default_device, range_notes, value_range
+from genmonitor.cli.inputs.outputs import Outputs, cut
+from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.progress import Progress
+from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import differs
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt
 from genmonitor.functional.w1kp.score import variability_p_value

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
@@ -18,7 +19,6 @@ from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import ByChance, Ranked, SampleSet, disagreement, thumbnail

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
@@ -23,7 +24,6 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptGroups, spread_by_prompt
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, ScoredSamples

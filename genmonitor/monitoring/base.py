@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 import torch
 
 from genmonitor._html import heading_html, png_html, values_html
-from genmonitor._io import say
+from genmonitor._io import Progress, no_progress, say
 from genmonitor._manifest import EvaluationManifest
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.collective import Collective, FailedElsewhereError
@@ -33,7 +33,6 @@ from genmonitor.evaluation.evaluator import (
     run_evaluation,
 )
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import MOMENT, History, Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler

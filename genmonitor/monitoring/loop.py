@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from genmonitor._io import Progress, no_progress, terminal_progress
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.collective import Collective, current_processes
@@ -22,7 +23,6 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler

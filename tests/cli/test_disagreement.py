@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.functional import prompt_split
 
 LABELS = torch.arange(36) % 3

@@ -8,7 +8,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.functional import precision_recall_density_coverage, scendi_score, vendi_score
 
 LABELS = torch.arange(36) % 3

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.verdicts import differs
+from genmonitor.evaluation.findings import differs
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
 from genmonitor.functional.scendi import least_squares_map, scendi_from_covariances
 from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import cka_work
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import (

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from genmonitor._formatting import format_p, format_ratio
-from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.verdicts import differs, p_values_of_change
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 

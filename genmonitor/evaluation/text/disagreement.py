@@ -9,13 +9,12 @@ from functools import partial
 from statistics import median
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
 from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, Table, curve, dated
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import differs
 from genmonitor.plotting.disagreement import disagreement_curves
 from genmonitor.plotting.style import Drawing
 
