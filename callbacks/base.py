@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -38,9 +38,9 @@ from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.results import MOMENT, Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
-from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor
+from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
@@ -48,19 +48,10 @@ from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_siz
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
-
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn
-from genmonitor.monitoring.base import check_names
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
-
-
 PROOFS = 2
 """How often a fit proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
+
+WORST = 1e9
 
 
 class GenerativeMonitor(Monitor, Callback):
@@ -398,9 +389,6 @@ def split_options(monitor: str, given: Mapping[str, Any]) -> tuple[dict[str, Any
     of_sampler = {name: options.pop(option) for option, name in sampling.items() if option in options}
     schedule = Schedule(**{name: options.pop(name) for name in timing if name in options})
     return of_sampler, schedule, options
-
-
-WORST = 1e9
 
 
 def fill_scheduler_keys(trainer: pl.Trainer, prefix: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of Lightning's as files: which there are, in what order they were saved, and what is in them."""
+"""Lightning's checkpoints as files: which there are, their order, their content, and their weights in a module."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was trained, as the user's own code or a file of Lightning's command line makes it."""
+"""Setup of a training, made by the user's own code or by a file of Lightning's command line."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ CONFIG = "config.yaml"
 """What Lightning's command line leaves in the folder of a run."""
 PARTS = ("seed_everything", "trainer", "model", "data", "optimizer", "lr_scheduler")
 """What is read of a file of Lightning's command line."""
+
+SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor."
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,6 @@ def _from_config(config: Path) -> Setup:
             "for classes beside it, or --setup FILE.py:FUNCTION where its command line knows the classes by itself."
         ) from error
     return Setup.of((made.trainer, made.model, made.datamodule))
-
-
-SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor."
 
 
 def imported(where: str) -> Any:

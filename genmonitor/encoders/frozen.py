@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders as evaluations run them: any callable from a batch to features, frozen, in batches, cached on disk."""
+"""Encoders as evaluations run them, frozen, in batches, cached on disk; and those without pretrained weights."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ from genmonitor.training_state.isolation import preserve_training_state
 
 Encoder = nn.Module | Callable[[Any], Tensor]
 _HINT = ' A published one needs the images\' range: genmonitor.encoders.image_encoder("dinov2", value_range=(-1, 1)).'
+
+MAX_WORDS = 3000
+WORD = r"(?u)\b\w+\b"
+"""Words of a single character count too, unlike by default in scikit-learn: prompts may differ in nothing else."""
 
 
 def check_not_shared(name: str, encoder: nn.Module, generator: nn.Module) -> None:
@@ -187,11 +191,6 @@ def _fingerprint(text: str, tensors: Mapping[str, Tensor]) -> str:
         out.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         out.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return out.hexdigest()
-
-
-MAX_WORDS = 3000
-WORD = r"(?u)\b\w+\b"
-"""Words of a single character count too, unlike by default in scikit-learn: prompts may differ in nothing else."""
 
 
 def pixels(images: Tensor) -> Tensor:

@@ -16,6 +16,14 @@ from torch import Tensor
 SAID = 3
 """Findings that are said in full at most."""
 
+LEVEL = 0.05
+"""The level of a verdict, of all regions of an evaluation together."""
+ALERT_LEVEL = 0.002
+"""The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
+EVALUATIONS_BELOW = 2
+ALERT_FACTOR = 2.0
+"""How many times as far from real images as at its best a region is that deserves an alert, however sure the change."""
+
 
 @dataclass(frozen=True)
 class Area:
@@ -155,15 +163,6 @@ def verdict_of(findings: Sequence[Finding], region: str) -> str:
         'differs (p = 0.01), got worse'
     """
     return ", ".join(x.verdict for x in findings if x.area.region == region and x.verdict)
-
-
-LEVEL = 0.05
-"""The level of a verdict, of all regions of an evaluation together."""
-ALERT_LEVEL = 0.002
-"""The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
-EVALUATIONS_BELOW = 2
-ALERT_FACTOR = 2.0
-"""How many times as far from real images as at its best a region is that deserves an alert, however sure the change."""
 
 
 def differs(p: float) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes between an evaluator and those who show its findings."""
+"""Results of an evaluator, and the presenter that shows them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of `CosineMeanSimilarity.plot` and `W1KPScore.plot`."""
+"""Figures of metrics: `CosineMeanSimilarity.plot`, `W1KPScore.plot`, and extra metrics with the CMS over the epochs."""
 
 from __future__ import annotations
 
@@ -32,6 +32,9 @@ from genmonitor.plotting.style import (
     show_regions,
     to_array,
 )
+
+_PANEL, _GAP, _COLUMNS = 190, 80, 2
+_STEEP = 20  # values that span more than this factor are read on a log scale
 
 
 def cms_figure(values: Sequence[Mapping[str, Any]], partition: PixelPartition, baseline: Mapping[str, Band]) -> Figure:
@@ -126,10 +129,6 @@ def _good_for(curve: ReusabilityCurve) -> str:
 
     low, high = curve.interval
     return bound(low) if low == high else f"{bound(curve.reusability)} ({low} to {bound(high)})"
-
-
-_PANEL, _GAP, _COLUMNS = 190, 80, 2
-_STEEP = 20  # values that span more than this factor are read on a log scale
 
 
 def beside_cms(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fitted RegionEvaluator evaluates with: the regions, and the real images to compare generated ones with."""
+"""Regions and real images that a fitted RegionEvaluator evaluates with, and those to look for copies in."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetrics
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.linalg.distances import centered, squared_distances
+
+MAX_IMAGES = 5000
+MAX_BYTES = 64 * 2**20
+HELD_OUT = 200
+"""Real images whose own distances say what is usual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +73,6 @@ class Fitted:
             testable=min(len(split.for_comparison), finder.settings.n_samples) >= MIN_SAMPLES,
         )
         return cls(regions, real, origin, metrics, nearest)
-
-
-MAX_IMAGES = 5000
-MAX_BYTES = 64 * 2**20
-HELD_OUT = 200
-"""Real images whose own distances say what is usual."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,18 @@ SEARCHED = 1024
 """Columns of a space that shows no positive eigenvalue before it is believed: a large weight of the reference hides
 them among negative ones that are much larger."""
 
+APART = 0.03
+"""A Ritz vector whose residual is below this part of the gap to the next Ritz value is an eigenvector.
+
+The angle between them is at most residual over gap, and what an eigenvalue contributes to a sum is off by the square of
+that, a thousandth.
+"""
+CLUSTER = 1e-6
+"""Ritz values nearer to each other than this part of the largest stand for as many eigenvalues as probes say.
+
+Rounding alone would separate the copies of a multiple eigenvalue by as much in float32.
+"""
+
 
 class TotalEstimate:
     """Estimates the total from a Krylov space that grows, and says when the rest hardly matters.
@@ -89,19 +101,6 @@ def _product_with_log(x: Tensor) -> Tensor:
     return torch.where(x > 0, x * x.clamp_min(torch.finfo(x.dtype).tiny).log(), 0)
 
 
-APART = 0.03
-"""A Ritz vector whose residual is below this part of the gap to the next Ritz value is an eigenvector.
-
-The angle between them is at most residual over gap, and what an eigenvalue contributes to a sum is off by the square of
-that, a thousandth.
-"""
-
-CLUSTER = 1e-6
-"""Ritz values nearer to each other than this part of the largest stand for as many eigenvalues as probes say.
-
-Rounding alone would separate the copies of a multiple eigenvalue by as much in float32.
-"""
-
 Function = Callable[[Tensor], Tensor]
 
 
@@ -129,9 +128,9 @@ def spectral_sums(
         Meyer et al., "Hutch++: Optimal Stochastic Trace Estimation", arXiv 2010.09649.
     """
     values = space.ritz()[0]
-    of_values = torch.stack([function(values) for function in [*functions, *(control for control, _ in known)]])
+    evaluated = torch.stack([function(values) for function in [*functions, *(control for control, _ in known)]])
     apart, f = _apart(space), len(functions)
-    summed, each = of_values[:, apart].sum(1), of_values[:, ~apart] @ space.shares()[~apart]
+    summed, each = evaluated[:, apart].sum(1), evaluated[:, ~apart] @ space.shares()[~apart]
     # least squares over the probes, of what is wanted by the errors of what is known: the constant is a mean in which
     # every probe has its part, and these errors cancel
     errors = each[f:] + (summed[f:] - summed.new_tensor([value for _, value in known]))[:, None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The closest pair to expect among k outputs of one prompt, and so how many outputs the prompt is good for."""
+"""The closest pair to expect among k outputs of a prompt, and so how many outputs prompts are good for."""
 
 from __future__ import annotations
 
