@@ -21,7 +21,7 @@ from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.prompts.modes import ByChance, Ranked, SampleSet, disagreement, thumbnail
+from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
@@ -132,14 +132,21 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         if not len(self._reference.features):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._trimmed(self._current.gathered(comm)), self._reference
-        sides = (current, reference)
-        outputs = [side.features.to(current.features) for side in sides]
+        found = self._disagreement(current, reference)
+        distances = {} if self._distances is None else self._distances.measure(current.features)
+        values = self._values.measured(found)
+        declared = self._values.distance
+        values |= {spec.key: distances[name].value for name, spec in declared.items() if name in distances}
+        return DisagreementEvaluation(values, found, current, reference, distances)
+
+    def _disagreement(self, *sides: SampleSet) -> Disagreement:
+        """Split the model's side from the reference's, and from what chance alone gives."""
+        outputs = [side.features.to(sides[0].features) for side in sides]
         prompts = [self._features.of_prompts(side.indices.to(outputs[0].device)) for side in sides]
         names, of_reference = (self.prompts.named(side.indices.tolist()) for side in sides)
         rows, codes = torch.cat(outputs), torch.cat(prompts)
-        observed = torch.arange(len(rows), device=rows.device) < len(outputs[0])
 
-        def split(num_modes: int, test: Tensor = observed) -> PromptSplitModes:
+        def split(num_modes: int, test: Tensor) -> PromptSplitModes:
             return prompt_split(
                 rows[test],
                 codes[test],
@@ -153,18 +160,15 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 seed=self.seed,
             )
 
-        found = disagreement(split, self.num_modes, names, of_reference)
-        test, reference_side = zip(outputs, prompts, strict=True)
-        p = disagreement_p_value(
-            test, reference_side, names, of_reference, self.kernel, self.prompt_kernel, seed=self.seed
-        )
+        observed = torch.arange(len(rows), device=rows.device) < len(names)
         drawn = permuted_sides(names, of_reference, self.baseline_draws, self.seed).to(rows.device)
-        found = replace(found, p=p, by_chance=[ByChance.of(split(1, sides)) for sides in drawn])
-        distances = {} if self._distances is None else self._distances.measure(current.features)
-        values = self._values.measured(found)
-        declared = self._values.distance
-        values |= {spec.key: distances[name].value for name, spec in declared.items() if name in distances}
-        return DisagreementEvaluation(values, found, current, reference, distances)
+        test, reference = zip(outputs, prompts, strict=True)
+        kernels = self.kernel, self.prompt_kernel
+        return replace(
+            disagreement(lambda num_modes: split(num_modes, observed), self.num_modes, names, of_reference),
+            p=disagreement_p_value(test, reference, names, of_reference, *kernels, seed=self.seed),
+            by_chance=[ByChance.of(split(1, sides)) for sides in drawn],
+        )
 
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
         """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""
