@@ -14,7 +14,7 @@ from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
 from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector
-from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.regions.findings import BestSoFar
 from genmonitor.evaluation.regions.metrics import RealViews
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GenerativeMonitor: runs an evaluator inside a Trainer."""
+"""GenerativeMonitor: runs an evaluator inside a Trainer; PromptedMonitor, its kind for conditional generators."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -35,10 +36,13 @@ from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
+from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import MOMENT, Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
+from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
+from genmonitor.kernels import Kernel
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor, check_names
 from genmonitor.training_state.isolation import preserve_training_state
@@ -47,6 +51,7 @@ from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_siz
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
+
 
 PROOFS = 2
 """How often a fit proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
@@ -414,3 +419,36 @@ def fill_callback_keys(trainer: pl.Trainer, prefix: str) -> None:
 def _fill(trainer: pl.Trainer, prefix: str, key: str | None, mode: str) -> None:
     if str(key).startswith(f"{prefix}/"):
         trainer.callback_metrics.setdefault(str(key), torch.tensor(-WORST if mode == "max" else WORST))
+
+
+class PromptedMonitor(GenerativeMonitor):
+    """A monitor of features of outputs and of their prompts.
+
+    Args:
+        settings: of the evaluator.
+        make: the evaluator's class.
+        given: the arguments of the monitor's constructor, with `MonitorOptions` under "options".
+    """
+
+    evaluator: PromptedEvaluator[Any]
+
+    def __init__(
+        self,
+        settings: DiversitySettings | DisagreementSettings,
+        make: Callable[..., PromptedEvaluator[Any]],
+        given: Mapping[str, Any],
+    ) -> None:
+        sampling, schedule, rest = split_options(type(self).__name__, given)
+        sampler = Sampler(settings.count, settings.given_prompts, seed=settings.seed, **sampling)
+        own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
+        super().__init__(make(settings, batch_size=sampler.batch_size, **own), sampler, schedule, **rest)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of outputs, with its gamma once it is known."""
+        return self.evaluator.kernel
+
+    @property
+    def prompt_kernel(self) -> Kernel:
+        """The kernel of prompts, with its gamma once it is known."""
+        return self.evaluator.prompt_kernel

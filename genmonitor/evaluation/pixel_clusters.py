@@ -26,10 +26,9 @@ from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, Finding
-from genmonitor.evaluation.regions.best import BestSoFar
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
-from genmonitor.evaluation.regions.findings import RegionFindings
+from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.metrics import distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
