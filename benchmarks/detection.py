@@ -22,8 +22,8 @@ import numpy as np
 import torch
 
 from genmonitor import GaussianKernel, PixelPartition, TwoSampleTest
+from genmonitor.evaluation.findings import LEVEL
 from genmonitor.evaluation.regions.metrics import RegionMetric
-from genmonitor.evaluation.verdicts import LEVEL
 from genmonitor.functional import two_sample_test
 from genmonitor.functional.mmd_influence import RealSide
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing what must not do harm: complete files, lines whose failure stops nothing, signals that wait."""
+"""Output that must not do harm: complete files, lines whose failure stops nothing, signals that wait, progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -71,3 +71,19 @@ def signals_deferred(*numbers: signal.Signals) -> Iterator[None]:
             signal.signal(number, handler)
         for late in received:
             signal.raise_signal(late)
+
+
+Progress = Callable[[Iterable[Any], str], Iterator[Any]]
+"""Wraps an iterable in a progress bar with a description."""
+
+
+def no_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+    """Go over the iterable without a progress bar."""
+    return iter(iterable)
+
+
+def terminal_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+    """Show a progress bar in a terminal or a notebook; not in a file, where each step of it would be a line."""
+    from tqdm.auto import tqdm
+
+    return iter(tqdm(iterable, desc=description, leave=False, disable=None))

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
-from genmonitor.callbacks.checkpoints.files import Checkpoint
+from genmonitor.callbacks.checkpoints.files import Checkpoint, CheckpointWeights
 from genmonitor.callbacks.checkpoints.state import SweepState
-from genmonitor.callbacks.checkpoints.weights import CheckpointWeights
 from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Drawn
 from genmonitor.callbacks.integration.data import images_until
 from genmonitor.evaluation.collective import SingleProcess

@@ -14,8 +14,8 @@ from genmonitor._formatting import as_sentence
 from genmonitor._io import signals_deferred
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
-from genmonitor.cli.encoding import default_device
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.inputs.encoding import default_device
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Result, rich_table, with_finding, with_map
 from genmonitor.evaluation.data.reference import evenly_spread, image_budget

@@ -11,8 +11,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
-from genmonitor.cli.encoding import default_device
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.inputs.encoding import default_device
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import (
     Result,

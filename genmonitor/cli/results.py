@@ -18,16 +18,15 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
-from genmonitor._io import signals_deferred
+from genmonitor._io import Progress, signals_deferred
 from genmonitor._places import coarse_labels
 from genmonitor.cli.arguments import nonempty, nonempty_path
-from genmonitor.cli.encoding import add_encoder_arguments, default_device, encode, encoder_range
-from genmonitor.cli.outputs import OUTPUTS, Outputs, read_outputs
+from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device, encode, encoder_range
+from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
+from genmonitor.cli.inputs.prompts import HELP, PromptRows
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.prompts import HELP, PromptRows
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.comparison import aligned
 from genmonitor.evaluation.values import ValueSpec

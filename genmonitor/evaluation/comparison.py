@@ -14,6 +14,7 @@ from torch import Tensor
 
 from genmonitor._formatting import RESOLUTION, as_sentence
 from genmonitor._html import figure_html, heading_html, text_html
+from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import SingleProcess
@@ -22,7 +23,6 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.figures import SHOWN, diagnosis_figure, image_labels
 from genmonitor.evaluation.regions.metrics import both_views

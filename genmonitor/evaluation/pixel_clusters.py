@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from genmonitor._formatting import error_ratio
-from genmonitor._io import write_json
+from genmonitor._io import Progress, no_progress, write_json
 from genmonitor._validation.arguments import check_patches
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import Band
@@ -25,12 +25,10 @@ from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, Finding
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
-from genmonitor.evaluation.regions.findings import RegionFindings
+from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.metrics import distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
@@ -39,7 +37,6 @@ from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector
 from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES, VIEWS
 from genmonitor.kernels import Kernel

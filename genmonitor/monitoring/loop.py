@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from genmonitor._io import Progress, no_progress, terminal_progress
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.collective import Collective, current_processes
@@ -22,14 +23,12 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
-from genmonitor.monitoring.base import Moment, Monitor
-from genmonitor.monitoring.options import EvaluationOptions, check_names
+from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded

@@ -20,7 +20,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor import PixelPartition
 from genmonitor._manifest import RegionRunManifest
-from genmonitor.callbacks.integration.scripts import imported
+from genmonitor.callbacks.checkpoints.setup import imported
 from genmonitor.callbacks.replay import repeatable, replay
 from genmonitor.cli import main
 from genmonitor.evaluation import RegionSettings

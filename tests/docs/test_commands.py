@@ -150,8 +150,8 @@ def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
 EXPECTED = {
     "compare": "against real",
     "diversity": " modes in ",
-    "disagreement": "Disagreement of ",
-    "w1kp": "' varies least (W1KP 0.",
+    "disagreement": "by chance ",
+    "w1kp": " prompts: 0.",
     "clusters": "cluster_5",
     "report": "Report: ",
     "replay": "same to the last bit",

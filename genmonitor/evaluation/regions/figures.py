@@ -24,8 +24,8 @@ from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import diagnosis as diagnosis_plots
-from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
+from genmonitor.plotting.metrics import beside_cms
 from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
 
 SAMPLES = 64
@@ -111,7 +111,7 @@ def evaluation_figures(
         others = {spec.key: curve(history, spec.key) for spec in extra if spec.error_of is None}
         deviations = {spec.error_of: curve(history, spec.key) for spec in extra if spec.error_of is not None}
         drawn = (epochs, image, baseline.get("image"), others, deviations)
-        out["extra_metrics"] = partial(extra_metrics.beside_cms, *drawn)
+        out["extra_metrics"] = partial(beside_cms, *drawn)
     return out
 
 

@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
-from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions.agreement import Stability
-from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
+from genmonitor.evaluation.regions.clustering import Stability, by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions
 from genmonitor.evaluation.settings import RegionSettings

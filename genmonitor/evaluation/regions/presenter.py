@@ -15,16 +15,14 @@ from genmonitor._formatting import format_cms, format_p, format_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import Finding, verdict_of
-from genmonitor.evaluation.presenter import Presenter
+from genmonitor.evaluation.findings import Finding, differs, verdict_of
 from genmonitor.evaluation.regions import figures as region_figures
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import History, Record, Samples, ShownImages, Table, when
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, when
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import differs
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.style import Drawing
 

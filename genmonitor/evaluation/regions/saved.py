@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import write_json
-from genmonitor.evaluation.regions.agreement import Stability
+from genmonitor.evaluation.regions.clustering import Stability
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.verdicts import differs
 
 Differences = Mapping[str, Mapping[str, float]]
 """The fields of a `RelativeSimilarity` as floats, for the image and each region."""

@@ -123,7 +123,7 @@ def test_value_range_never_refuses_an_untrained_decoder(seed):
     decoder = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 64))
     with torch.no_grad():
         fake = decoder(torch.randn(16, 8)).view(16, 1, 8, 8)
-    check_value_range(between(0, 1), fake)
+    assert len(check_value_range(between(0, 1), fake)) <= 1
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from _helpers.evaluations import halves
 from _helpers.golden import digits
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.regions.agreement import Stability
 from genmonitor.evaluation.regions.clustering import (
     MAX_SITES,
+    Stability,
     choose,
     content_order,
     cuts,

@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.regions.agreement import Stability
+from genmonitor.evaluation.regions.clustering import Stability
 from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions, load_partition, save_regions, saved_regions
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)

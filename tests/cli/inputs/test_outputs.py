@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from genmonitor.cli.outputs import cut, read_images, read_outputs
-from genmonitor.evaluation.progress import no_progress
+from genmonitor._io import no_progress
+from genmonitor.cli.inputs.outputs import cut, read_images, read_outputs
 
 
 def read(where, size=None):

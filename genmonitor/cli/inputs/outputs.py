@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, terminal_progress
 from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
-from genmonitor.cli.files import all_or_none, pick, read_array, read_json_lines, split_key
-from genmonitor.evaluation.progress import Progress, terminal_progress
+from genmonitor.cli.inputs.files import all_or_none, pick, read_array, read_json_lines, split_key
 
 if TYPE_CHECKING:
     from PIL.Image import Image
