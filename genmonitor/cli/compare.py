@@ -17,18 +17,18 @@ from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import (
     Result,
     add_out_argument,
+    block_map,
     check_out,
     closing_lines,
-    rich_table,
+    colored_table,
     with_finding,
-    with_map,
     write_notes,
     write_result,
 )
 from genmonitor.evaluation import Comparison, RegionSettings, compare
-from genmonitor.evaluation.regions.presenter import TABLE_NOTE, region_table
+from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.saved import load_partition
-from genmonitor.evaluation.text.comparison import closer_note, closer_table
+from genmonitor.evaluation.text.comparison import closer_table
 from genmonitor.partition import PixelPartition
 from genmonitor.report.folder import RunFolder
 
@@ -88,14 +88,22 @@ def format_rich(result: Result) -> RenderableType:
         sites = {name: of["sites"] for name, of in regions.items()}
         values, names = (result["values"], result["other_values"]), result["names"]
         found = closer_table(result["differences"], values, names, {"image": sum(sites.values()), **sites})
-        note, bad = closer_note(names), []
+        bad = []
     else:
-        found, note = region_table(regions), TABLE_NOTE
+        found = region_table(regions)
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = "\n".join(["", note, *closing_lines(result)])
-    table = with_map(result["labels"], rich_table(found, labels, bad))
-    more = "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
-    return with_finding(result["finding"], bool(bad), Text(f"{more}{result['split']}.\n"), table, Text(notes))
+    notes = "\n".join(["", *closing_lines(result)])
+    shown = (block_map(result["labels"]), Text(), colored_table(found, labels, bad), Text(notes))
+    more = "" if "differences" in result else "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
+    return with_finding(
+        result["finding"],
+        bool(bad),
+        Text(f"{more}{result['split']}.\n"),
+        block_map(result["labels"]),
+        Text(),
+        table,
+        Text(notes),
+    )
 
 
 def _read_partition(path: Path) -> PixelPartition:

@@ -145,11 +145,12 @@ def _kept(command: Any) -> str:
 def _format(command: Any, result: dict[str, Any]) -> str:
     """Return a result in color for a terminal, if the command has that; as plain text for a file or a pipe."""
     from rich.console import Console
+    from rich.text import Text
 
-    console = Console()
-    colored = console.color_system is not None and not console.no_color
-    if not colored or not hasattr(command, "format_rich"):  # without colors the map would say nothing
-        return str(command.format_plain(result))
+    console, plain = Console(), str(command.format_plain(result))
+    if not console.is_terminal:
+        return plain
+    colored = console.color_system is not None and not console.no_color  # without colors the map would say nothing
     with console.capture() as captured:
-        console.print(command.format_rich(result))
+        console.print(command.format_rich(result) if colored and hasattr(command, "format_rich") else Text(plain))
     return captured.get().rstrip("\n")

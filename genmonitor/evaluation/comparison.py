@@ -31,6 +31,7 @@ from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
+from genmonitor.evaluation.text.table import aligned, terminal_width, within
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
@@ -117,7 +118,9 @@ class Comparison:
         if self.table is None:
             table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
         else:
-            table = f"\n{text.aligned(self.table)}\n{text.closer_note(self.names)}\n"
+            width = terminal_width()
+            shown = within(self.table, width)
+            table = f"\n{aligned(shown, width)}\n{shown.legend}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         said = [self.finding] if self.differences else map(str, headlines(self.findings))
         return "\n".join([*said, f"{self.split}.", table, *notes]).rstrip("\n")
@@ -194,8 +197,7 @@ class Comparison:
         if self.table is None:
             said = regions_html(self.findings, self.values, self.partition)
         else:
-            body = on_map(self.table, self.partition) + text_html(text.closer_note(self.names))
-            said = heading_html(self.finding) + body
+            said = heading_html(self.finding) + on_map(self.table, self.partition)
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         pictures = figure_html(self.figure(), "real and generated images")
         if (diagnosis := self.diagnosis_figure()) is not None:

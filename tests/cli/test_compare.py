@@ -320,7 +320,7 @@ def plain(said):
 def test_compare_in_a_terminal_begins_with_the_finding_in_red(files, genmonitor, terminal, tmp_path):
     _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
     assert re.match(r"\x1b\[1;31mRight half, 3×4 px: contrast − [34]\d %", said)
-    assert re.search(r"▀{12} +■ cluster_\d +12 .* right half +differs \(p = 0.005\)", plain(said))
+    assert re.search(r"^■ cluster_\d +12 .* right half +differs \(p = 0.005\)", plain(said), re.MULTILINE)
     assert f"Report: {tmp_path / 'out' / 'genmonitor' / 'report.html'}" in plain(said).replace("\n", "")
 
 
@@ -331,3 +331,43 @@ def test_compare_of_two_sets_in_a_terminal_says_which_is_closer(files, genmonito
     assert status == 0
     assert "good.npy is closer to the real images than fake.npz in cluster_" in plain(said)
     assert re.search(r"■ cluster_\d +12 +no evidence of a difference", plain(said))
+
+
+def words(text):
+    return set(re.findall(r"[A-Za-z_]+", text))
+
+
+@pytest.mark.parametrize("sets", ["one", "two"])
+def test_compare_on_a_screen_of_80_columns_drops_columns_and_breaks_no_word(
+    files, genmonitor, terminal, tmp_path, monkeypatch, sets
+):
+    others = [tmp_path / "good.npy"] if sets == "two" else []
+    np.save(tmp_path / "good.npy", halves(120, 3).numpy())
+    arguments = ["compare", *files, *others, "--n-clusters", 2, "--out", tmp_path / "out"]
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = plain(genmonitor(*arguments)[1])
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = plain(genmonitor(*arguments)[1])
+    body = narrow[: narrow.index("Report:")]
+    assert max(map(len, body.splitlines())) <= 80
+    assert words(body) <= words(wide)  # a part of a word would be a new one
+    header = next(line for line in narrow.splitlines() if line.startswith("region"))
+    assert " sites" not in header
+    assert " sites" in next(line for line in wide.splitlines() if line.startswith("region"))
+    assert narrow.index("▀") < narrow.index(header)  # the map is above the table
+
+
+def test_compare_in_a_pipe_has_a_line_per_region_with_columns_apart(files, genmonitor, tmp_path):
+    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+    lines = said.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("region"))
+    assert [len(re.split(r"  +", line)) for line in lines[start : start + 3]] == [7, 7, 7]
+    assert "\x1b" not in said
+
+
+def test_compare_without_colors_still_breaks_lines_between_words(files, genmonitor, terminal, tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+    assert max(map(len, said[: said.index("Report:")].splitlines())) <= 80
+    assert "\x1b" not in said

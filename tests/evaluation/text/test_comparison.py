@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.evaluation.text.comparison import aligned, closer_set, closer_table, split_sentence, which_is_closer
+from genmonitor.evaluation.text.comparison import closer_set, closer_table, split_sentence, which_is_closer
+from genmonitor.evaluation.text.table import aligned
 
 NAMES = ("new", "old")
 
