@@ -189,7 +189,7 @@ def format_rich(result: Result, tables: Sequence[Table], remarks: Sequence[str] 
 
 def closing_lines(result: Result) -> list[str]:
     """Return the lines below a result: its notes, and where the page is."""
-    replaced = ", in place of an earlier one" if result["replaced"] else ""
+    replaced = ", replacing an earlier one" if result["replaced"] else ""
     return [*(f"Note: {as_sentence(note)}" for note in result["notes"]), f"Report: {result['report']}{replaced}"]
 
 

@@ -140,6 +140,10 @@ def _copies(run: MonitorRun) -> str:
         return ""
     distances = strips[-1].distances
     near = sum(distance < NEAR for distance in distances)
-    copied = "no sample is" if not near else f"{near} of {len(distances)} samples are" if near > 1 else "one sample is"
-    typical = f"The median distance is {median(distances):.2g} × that of other real images to theirs"
-    return f"{typical}; {copied} nearer than {NEAR:g} ×, as a copy would be."
+    times = median(distances)
+    typical = "as far" if 0.9 <= times <= 1.1 else f"{times:.2g} times as far"
+    if near:
+        found = f"{near} of {len(distances)} look like copies: nearer than {NEAR:g} times the usual distance"
+    else:
+        found = "no copies found"
+    return f"Samples are {typical} from their nearest real images as other real images are; {found}."

@@ -35,7 +35,7 @@ def test_clusters_draws_a_map_and_says_how_stable_they_are(out):
 def test_clusters_in_noise_are_warned_of(genmonitor, tmp_path):
     np.save(tmp_path / "noise.npy", np.random.default_rng(0).random((60, 6, 6), dtype=np.float32))
     _, said, _ = genmonitor("clusters", tmp_path / "noise.npy", "--n-clusters", 3, "--out", tmp_path / "out")
-    assert "Other images would give other regions" in said or "regions are lopsided" in said
+    assert "The regions are unstable" in said or "regions are lopsided" in said
     assert "PixelPartition.grid" in said
 
 

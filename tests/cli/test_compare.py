@@ -68,7 +68,7 @@ def test_compare_names_the_dark_half_first(compared):
 
 def test_compare_says_which_images_served_for_what(compared):
     said, folder = compared
-    split = "300 real images: 180 found the regions and the baseline, 120 were compared with 120 generated ones."
+    split = "300 real images: 180 for the regions and the baseline, 120 compared with 120 generated ones."
     assert split in said.splitlines()[1:4]  # after the findings
     assert split in (folder / "report.html").read_text()
 

@@ -70,7 +70,7 @@ def test_replay_says_that_all_is_the_same():
     ("changes", "reason"),
     [
         ({"processes": 2}, "The run had 2 processes"),
-        ({"other_versions": {"torch": "2.6"}}, "The run used other versions: {'torch': '2.6'}."),
+        ({"other_versions": {"torch": "2.6"}}, "The run used different versions: {'torch': '2.6'}."),
         ({"not_replayed": ["fid"]}, "Not replayed: fid."),
         ({"not_logged": {"spread": 0.75}}, "Not measured in that evaluation, but now: spread 0.75."),
     ],

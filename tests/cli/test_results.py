@@ -40,8 +40,8 @@ def test_a_folder_that_is_named_holds_the_last_result_and_says_so(tmp_path):
     (tmp_path / "out" / "genmonitor" / "diversity_modes.json").write_text("[]")
     (tmp_path / "out" / "genmonitor" / "mine.txt").write_text("notes")
     second = write_result(tmp_path / "out", "diversity", "diversity", fill)
-    assert "in place of" not in closing_lines(first | {"notes": []})[-1]
-    assert closing_lines(second | {"notes": []})[-1].endswith("report.html, in place of an earlier one")
+    assert "replacing" not in closing_lines(first | {"notes": []})[-1]
+    assert closing_lines(second | {"notes": []})[-1].endswith("report.html, replacing an earlier one")
     assert {path.name for path in (tmp_path / "out" / "genmonitor").iterdir()} == {
         "diversity_evaluation_00001.json",
         "diversity_notes.json",

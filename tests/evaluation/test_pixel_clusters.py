@@ -304,7 +304,7 @@ def test_region_site_encoder_moves_regions_to_its_maps():
 def test_region_evaluation_notes_images_that_are_all_the_same():
     evaluator = fitted()
     notes = evaluate(evaluator, GOOD[:1].expand(24, -1, -1, -1)).notes
-    assert notes == ("all generated images are the same, so the values say little",)
+    assert notes == ("all generated images are identical, so the values mean little",)
     assert evaluate(evaluator, GOOD).notes == ()
 
 
@@ -338,7 +338,7 @@ def test_region_fit_notes_that_too_few_images_cannot_be_tested():
 def test_region_fit_notes_that_training_images_give_no_level():
     evaluator = region_evaluator()
     report = fit(evaluator, ReferenceImages(training=REAL), GOOD)
-    assert any("for which a p-value promises no level" in note for note in report.notes)
+    assert any("so p-values may be too small or too large" in note for note in report.notes)
 
 
 def test_region_values_of_a_second_evaluation_hold_the_change():

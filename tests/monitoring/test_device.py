@@ -147,7 +147,7 @@ def test_what_is_no_device_for_it_is_refused(tmp_path, given, said):
 
 def test_a_device_that_is_not_there_is_refused(tmp_path):
     absent = torch.device("cuda:99")
-    with pytest.raises(ValueError, match="`evaluate_on` to be a device that is there, but got cuda:99: "):
+    with pytest.raises(ValueError, match="`evaluate_on` to be an available device, but got cuda:99: "):
         evaluation_device(absent, CPU, SingleProcess())
     with pytest.raises(ValueError, match="cuda:99"):
         small(tmp_path, evaluate_on=absent, on_error="warn").evaluate(Generator(), step=0, epoch=0)

@@ -72,7 +72,7 @@ class ReferenceImages:
             return ()
         return (
             "there is no validation data, no `validation_step`, or validation is switched off: generated images are "
-            "compared with training images, for which a p-value promises no level",
+            "compared with training images, so p-values may be too small or too large",
         )
 
     def _source(self, data: Any, name: str) -> ImageSource:
@@ -243,7 +243,7 @@ def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> 
         notes.append(f"only {chosen} real images available for comparison with {n_samples} generated ones")
     if rest < 2 * n_samples:
         notes.append(
-            f"the baseline's draws of {n_samples} overlap much, so its band is a rough estimate: only {rest} images of "
-            f"{source.name} are there to draw from"
+            f"only {rest} images of {source.name} for {n_samples}-image draws: treat the bands as approximate "
+            f"({2 * n_samples} or more is better)"
         )
     return notes

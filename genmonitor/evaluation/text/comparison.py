@@ -27,10 +27,10 @@ def split_sentence(n_real: int, n_compared: int, n_generated: int, found: str, s
 
     Example:
         >>> split_sentence(900, 400, 400, "the regions and the baseline")
-        '900 real images: 500 found the regions and the baseline, 400 were compared with 400 generated ones'
+        '900 real images: 500 for the regions and the baseline, 400 compared with 400 generated ones'
     """
     generated = f"{n_generated} generated ones{'' if sets == 1 else ' of each set'}"
-    return f"{n_real} real images: {n_real - n_compared} found {found}, {n_compared} were compared with {generated}"
+    return f"{n_real} real images: {n_real - n_compared} for {found}, {n_compared} compared with {generated}"
 
 
 def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:

@@ -107,7 +107,7 @@ def test_clusters_of_images_that_hardly_vary(few):
 def test_noise_has_no_stable_regions():
     noise = torch.rand(100, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     (note,) = found_in(noise).notes()
-    assert "other images would give other regions" in note
+    assert "the regions are unstable" in note
     assert all(
         way in note for way in ("`n_clusters`", "more images", "PixelPartition.from_mask", "PixelPartition.grid")
     )

@@ -81,4 +81,4 @@ def test_differences_that_float32_cannot_tell_from_nothing_are_nothing():
 
 def test_split_names_the_sets():
     said = split_sentence(50, 20, 20, "the baseline", sets=2)
-    assert said == ("50 real images: 30 found the baseline, 20 were compared with 20 generated ones of each set")
+    assert said == ("50 real images: 30 for the baseline, 20 compared with 20 generated ones of each set")
