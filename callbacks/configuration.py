@@ -73,8 +73,8 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
     if monitor.schedule.every_epoch:
         return notes
     return notes + [
-        f"EarlyStopping monitors {callback.monitor!r}, which is not evaluated every epoch. EarlyStopping counts the old value "
-        "as no improvement: raise its `patience` or set every_n_epochs=1."
+        f"EarlyStopping monitors {callback.monitor!r}, which is not evaluated every epoch. It counts the old value as "
+        "no improvement: raise its `patience` or set every_n_epochs=1."
         for callback in trainer.early_stopping_callbacks
         if str(callback.monitor).startswith(f"{monitor.prefix}/")
     ]

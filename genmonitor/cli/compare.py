@@ -12,6 +12,7 @@ from rich.text import Text
 
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.encoding import default_device
+from genmonitor.cli.gate import check_names, condition, failures
 from genmonitor.cli.outputs import read_images
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import (
@@ -28,8 +29,10 @@ from genmonitor.cli.results import (
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.saved import load_partition
+from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.text.comparison import closer_table
-from genmonitor.partition import PixelPartition
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.partition import PixelPartition, region_key
 from genmonitor.report.folder import RunFolder
 
 PREFIX = "cms"
@@ -54,12 +57,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--n-samples", type=whole_number(2), metavar="N", help="images of each side, at most (default: 1200)")
     add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
     add("--seed", type=whole_number(0), help="of the choice of images (default: 0)")
+    add(
+        "--fail-if",
+        type=condition,
+        metavar="CONDITION",
+        action="append",
+        default=[],
+        help='exit with status 1 if a value of FAKE is so: NAME < NUMBER (or <=, >, >=), such as "p < 0.01" or '
+        '"error_ratio > 3"; p, error_ratio, share, structure and texture are of any region or the image, error_ratio_2 '
+        "of one; p_worse is small where OTHER is closer to real; may be given several times",
+    )
     add_out_argument(parser, "compare")
 
 
 def run(args: argparse.Namespace) -> Result:
     """Compare, and write figures, a manifest and the report."""
     check_out(args.out)
+    check_names(args.fail_if, [*RegionValues(["cluster_1", "constant"]).specs, *map(_worse, ["image", "cluster_1"])])
     with show_progress("reading images") as progress:
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
     real, fake, *other = sets
@@ -72,7 +86,8 @@ def run(args: argparse.Namespace) -> Result:
     with show_progress("writing the report"):
         written = write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
-    return {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
+    found = {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
+    return found | {"failed": failures(args.fail_if, *_gated(comparison))}
 
 
 def format_plain(result: Result) -> str:
@@ -99,10 +114,7 @@ def format_rich(result: Result) -> RenderableType:
         result["finding"],
         bool(bad),
         Text(f"{more}{result['split']}.\n"),
-        block_map(result["labels"]),
-        Text(),
-        table,
-        Text(notes),
+        *shown,
     )
 
 
@@ -113,6 +125,17 @@ def _read_partition(path: Path) -> PixelPartition:
         raise ValueError(
             f"Expected the partition.npz of `genmonitor clusters` or of a run, but got {path}: {error}"
         ) from error
+
+
+def _gated(comparison: Comparison) -> tuple[list[ValueSpec], dict[str, float]]:
+    """Return what conditions may name: the values, and how sure it is that the other set is closer to real images."""
+    tests = {_worse(name): of for name, of in (comparison.differences or {}).items()}
+    p = {spec.key: of["p_value_adjusted"] if of["difference"] < 0 else 1.0 for spec, of in tests.items()}
+    return [*comparison.evaluator.values(), *tests], comparison.values | p
+
+
+def _worse(region: str) -> ValueSpec:
+    return ValueSpec(region_key("p_worse", region), region=region)
 
 
 def _names(fake: str, other: str | None) -> tuple[str, ...]:

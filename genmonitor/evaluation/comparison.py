@@ -230,8 +230,8 @@ def compare(
     says how many. It computes on the device of `fake`.
 
     Args:
-        real: images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too large. N at least
-            5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
+        real: images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
+            large. N at least 5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
         fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
         other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
         partition: your own regions instead of found ones; this and the arguments down to `seed` are explained in

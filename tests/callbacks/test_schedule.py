@@ -102,7 +102,7 @@ def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, valida
 @pytest.mark.parametrize("settings", [{"every_n_epochs": 2}, {"every_n_train_steps": 2}])
 def test_early_stopping_on_rarer_evaluations_is_warned_of(tmp_path, settings):
     stop = EarlyStopping("cms/product", mode="max", patience=9)
-    with pytest.warns(UserWarning, match="Plain: EarlyStopping monitors 'cms/product', which is not evaluated in"):
+    with pytest.warns(UserWarning, match="Plain: EarlyStopping monitors 'cms/product', which is not evaluated every"):
         fit(tmp_path, stop, plain(**settings), val=validation())
 
 

@@ -91,8 +91,8 @@ def test_compare_report_names_both_sets(compared):
 
 def test_compare_says_that_the_band_is_rough(compared):
     said, folder = compared
-    assert "so its band is a rough estimate" in said
-    assert "so its band is a rough estimate" in (folder / "report.html").read_text()
+    assert "treat the bands as approximate" in said
+    assert "treat the bands as approximate" in (folder / "report.html").read_text()
 
 
 def test_compare_speaks_of_no_epoch(compared):

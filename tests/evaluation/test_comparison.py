@@ -159,7 +159,7 @@ def test_a_notebook_shows_which_of_two_sets_is_closer(two):
     shown = two._repr_html_()
     assert shown.startswith(f"<p><b>{html.escape(two.finding)}</b></p>")
     assert "fake against real" in shown
-    assert "difference: squared maximum mean discrepancy" in shown
+    assert "difference of MMD²: squared maximum mean discrepancy" in shown
 
 
 def test_too_few_images_give_no_verdict():

@@ -245,7 +245,7 @@ def test_region_fit_to_other_images_starts_anew():
     before = evaluator.kernel.gamma
     report = fit(evaluator, halves(80, seed=5, dark=0.9), GOOD)
     assert not report.comparable
-    assert any("used with other images before" in note for note in report.notes)
+    assert any("used with different images before" in note for note in report.notes)
     assert evaluator.kernel.gamma != before
 
 
@@ -325,7 +325,7 @@ def test_region_fit_refuses(settings, probe, message):
 def test_region_fit_notes_that_too_few_images_cannot_be_tested():
     evaluator = region_evaluator(n_samples=6)
     report = fit(evaluator, REAL, GOOD)
-    assert any("p-values need 8 images on each side" in note for note in report.notes)
+    assert any("they need at least 8 images on each side" in note for note in report.notes)
     record = {"epoch": 0, **evaluate(evaluator, BAD[:6]).values}
     assert "p_image" not in record
     (finding, *others) = evaluator.findings(RegionEvaluation({}, None), [record])

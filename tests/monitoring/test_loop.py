@@ -287,7 +287,7 @@ def edited(state, path, drop):
     return out
 
 
-@pytest.mark.filterwarnings("ignore:LoopMonitor. resumed with another")
+@pytest.mark.filterwarnings("ignore:LoopMonitor. resumed with a different")
 @pytest.mark.parametrize("kind", EVALUATORS)
 def test_a_state_that_was_edited_is_refused_by_name(tmp_path, kind):
     monitor = small(tmp_path, kind)

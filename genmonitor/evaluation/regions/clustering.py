@@ -201,7 +201,7 @@ def region_notes(partition: PixelPartition, stability: Stability) -> tuple[str, 
     wrong, sizes = [], partition.sizes()[1:]
     if is_lopsided(partition):
         wrong.append(
-            f"the regions are lopsided: the largest holds {max(sizes)} of the {sum(sizes)} sites that vary, the smallest "
+            f"the regions are lopsided: the largest holds {max(sizes)} of {sum(sizes)} varying sites, the smallest "
             f"{min(sizes)}, so the name of one says little about where it is"
         )
     if stability.overall < STABLE:

@@ -30,7 +30,7 @@ def test_draws_of_the_baseline_differ(n_real):
 
 def test_the_number_that_the_note_asks_for_suffices():
     _, (note,) = sample_size(300, 777, 777, two_sets=False)
-    asked = int(note.split("; ")[1].split()[0])
+    asked = int(note.split("; with ")[1].split()[0])
     assert sample_size(asked, 777, 777, two_sets=False) == (777, [])
 
 

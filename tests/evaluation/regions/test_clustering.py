@@ -122,7 +122,9 @@ def test_lopsided_partitions_are_told_and_good_ones_not(sizes, lopsided):
     assert is_lopsided(partition) == lopsided
     notes = region_notes(partition, Stability(0.95, {}))
     assert bool(notes) == lopsided
-    assert all(f"the largest holds {max(sizes)}, the smallest {min(sizes)}" in note for note in notes)
+    assert all(
+        f"the largest holds {max(sizes)} of 100 varying sites, the smallest {min(sizes)}" in note for note in notes
+    )
 
 
 def test_one_cluster_is_not_lopsided():
