@@ -73,12 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Result:
     """Compare, and write figures, a manifest and the report."""
     check_out(args.out)
-    check_names(args.fail_if, [*RegionValues(["cluster_1", "constant"]).specs, *map(_worse, ["image", "cluster_1"])])
+    if args.partition is not None:
+        args.partition = _read_partition(args.partition)
+    regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
+    check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions])])
     with show_progress("reading images") as progress:
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
     real, fake, *other = sets
-    if args.partition is not None:
-        args.partition = _read_partition(args.partition)
     with show_progress("comparing") as progress:
         settings = given_settings(args, RegionSettings)
         comparison = compare(real, fake.to(default_device()), *other, paired=args.paired, progress=progress, **settings)

@@ -95,7 +95,7 @@ def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> 
     """
     for wanted in conditions:
         name = re.sub(r"\d+$", "1", wanted.name)
-        if not any(_means(name, spec) for spec in specs):
+        if not any(_means(given, spec) for spec in specs for given in (name, wanted.name)):
             near = get_close_matches(name, [spec.key.removesuffix("_1") for spec in specs], 1)
             hint = f" Did you mean {near[0]}?" if near else ""
             raise ValueError(f"Expected --fail-if to name a value, such as error_ratio, but got {wanted.name}.{hint}")

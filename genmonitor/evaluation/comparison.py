@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -219,6 +219,7 @@ def compare(
     linkage: Linkage | None = None,
     own_widths: bool = False,
     batch_estimator: int | None = None,
+    region_names: Mapping[str, str] | None = None,
     n_samples: int = RegionSettings.n_samples,
     seed: int = RegionSettings.seed,
     paired: bool = False,
@@ -244,6 +245,7 @@ def compare(
         linkage: see there.
         own_widths: see there.
         batch_estimator: see there.
+        region_names: see there.
         n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
         seed: of the choice of images.
         paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.

@@ -290,7 +290,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
-        earlier = None if self._earlier is None else saved_regions(self._earlier, self.settings.of_clusters())
+        earlier = None if self._earlier is None else saved_regions(self._earlier)
         found = self._finder.find(split, device, progress, earlier)
         self._cka = found.cka
         return replace(found, cka=None)

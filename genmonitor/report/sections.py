@@ -66,6 +66,7 @@ def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence
         "closer": next((x for x in tables if run.compared and x.name == f"{run.prefix} {WHICH_IS_CLOSER}"), None),
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
+        "thumbnails": pictures.regions(run) if rows else {},
         "stable": any(row["stability"] is not None for row in rows),
         "columns": list(dict.fromkeys(column for row in rows for column in row["cells"])),
         "figures": [] if others else pictures.latest(run),

@@ -19,7 +19,16 @@ from genmonitor.evaluation import RegionSettings
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.kernels import GaussianKernel
 
-NOT_OFFERED = {"n_cluster_images", "kernel", "block_size", "linkage", "own_widths", "batch_estimator", "diagnose_every"}
+NOT_OFFERED = {
+    "n_cluster_images",
+    "kernel",
+    "block_size",
+    "linkage",
+    "own_widths",
+    "batch_estimator",
+    "region_names",
+    "diagnose_every",
+}
 """Settings of `genmonitor.compare` that its command leaves at their defaults."""
 
 

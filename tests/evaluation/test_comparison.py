@@ -208,3 +208,18 @@ def test_no_band_is_without_width():
     assert "constant" in found.values
     assert {"image", "product", "cluster_1", "cluster_2"} <= found.baseline.keys()
     assert "constant" not in found.baseline
+
+
+def test_names_of_regions_are_those_of_values_words_and_pictures():
+    found = compare(REAL, DARK, partition=SIDES, region_names={"cluster_1": "left_eye", "cluster_2": "right_eye"})
+    assert {"left_eye", "p_left_eye", "error_ratio_right_eye", "share_right_eye"} <= found.values.keys()
+    assert "right_eye (right half) differs from real images" in str(found)
+    assert "cluster_" not in str(found)
+    legend = [x.get_text() for x in found.evaluator.presenter().fit_figures()["clusters"].legends[0].get_texts()]
+    assert legend[:2] == ["1: left eye (12 px)", "2: right eye (12 px)"]
+
+
+@pytest.mark.parametrize("name", ["spread", "mmd", "product"])
+def test_a_region_cannot_have_the_name_of_a_value(name):
+    with pytest.raises(ValueError, match=f"that no value has, but got '{name}'"):
+        compare(REAL, DARK, partition=SIDES, region_names={"cluster_1": name})

@@ -131,7 +131,7 @@ def region_lines(partition: PixelPartition, stability: Mapping[str, float], enco
     drawn, sizes = map_of_characters(partition.labels, encoding), partition.sizes()
     rows = [f"{'region':<15}{'sites':>6}  {'stability':>9}  where"]
     for name, label in partition.regions().items():
-        value = f"{stability[name]:.2f}" if name in stability else ""
+        value = f"{stability[own]:.2f}" if (own := f"cluster_{label}") in stability else ""
         symbol = symbol_of(label, encoding)
         rows.append(f"{symbol}  {name:<12}{sizes[label]:>6}  {value:>9}  {partition.location(label)}")
     width = len(drawn[0])

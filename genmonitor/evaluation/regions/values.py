@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from genmonitor.evaluation.values import ValueSpec
@@ -176,3 +176,10 @@ class RegionValues:
             ),
             *(replace(_BASELINE, key=key, baseline_of=of) for of, key in self.baseline.items()),
         )
+
+
+def check_distinct_keys(regions: Sequence[str]) -> None:
+    """Refuse names of regions that are the keys of other values."""
+    keys = [spec.key for spec in RegionValues(regions).specs]
+    if taken := [name for name in regions if keys.count(name) > 1]:
+        raise ValueError(f"Expected `region_names` that no value has, but got {taken[0]!r}. Choose another name.")
