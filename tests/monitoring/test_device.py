@@ -18,7 +18,7 @@ from genmonitor.training_state.rng import preserve_rng, seed_everything
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:.*(the baseline's draws|only \\d+ real images|no single place)"),
+    pytest.mark.filterwarnings("ignore:.*(only \\d+ images of|only \\d+ real images|no single place)"),
     pytest.mark.filterwarnings("ignore:.*prompts have fewer"),
 ]
 CPU = torch.device("cpu")

@@ -24,7 +24,7 @@ from genmonitor.evaluation import RegionEvaluator, RegionSettings, Sampler
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:.*(the baseline's draws|only \\d+ real images|no single place)"),
+    pytest.mark.filterwarnings("ignore:.*(only \\d+ images of|only \\d+ real images|no single place)"),
     pytest.mark.filterwarnings("ignore:.*prompts have fewer"),
 ]
 
