@@ -15,8 +15,8 @@ def averaged_weights(ema: Any, module: nn.Module) -> Iterator[None]:
     """Put averaged weights into the part of a module that they are of until the block ends, also where it fails.
 
     Args:
-        ema: `EMAModel` of diffusers, `EMA` of ema_pytorch, `ModelEmaV3` of timm, torch's `AveragedModel` or whatever has
-            the same methods or attributes; None for the module's own weights.
+        ema: `EMAModel` of diffusers, `EMA` of ema_pytorch, `ModelEmaV3` of timm, `AveragedModel` of torch or whatever
+            has the same methods or attributes; None for the module's own weights.
         module: that draws.
 
     Raises:

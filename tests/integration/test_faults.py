@@ -24,7 +24,7 @@ from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|the baseline)"),
+    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|only)"),
     pytest.mark.filterwarnings("ignore:PixelClusterMonitor. (only|the baseline|there is no validation)"),
 ]
 KIND = "one optimizer"
