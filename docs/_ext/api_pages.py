@@ -10,23 +10,27 @@ from pathlib import Path
 from typing import Any
 
 PLACE = re.compile(r"<!-- pages of ([\w.]+) -->")
-MODULES = {
-    "genmonitor.callbacks": "callbacks",
-    "genmonitor.monitoring": "callbacks",
-    "genmonitor.metrics": "metrics",
-    "genmonitor.functional": "functional",
-    "genmonitor.functional.diagnosis": "functional",
-    "genmonitor.partition": "partition",
-    "genmonitor.kernels": "partition",
-    "genmonitor.evaluation": "evaluation",
-    "genmonitor.encoders": "encoders",
-}
-"""The page that lists what is public in a module."""
+MODULES = (
+    "genmonitor.callbacks",
+    "genmonitor.monitoring",
+    "genmonitor.metrics",
+    "genmonitor.functional",
+    "genmonitor.functional.diagnosis",
+    "genmonitor.functional.diagnosis.fault_models",
+    "genmonitor.functional.diagnosis.kinds",
+    "genmonitor.partition",
+    "genmonitor.kernels",
+    "genmonitor.evaluation",
+    "genmonitor.encoders",
+)
 ONLY = {
     "genmonitor.monitoring": ("LoopMonitor", "EvaluationOptions"),
     "genmonitor.partition": ("PixelPartition",),
-    "genmonitor.functional.diagnosis": ("FaultModel", "Fault", "Kind", "FAULT_MODELS", "KINDS"),
+    "genmonitor.functional.diagnosis": ("FaultModel", "Fault", "Kind"),
+    "genmonitor.functional.diagnosis.fault_models": ("FAULT_MODELS",),
+    "genmonitor.functional.diagnosis.kinds": ("KINDS",),
 }
+"""What has a page of a module that has more names, or none in `__all__`."""
 ELSEWHERE = {("genmonitor.callbacks", "Sampler")}
 KINDS = {"class": inspect.isclass, "function": inspect.isfunction}
 
@@ -41,8 +45,8 @@ def page(module: str, name: str) -> str:
     """Return the page of a name."""
     found = getattr(importlib.import_module(module), name)
     kind = next((kind for kind, holds in KINDS.items() if holds(found)), "data")
-    option = "   :no-value:" if kind == "data" else "   :members:"
-    return f"# {name}\n\n```{{eval-rst}}\n.. auto{kind}:: {module}.{name}\n{option}\n```\n"
+    option = {"class": "   :members:\n", "data": "   :no-value:\n"}.get(kind, "")
+    return f"# {name}\n\n```{{eval-rst}}\n.. auto{kind}:: {module}.{name}\n{option}```\n"
 
 
 def listed(module: str) -> str:
