@@ -19,7 +19,7 @@ def declared() -> dict[str, Sequence[ValueSpec]]:
     """Return the declarations of each monitor: of two regions and the constant pixels, or of two classes."""
     prompts, regions = range(2), ["cluster_1", "cluster_2", "constant"]
     return {
-        "`PixelClusterMonitor`: `cms/…`": RegionValues(regions, ["image", *regions]).specs,
+        "`PixelClusterMonitor`: `cms/…`": RegionValues(regions, ["image", "product", "mmd", *regions]).specs,
         "`DiversityMonitor`: `diversity/…`": DiversityEvaluator(DiversitySettings(prompts)).values(),
         "`DisagreementMonitor`: `disagreement/…`": DisagreementEvaluator(DisagreementSettings(prompts)).values(),
         "Every monitor": RUN_VALUES,
@@ -30,11 +30,11 @@ def rows(specs: Sequence[ValueSpec]) -> list[str]:
     """Return a row for each meaning, with the keys that have it."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for spec in specs:
-        chart = "hidden" if spec.detail else f"with others: {spec.chart}" if spec.chart else "its own"
+        chart = "hidden" if spec.detail else spec.chart if spec.chart else "its own"
         row = (spec.about, RANGES[spec.scale], BETTER[spec.better], chart)
         alike.setdefault(row, []).append(f"`{spec.key}`")
     return [
-        f"| {', '.join(keys)} | {about[:1].upper()}{about[1:]} | {' | '.join(rest)} |"
+        f"| {', '.join(keys[:2])}{' …' if len(keys) > 2 else ''} | {about[:1].upper()}{about[1:]} | {' | '.join(rest)} |"
         for (about, *rest), keys in alike.items()
     ]
 
