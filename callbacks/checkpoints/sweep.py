@@ -99,7 +99,7 @@ def sweep(
     found = finder.wait(lambda: False, idle) if follow else finder.new()
     if found:
         count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
-        tell(f"{count} to evaluate. Before the first: reading real images and what is fixed for the run.")
+        tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
         _take_regions(run_of(places) / "genmonitor", folder / "genmonitor", made.monitors)
         with ExitStack() as stack:
             evaluated.weights = CheckpointWeights(found[0].averaged)

@@ -33,10 +33,11 @@ def rows(specs: Sequence[ValueSpec]) -> list[str]:
         chart = "hidden" if spec.detail else spec.chart if spec.chart else "its own"
         row = (spec.about, RANGES[spec.scale], BETTER[spec.better], chart)
         alike.setdefault(row, []).append(f"`{spec.key}`")
-    return [
-        f"| {', '.join(keys[:2])}{' …' if len(keys) > 2 else ''} | {about[:1].upper()}{about[1:]} | {' | '.join(rest)} |"
-        for (about, *rest), keys in alike.items()
-    ]
+    out = []
+    for (about, *rest), keys in alike.items():
+        named = ", ".join(keys[:2]) + " …" * (len(keys) > 2)
+        out.append(f"| {' | '.join([named, about[:1].upper() + about[1:], *rest])} |")
+    return out
 
 
 def tables() -> str:

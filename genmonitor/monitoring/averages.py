@@ -24,6 +24,7 @@ def averaged_weights(ema: Any, module: nn.Module) -> Iterator[None]:
         ValueError: if no part of the module has weights of these shapes.
 
     Example:
+        >>> import torch
         >>> network = nn.Linear(2, 1)
         >>> average = torch.optim.swa_utils.AveragedModel(network)
         >>> _ = network.weight.data.zero_()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import base64
 import contextlib
 import io
 import json
@@ -11,6 +12,7 @@ import pytest
 import torch
 from _helpers.evaluations import halves
 from _helpers.runs import make_run
+from PIL import Image
 
 from genmonitor import PixelPartition
 from genmonitor.cli import main
@@ -167,6 +169,20 @@ def test_compare_removes_what_an_earlier_one_left(compare, tmp_path):
     PixelPartition.grid((4, 6), 1, 2).save(tmp_path / "columns.npz")
     compare("--partition", tmp_path / "columns.npz")
     assert pictures_on(page) == {"diagnosis", "clusters over average"}
+
+
+def test_compare_shows_each_region_beside_its_name(compare, tmp_path):
+    named = PixelPartition.grid((4, 6), 1, 2).named({"cluster_1": "left_eye"})
+    named.save(tmp_path / "named.npz")
+    result = compare("--partition", tmp_path / "named.npz")
+    assert result["regions"].keys() == {"left_eye", "cluster_2"}
+    page = (tmp_path / "out" / "genmonitor" / "report.html").read_text()
+    shown = dict(re.findall(r'<img alt="" src="data:image/webp;base64,([^"]+)">([\w ]+)</button>', page))
+    assert {*shown.values()} == {"left eye", "cluster 2"}
+    for content, name in shown.items():
+        pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(content))).convert("L"), float)
+        left, right = pixels[:, :3].mean(), pixels[:, 3:].mean()
+        assert (left < right) == (name == "left eye")  # the rest is pale
 
 
 def test_compare_does_not_write_over_a_training_run(files, genmonitor, tmp_path):

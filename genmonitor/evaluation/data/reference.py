@@ -151,7 +151,7 @@ def split_reference(
     _check_enough(source, compared, len(rest), len(chosen), block_size)
     shape = _check_one_shape(source, rest, compared, chosen)
     for_clusters = evenly_spread(len(source), n_cluster_images or image_budget(shape, patch_size))
-    notes += _size_notes(source, len(rest), len(chosen), n_samples)
+    notes += _size_notes(len(rest), len(chosen), n_samples)
     notes += source.reading_notes(rest[:READ_TWICE].tolist())
     return RealSplit(source, for_clusters, rest, compared, chosen.tolist(), tuple(notes))
 
@@ -237,13 +237,13 @@ def _check_one_shape(source: ImageSource, rest: Tensor, compared: ImageSource, c
     )
 
 
-def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> list[str]:
+def _size_notes(rest: int, chosen: int, n_samples: int) -> list[str]:
     notes = []
     if chosen < n_samples:
         notes.append(f"only {chosen} real images available for comparison with {n_samples} generated ones")
     if rest < 2 * n_samples:
         notes.append(
-            f"only {rest} images of {source.name} for {n_samples}-image draws: treat the bands as approximate "
+            f"only {rest} real images for {n_samples}-image draws: treat the bands as approximate "
             f"({2 * n_samples} or more is better)"
         )
     return notes
