@@ -383,8 +383,9 @@ def test_regions_of_a_folder_are_taken_over_where_settings_and_images_match(tmp_
     assert again.fitted.regions.stability == first.fitted.regions.stability
     assert f"taken from {tmp_path / 'cms_partition.npz'}, which a run with the same settings left" in report.messages[0]
     assert found(n_clusters=3)[0].partition.num_clusters == 3
-    assert found(n_cluster_images=30)[0].partition != turned
-    assert found(halves(len(REAL), seed=99))[0].partition != turned
+    for other in (found(n_cluster_images=30), found(halves(len(REAL), seed=99))):
+        assert other[0].fitted.regions.reused is None  # found again, and numbered like those of the folder
+        assert other[0].partition == turned
 
 
 def test_regions_may_be_given_by_their_path(tmp_path):

@@ -147,7 +147,8 @@ class RegionFinder:
         sketch = tuple(sorted(prints)[:SKETCH])
         fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]), self.settings.of_clusters())
         clusters = self._clusters(sites, kernel, progress, earlier, fits) | {"sketch": sketch}
-        clusters["partition"] = clusters["partition"].named(self.settings.region_names or {})
+        if self.settings.region_names:
+            clusters["partition"] = clusters["partition"].named(self.settings.region_names)
         clusters["widths"] = own_widths(sites, clusters["partition"]) if self.settings.own_widths else {}
         baseline = self._baseline(split, clusters["partition"], kernel, clusters["widths"], device, progress)
         value_range = (float(images.min()), float(images.max()))

@@ -77,7 +77,7 @@ def test_region_finder_measures_a_baseline_of_every_value(found):
 
 def test_region_finder_takes_given_regions_and_kernel():
     given = find(partition=COLUMNS, kernel=LaplacianKernel(0.5))
-    assert given.partition == COLUMNS
+    assert given.partition is COLUMNS
     assert given.kernel == LaplacianKernel(0.5)
     assert given.cka is None
 
