@@ -90,7 +90,11 @@ def _check_same_moment(path: Path, manifest: RunManifest, checkpoint: Path, save
     others = [
         p.name for p in sorted(path.parent.glob(f"{prefix}_evaluation_*.json")) if _step(p) == saved["global_step"]
     ]
-    advice = f"The manifest of this checkpoint is {others[-1]}" if others else "No manifest beside it is of this moment"
+    advice = (
+        f"The manifest of this checkpoint is {others[-1]}"
+        if others
+        else "No manifest in its folder is from that moment"
+    )
     raise ValueError(
         f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the moment "
         f"of {path.name}, but {checkpoint} is of step {saved['global_step']} in epoch {saved['epoch']}. {advice}."

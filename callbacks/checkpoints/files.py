@@ -53,9 +53,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except OSError:
         raise
     except Exception as error:
-        raise ValueError(f"{path} is no checkpoint of tensors and plain Python: {error}") from error
+        raise ValueError(f"{path} is not a checkpoint of tensors and plain Python objects: {error}") from error
     if not isinstance(saved, dict) or not {"epoch", "global_step", "state_dict", "loops"} <= saved.keys():
-        raise ValueError(f"Expected a checkpoint of Lightning's, but {path} has no global_step, state_dict and loops.")
+        raise ValueError(f"Expected a Lightning checkpoint, but {path} has no global_step, state_dict and loops.")
     return saved
 
 

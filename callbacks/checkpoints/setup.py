@@ -108,7 +108,7 @@ def _from_config(config: Path) -> Setup:
         raise ValueError(f'{error}: pip install "jsonargparse[signatures]", which --config needs.') from error
     content = yaml.safe_load(config.read_text(encoding="utf-8"))
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise ValueError(f"Expected a file of Lightning's command line, but {config} describes no model.")
+        raise ValueError(f"Expected a LightningCLI config file, but {config} describes no model.")
     described = {name: content[name] for name in PARTS if content.get(name) is not None}
     # a strategy for several devices may not be there
     described["trainer"] = {**described.get("trainer", {}), "devices": 1, "num_nodes": 1, "strategy": "auto"}

@@ -76,7 +76,7 @@ def reading_state(owner: str) -> Iterator[None]:
         raise ValueError(
             f"Expected the state of {owner} as it was saved, but reading it fails with {type(error).__name__}: {error}."
             " It was edited, or another version of genmonitor wrote it. Go on from another checkpoint, or take this "
-            "state out of it to begin anew."
+            "state out of it to start over."
         ) from error
 
 

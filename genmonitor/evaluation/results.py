@@ -92,10 +92,24 @@ class Alert:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3)."""
+    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3).
+
+    Attributes:
+        columns: headings.
+        rows: of cells.
+        optional: headings of columns that a narrow screen goes without, the least important first.
+        notes: what columns mean, by heading.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    optional: Sequence[str] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def legend(self) -> str:
+        """What its columns mean, in one line."""
+        return "; ".join(f"{column}: {self.notes[column]}" for column in self.columns if column in self.notes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -250,7 +250,7 @@ class Monitor:
             why = "" if elsewhere else f": {type(error).__name__}: {error}"
             self.publisher.notes.record(f"The evaluation of epoch {moment.epoch:g} failed and was skipped{why}.")
             if switched_off:
-                self.publisher.notes.add(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
+                self.publisher.notes.add(f"{MAX_FAILURES} evaluations in a row failed, so the monitor is switched off.")
         if comm.rank == 0:
             self.publisher.write_report(len(self.history))
 
@@ -323,8 +323,8 @@ class Monitor:
                 self.evaluator.load_state_dict(state_dict["evaluator"])
             except SettingsChangedError as error:
                 self.publisher.notes.add(
-                    f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
-                    "anew: values before and after cannot be compared."
+                    f"resumed with a different {', '.join(error.names)}, so everything is fitted again and the curves "
+                    "start over: values before and after cannot be compared."
                 )
                 self.evaluator.forget()
                 self.reset_history()

@@ -28,6 +28,7 @@ from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
+from genmonitor.monitoring.averages import averaged_weights
 from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
@@ -135,6 +136,7 @@ class LoopMonitor(Monitor):
         *,
         step: int,
         epoch: float,
+        ema: Any = None,
     ) -> Evaluation | None:
         """Draw samples, evaluate them and publish what was found; every process calls it.
 
@@ -148,6 +150,8 @@ class LoopMonitor(Monitor):
             step: the optimizer's, at least that of the evaluation before. Once fitted, an evaluation at a smaller one
                 is skipped, as `on_error` says.
             epoch: finite, with its part that is over, if you like.
+            ema: averaged weights to draw with, kept by diffusers' `EMAModel`, ema_pytorch's `EMA`, timm's `ModelEmaV3`
+                or torch's `AveragedModel`; the network's own are put back. None for its own.
 
         Returns:
             What was found; None where it failed and was skipped, or where the monitor is switched off.
@@ -165,7 +169,7 @@ class LoopMonitor(Monitor):
         if self.failures.switched_off:
             return None
         model, comm = SampledModel.of(sample, module), current_processes()
-        with self._isolated(model):
+        with averaged_weights(ema, model.module), self._isolated(model):
             if not self._fitted:
                 self._fit(model, comm)
             found = self._run_evaluation(model, comm, moment, _progress(comm))

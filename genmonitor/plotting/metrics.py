@@ -23,7 +23,6 @@ from genmonitor.plotting.style import (
     add_curve,
     add_target,
     cluster_color,
-    cluster_name,
     cms_axis,
     epoch_axis,
     latest,
@@ -54,10 +53,10 @@ def cms_figure(values: Sequence[Mapping[str, Any]], partition: PixelPartition, b
     ax = add_axes(figure, 92, 60, 540, 320)
     cms_axis((ax,), [x for name in names for x in (*curves[name], *baseline.get(name, ()))])
     ax.set_ylabel("CMS", fontsize=11, color=INK)
-    labels = {"image": None, **partition.regions()}
+    labels: dict[str, int | None] = {"image": None, **partition.regions()}
     for place, name in enumerate(names):
         if several:
-            _add_curve(ax, labels[name], curves[name], baseline.get(name))
+            _add_curve(ax, name, labels[name], curves[name], baseline.get(name))
         else:
             add_target(ax, place, labels[name] or 0, curves[name][0], baseline.get(name), _color(labels[name]))
     if several:
@@ -65,25 +64,25 @@ def cms_figure(values: Sequence[Mapping[str, Any]], partition: PixelPartition, b
         ax.set_xlabel("value", fontsize=11, color=INK)
         ax.legend(loc="lower left", bbox_to_anchor=(1.01, 0), fontsize=10, frameon=False, labelcolor=INK)
     else:
-        names_below = [f"{_called(label)}\n{format_cms(curves[name][0])}" for name, label in labels.items()]
+        names_below = [f"{_called(name)}\n{format_cms(curves[name][0])}" for name in labels]
         ax.set_xticks(range(len(names)), names_below, fontsize=9 if len(names) <= 7 else 7)
         ax.set_xlim(-0.6, len(names) - 0.4)
     show_regions(add_axes(figure, 760, 150, 230, 230), to_array(partition.pixel_labels()))
     return figure
 
 
-def _called(label: int | None) -> str:
-    return "image" if label is None else cluster_name(label)
+def _called(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _color(label: int | None) -> str:
     return INK if label is None else cluster_color(label)
 
 
-def _add_curve(ax: Axes, label: int | None, values: Sequence[float], band: Band | None) -> None:
+def _add_curve(ax: Axes, name: str, label: int | None, values: Sequence[float], band: Band | None) -> None:
     low = band[0] if band else float("-inf")
     style = "--" if label == 0 else "-"
-    add_curve(ax, range(1, len(values) + 1), values, _color(label), _called(label), low, style)
+    add_curve(ax, range(1, len(values) + 1), values, _color(label), _called(name), low, style)
 
 
 def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:

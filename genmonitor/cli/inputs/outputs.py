@@ -223,7 +223,7 @@ def _read_picture(file: Path) -> Image:
         raise ValueError(f"{file} cannot be read as an image: {error}") from error
     if deep:
         raise ValueError(f"Expected 8 bits per channel, but {file} has pillow's mode {image.mode!r}. Convert it.")
-    raise ValueError(f"Expected one picture in a file, but {file} has {frames} frames. Save each as a file of its own.")
+    raise ValueError(f"Expected one image per file, but {file} has {frames} frames. Save each as a file of its own.")
 
 
 def _opaque(image: Image) -> Image:

@@ -46,7 +46,7 @@ TOO_LARGE, TOO_SMALL = 0.8, 0.02
 STABLE = 0.7
 """Stability below which the user is warned."""
 WAYS_OUT = (
-    "Ways out: another `n_clusters`, more images, a partition from a mask (PixelPartition.from_mask), or rectangles "
+    "Try another `n_clusters`, more images, a partition from a mask (PixelPartition.from_mask), or rectangles "
     "(PixelPartition.grid)"
 )
 
@@ -208,13 +208,13 @@ def region_notes(partition: PixelPartition, stability: Stability) -> tuple[str, 
     wrong, sizes = [], partition.sizes()[1:]
     if is_lopsided(partition):
         wrong.append(
-            f"the regions are lopsided: of {sum(sizes)} sites that vary the largest holds {max(sizes)}, the smallest "
-            f"{min(sizes)}, so that naming one hardly says where"
+            f"the regions are lopsided: the largest holds {max(sizes)} of {sum(sizes)} varying sites, the smallest "
+            f"{min(sizes)}, so the name of one says little about where it is"
         )
     if stability.overall < STABLE:
         wrong.append(
-            f"other images would give other regions: halves of the images agree on them to {stability.overall:.2f} "
-            f"only (adjusted Rand index; 1 is the same, 0 is chance), where {STABLE} is fair"
+            f"the regions are unstable: two halves of the images agree on them only to {stability.overall:.2f} "
+            f"(adjusted Rand index: 1 is identical, 0 is chance, {STABLE} is fair)"
         )
     return (f"{'; and '.join(wrong)}. {WAYS_OUT}",) if wrong else ()
 
