@@ -2,7 +2,7 @@
 """Measures whether faults are found, the right region is named, and nothing is said where nothing is wrong.
 
 python benchmarks/detection.py                     # all tables, about an hour on one core
-python benchmarks/detection.py --tables seconds    # one of them: naming, bands, alerts, real, seconds
+python benchmarks/detection.py --tables seconds    # one of them: naming, level, bands, alerts, real, seconds
 python benchmarks/detection.py --runs 4 --null 22  # a look, in two minutes
 """
 
@@ -22,8 +22,9 @@ import numpy as np
 import torch
 
 from genmonitor import GaussianKernel, PixelPartition, TwoSampleTest
+from genmonitor.evaluation.findings import LEVEL
 from genmonitor.evaluation.regions.metrics import RegionMetric
-from genmonitor.evaluation.verdicts import LEVEL
+from genmonitor.functional import two_sample_test
 from genmonitor.functional.mmd_influence import RealSide
 
 mpl.use("Agg")
@@ -37,7 +38,14 @@ from detection_methods import FAULTS, P_VALUES, SIMILARITIES, Values, measured  
 from detection_trained import real_fault_rows, trained_rows  # noqa: E402
 from stamp import stamp  # noqa: E402
 
-TABLES = ("naming", "bands", "alerts", "real", "seconds")
+TABLES = ("naming", "level", "bands", "alerts", "real", "seconds")
+NULLS = {  # kind: evaluations, of which seed, the samples' dimension and distribution, seed of the test where fixed
+    "normal": (40_000, 11, 1, torch.randn, None),
+    "uniform": (20_000, 12, 1, torch.rand, None),
+    "cube of a normal": (20_000, 13, 1, lambda *shape, **kind: torch.randn(*shape, **kind) ** 3, None),
+    "normal, 8 dimensions": (20_000, 14, 8, torch.randn, None),
+    "normal, seed 0 throughout": (20_000, 15, 1, torch.randn, 0),
+}
 HEAD = """# Is the fault found, the right region named, and silence kept otherwise?
 
 `{command}` on {threads} threads of {processor}: torch {torch},
@@ -112,6 +120,25 @@ def power_rows(source: Source, granted: Granted, runs: int) -> Iterator[list[str
             yield [f"{fault} {size:g}", *(f"{x:.2f}" for x in cells)]
 
 
+def null_rows() -> Iterator[list[str]]:
+    """Yield how often the test rejects where both sides, 30 samples each, are drawn from one distribution."""
+    rejected: list[bool] = []
+    for name, (count, base, dim, distribution, fixed) in NULLS.items():
+        generator, found = torch.Generator().manual_seed(base), []
+        for i in range(count):
+            x = distribution(60, dim, generator=generator, dtype=torch.float64)
+            seed = base * 10**6 + i if fixed is None else fixed
+            found.append(float(two_sample_test(x[:30], x[30:], seed=seed)) <= LEVEL)
+        yield null_row(name, found)
+        rejected += found
+    yield null_row("all", rejected)
+
+
+def null_row(name: str, rejected: list[bool]) -> list[str]:
+    share = float(np.mean(rejected))
+    return [name, f"{len(rejected):,}", f"{share:.4f} ± {(share * (1 - share) / len(rejected)) ** 0.5:.4f}"]
+
+
 def seconds_rows() -> Iterator[list[str]]:
     """Yield the seconds of an evaluation's parts: 1200 v 1200 images of 64×64×3, 5 regions."""
     generator = torch.Generator().manual_seed(0)
@@ -182,6 +209,9 @@ def main() -> None:
     sets = sources()
     if "naming" in args.tables:
         level_and_naming(sets, args.runs, args.null)
+    if "level" in args.tables:
+        title = "Level: 30 samples against 30 of the same distribution, another seed for each test"
+        table(title, ["samples", "tests", "p ≤ 0.05"], null_rows())
     if "bands" in args.tables:
         columns = ["images", "evaluations", "simultaneous band", "its own 5 % quantile of 20 draws"]
         title = "Bands: real images in place of generated ones, some region of which is below"

@@ -13,9 +13,9 @@ from detection_images import Source
 from detection_methods import FAULTS, blur, brightness, contrast
 from torch import Tensor
 
-from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector
+from genmonitor.evaluation.regions.findings import BestSoFar
 from genmonitor.evaluation.regions.metrics import RealViews
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector
 
 Fault = Callable[[Tensor, Tensor, float], Tensor]
 Spoil = Callable[[Tensor, int, torch.Generator], Tensor]

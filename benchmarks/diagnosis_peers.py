@@ -10,7 +10,7 @@ from torch import Tensor
 
 from genmonitor import PixelPartition
 from genmonitor.encoders import FeatureMetrics
-from genmonitor.evaluation.verdicts import LEVEL
+from genmonitor.evaluation.findings import LEVEL
 from genmonitor.functional import two_sample_test
 
 COMPONENTS = 64

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GenerativeMonitor: runs an evaluator inside a Trainer."""
+"""GenerativeMonitor: runs an evaluator inside a Trainer; PromptedMonitor, its kind for conditional generators."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
@@ -15,7 +16,6 @@ from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from genmonitor._io import say
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
-from genmonitor.callbacks.failures import fill_callback_keys, fill_scheduler_keys
 from genmonitor.callbacks.integration.circumstances import (
     TrainerCollective,
     circumstances,
@@ -36,13 +36,15 @@ from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
+from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import MOMENT, Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
+from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
+from genmonitor.kernels import Kernel
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
-from genmonitor.monitoring.base import Moment, Monitor
-from genmonitor.monitoring.options import EvaluationOptions
+from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
@@ -50,8 +52,11 @@ from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_siz
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
+
 PROOFS = 2
 """How often a fit proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
+
+WORST = 1e9
 
 
 class GenerativeMonitor(Monitor, Callback):
@@ -343,3 +348,107 @@ def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bo
 def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:
     """Return the monitors of a Trainer, in its order."""
     return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]  # type: ignore[attr-defined]
+
+
+class MonitorOptions(EvaluationOptions, total=False):
+    """Options that all monitors of a Trainer take by keyword, beside those of `EvaluationOptions`.
+
+    These are `image_key`, `evaluate_on`, `on_alert`, `on_error` and `verbose`.
+
+    Args:
+        every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
+            epoch; 1 by default.
+        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
+        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None, the default, calls
+            `pl_module.sample(n)`. With prompts the arguments are `(pl_module, prompts)` and the method is
+            `sample_prompts(prompts)`: a list of strings, or labels as int64 [n] on the module's device.
+        sample_batch_size: images per call of it, and samples per call of an encoder; 100 by default.
+        real_images: a Dataset, DataLoader or tensor; None, the default, for the Trainer's: see the monitor.
+        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto", the default, for the averaged
+            ones where there are any, "raw" or "averaged".
+    """
+
+    every_n_epochs: int
+    every_n_train_steps: int | None
+    sample_fn: SampleFn | PromptedSampleFn | None
+    sample_batch_size: int
+    real_images: Any
+    weights: Weights
+
+
+def split_options(monitor: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule, dict[str, Any]]:
+    """Return what a `Sampler` takes of the options of a monitor, when to evaluate, and what `GenerativeMonitor` takes.
+
+    Args:
+        monitor: the name of its class.
+        given: the arguments of its constructor, with those that are options under "options".
+
+    Raises:
+        TypeError: if an option is not known, naming the nearest one.
+    """
+    options = dict(given["options"])
+    own = given.keys() - {"self", "__class__", "options"}
+    check_names(monitor, options, [*MonitorOptions.__annotations__, *own])
+    sampling = {"sample_fn": "sample_fn", "sample_batch_size": "batch_size"}
+    timing = ("every_n_epochs", "every_n_train_steps")
+    of_sampler = {name: options.pop(option) for option, name in sampling.items() if option in options}
+    schedule = Schedule(**{name: options.pop(name) for name in timing if name in options})
+    return of_sampler, schedule, options
+
+
+def fill_scheduler_keys(trainer: pl.Trainer, prefix: str) -> None:
+    """Give the worst value to keys that learning-rate schedulers wait for and that no evaluation logged yet.
+
+    Lightning ends a run in which a scheduler that is due does not find its key, be it before the first evaluation.
+    """
+    for config in trainer.lr_scheduler_configs:
+        if config.strict:  # another is only warned about, and left as it is
+            _fill(trainer, prefix, config.monitor, getattr(config.scheduler, "mode", "min"))
+
+
+def fill_callback_keys(trainer: pl.Trainer, prefix: str) -> None:
+    """Give the worst value to keys that callbacks wait for and that no evaluation could log.
+
+    Lightning ends a run in which ModelCheckpoint or EarlyStopping never finds its key, and EarlyStopping one that is
+    not finite.
+    """
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        _fill(trainer, prefix, getattr(callback, "monitor", None), getattr(callback, "mode", "min"))
+
+
+def _fill(trainer: pl.Trainer, prefix: str, key: str | None, mode: str) -> None:
+    if str(key).startswith(f"{prefix}/"):
+        trainer.callback_metrics.setdefault(str(key), torch.tensor(-WORST if mode == "max" else WORST))
+
+
+class PromptedMonitor(GenerativeMonitor):
+    """A monitor of features of outputs and of their prompts.
+
+    Args:
+        settings: of the evaluator.
+        make: the evaluator's class.
+        given: the arguments of the monitor's constructor, with `MonitorOptions` under "options".
+    """
+
+    evaluator: PromptedEvaluator[Any]
+
+    def __init__(
+        self,
+        settings: DiversitySettings | DisagreementSettings,
+        make: Callable[..., PromptedEvaluator[Any]],
+        given: Mapping[str, Any],
+    ) -> None:
+        sampling, schedule, rest = split_options(type(self).__name__, given)
+        sampler = Sampler(settings.count, settings.given_prompts, seed=settings.seed, **sampling)
+        own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
+        super().__init__(make(settings, batch_size=sampler.batch_size, **own), sampler, schedule, **rest)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel of outputs, with its gamma once it is known."""
+        return self.evaluator.kernel
+
+    @property
+    def prompt_kernel(self) -> Kernel:
+        """The kernel of prompts, with its gamma once it is known."""
+        return self.evaluator.prompt_kernel

@@ -65,7 +65,7 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
     """Say where EarlyStopping waits for a key that is not evaluated in every epoch."""
     notes = [
         f"a learning-rate scheduler monitors {config.monitor!r}, which may not be evaluated before it steps. Until "
-        "then it is given the worst value: let it step once per epoch, and evaluate in every epoch"
+        "then it is given the worst value: let it step once per epoch, and evaluate every epoch"
         for config in trainer.lr_scheduler_configs
         if str(config.monitor).startswith(f"{monitor.prefix}/")
         and (config.interval == "step" or not monitor.schedule.every_epoch or trainer.check_val_every_n_epoch != 1)
@@ -73,8 +73,8 @@ def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> li
     if monitor.schedule.every_epoch:
         return notes
     return notes + [
-        f"EarlyStopping monitors {callback.monitor!r}, which is not evaluated in every epoch. It counts the old value "
-        "as no improvement: raise its `patience` or set every_n_epochs=1."
+        f"EarlyStopping monitors {callback.monitor!r}, which is not evaluated every epoch. It counts the old value as "
+        "no improvement: raise its `patience` or set every_n_epochs=1."
         for callback in trainer.early_stopping_callbacks
         if str(callback.monitor).startswith(f"{monitor.prefix}/")
     ]

@@ -8,8 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from genmonitor.callbacks.options import MonitorOptions
-from genmonitor.callbacks.prompted import PromptedMonitor
+from genmonitor.callbacks.base import MonitorOptions, PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.data.real_subset import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
@@ -23,14 +22,16 @@ class DisagreementMonitor(PromptedMonitor):
     The reference is the real images of the same prompts ("data"), the model as it was at the start of training
     ("start") or at the previous evaluation ("previous", the first being compared with the start). The last two have the
     seeds of the current samples: what differs is the model alone, and a model that has not moved gives 0. Against
-    "data" real images would be above 0 too, since they are others.
+    "data" real images would be above 0 too, since they are others: about at the baseline.
 
     The keys: `disagreement/top_1`, … the largest positive eigenvalues of PromptSplit, modes of outputs and prompts that
     the model has and the reference lacks; `disagreement/bottom_1`, … the lowest negative ones, what the reference has
     and the model lacks; 0 where there are fewer. At most 1 in size together, so that a prompt whose outputs all changed
     has at most its part of the samples. `disagreement/total`, Σ λ log(S / λ) over all positive ones, S their sum, also
     grows with the number of modes; where the samples are too many for an exact value (see `prompt_split`) there is its
-    standard error too, `disagreement/total_error`. And `disagreement/sampling_seconds`, `/metric_seconds`,
+    standard error too, `disagreement/total_error`. `disagreement/baseline_total` is what the same samples get with
+    their sides drawn at random within each prompt, as two sets of one model do, and `disagreement/p` the p-value of
+    that: above 0.05 there is no evidence of a difference. And `disagreement/sampling_seconds`, `/metric_seconds`,
     `/images_seen`.
 
     An alert names the prompts that moved away from the data: at two evaluations in a row the samples of a prompt are

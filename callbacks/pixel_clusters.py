@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from genmonitor._validation import check_one_of
-from genmonitor.callbacks.base import GenerativeMonitor
-from genmonitor.callbacks.options import MonitorOptions, split_options
+from genmonitor.callbacks.base import GenerativeMonitor, MonitorOptions, split_options
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
@@ -76,6 +75,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
             there). It sees more dependence than there is, by up to about 3/m, and may find other clusters: with m = 100
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
+        region_names: names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
+            pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
         diagnose_every: evaluations from one diagnosis to the next. One takes a second or two on 500 images of 32×32×3:
             where an evaluation comes after every few seconds of training, take more than 1.
         prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
@@ -113,6 +114,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         linkage: Linkage | None = None,
         own_widths: bool = False,
         batch_estimator: int | None = None,
+        region_names: Mapping[str, str] | None = None,
         diagnose_every: int = RegionSettings.diagnose_every,
         seed: int = RegionSettings.seed,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,

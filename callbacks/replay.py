@@ -16,11 +16,10 @@ import torch
 from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
 from genmonitor.callbacks.checkpoints.files import fit_loop, read_checkpoint, weights_in
-from genmonitor.callbacks.checkpoints.setup import make_setup
+from genmonitor.callbacks.checkpoints.setup import SETUP, find_script, imported, make_setup
 from genmonitor.callbacks.checkpoints.trainer import run_at_start
 from genmonitor.callbacks.integration.compat import at_progress
 from genmonitor.callbacks.integration.data import reference_images
-from genmonitor.callbacks.integration.scripts import SETUP, find_script, imported
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import fingerprint
@@ -91,7 +90,11 @@ def _check_same_moment(path: Path, manifest: RunManifest, checkpoint: Path, save
     others = [
         p.name for p in sorted(path.parent.glob(f"{prefix}_evaluation_*.json")) if _step(p) == saved["global_step"]
     ]
-    advice = f"The manifest of this checkpoint is {others[-1]}" if others else "No manifest beside it is of this moment"
+    advice = (
+        f"The manifest of this checkpoint is {others[-1]}"
+        if others
+        else "No manifest in its folder is from that moment"
+    )
     raise ValueError(
         f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the moment "
         f"of {path.name}, but {checkpoint} is of step {saved['global_step']} in epoch {saved['epoch']}. {advice}."

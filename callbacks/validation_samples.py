@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
 from genmonitor.callbacks.integration.compat import find_weight_averaging
 from genmonitor.callbacks.integration.data import validates
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler

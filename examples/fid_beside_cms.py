@@ -32,7 +32,7 @@ from torchmetrics.image.mifid import MemorizationInformedFrechetInceptionDistanc
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.results import curve
-from genmonitor.plotting.extra_metrics import beside_cms
+from genmonitor.plotting.metrics import beside_cms
 
 FEATURES = 32
 

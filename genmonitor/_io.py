@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing what must not do harm: files that are complete or not there, lines whose failure stops nothing."""
+"""Output that must not do harm: complete files, lines whose failure stops nothing, signals that wait, progress."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +51,39 @@ def write_json(path: Path, content: Any) -> None:
         OSError: if it cannot be written; what was there before is still there.
     """
     atomic_write(path, json.dumps(content, indent=1).encode())
+
+
+@contextmanager
+def signals_deferred(*numbers: signal.Signals) -> Iterator[None]:
+    """Deliver signals, Ctrl-C and SIGTERM unless others are given, only once the block has ended."""
+    handlers = {number: signal.getsignal(number) for number in numbers or (signal.SIGINT, signal.SIGTERM)}
+    # only the main thread gets signals; nobody can put back a handler that was not set from Python
+    if None in handlers.values() or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    for number in handlers:
+        signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for late in received:
+            signal.raise_signal(late)
+
+
+Progress = Callable[[Iterable[Any], str], Iterator[Any]]
+"""Wraps an iterable in a progress bar with a description."""
+
+
+def no_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+    """Go over the iterable without a progress bar."""
+    return iter(iterable)
+
+
+def terminal_progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
+    """Show a progress bar in a terminal or a notebook; not in a file, where each step of it would be a line."""
+    from tqdm.auto import tqdm
+
+    return iter(tqdm(iterable, desc=description, leave=False, disable=None))

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import io
+import json
 import math
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from zipfile import BadZipFile
 
@@ -28,6 +31,8 @@ class PixelPartition:
     Args:
         labels: integers [h, w], one per site: 1..C for the clusters, each used, and 0 for sites that are constant.
         patch_size: side of a site in pixels.
+        names: of clusters, such as {"cluster_3": "eyes"}, in place of their numbers wherever values, tables and
+            pictures name them: a letter, then letters and digits with single "_" or "-" between them.
 
     Attributes:
         labels: int64 [h, w] on the CPU.
@@ -35,15 +40,17 @@ class PixelPartition:
         image_size: (height, width) in pixels of the images it fits.
 
     Raises:
-        ValueError: if the labels are not such integers.
+        ValueError: if the labels are not such integers, or a name is none or of no cluster.
 
     Example:
         >>> partition = PixelPartition(torch.tensor([[1, 1, 2], [1, 2, 0]]))
         >>> partition.num_clusters, partition.sizes(), partition.image_size
         (2, [1, 3, 2], (2, 3))
+        >>> partition.named({"cluster_2": "eyes"}).regions()
+        {'cluster_1': 1, 'eyes': 2, 'constant': 0}
     """
 
-    def __init__(self, labels: Tensor, patch_size: int = 1) -> None:
+    def __init__(self, labels: Tensor, patch_size: int = 1, names: Mapping[str, str] | None = None) -> None:
         labels = check_tensor("labels", labels)
         if labels.ndim != 2 or not labels.numel() or labels.is_floating_point():
             raise ValueError(
@@ -59,6 +66,7 @@ class PixelPartition:
                 "PixelPartition.from_mask numbers any mask."
             )
         self.image_size = (self.labels.shape[0] * self.patch_size, self.labels.shape[1] * self.patch_size)
+        self.names = check_region_names("names", names or {}, self.num_clusters)
 
     @classmethod
     def from_cka(
@@ -165,8 +173,34 @@ class PixelPartition:
 
     def regions(self) -> dict[str, int]:
         """Name the regions that have sites, clusters first: {"cluster_1": 1, …, "constant": 0}."""
-        names = {f"cluster_{c}": c for c in range(1, self.num_clusters + 1)}
+        clusters = {f"cluster_{c}": c for c in range(1, self.num_clusters + 1)}
+        names = {self.names.get(name, name): c for name, c in clusters.items()}
         return names | ({"constant": 0} if (self.labels == 0).any() else {})
+
+    def given_names(self) -> dict[int, str]:
+        """Return the names given to clusters, as people read them, by label."""
+        return {int(name.removeprefix("cluster_")): given.replace("_", " ") for name, given in self.names.items()}
+
+    def named(self, names: Mapping[str, str]) -> PixelPartition:
+        """Return the same regions with names such as {"cluster_3": "eyes"}; others keep the names that they have."""
+        return PixelPartition(self.labels, self.patch_size, self.names | dict(names))
+
+    def numbered_like(self, earlier: PixelPartition) -> dict[int, int]:
+        """Return for each label the one that its region had in an earlier partition, by how many sites they share.
+
+        Example:
+            >>> before, now = (PixelPartition(torch.tensor([x])) for x in ([1, 1, 1, 2, 2], [2, 2, 2, 1, 1]))
+            >>> now.numbered_like(before)
+            {1: 2, 2: 1}
+        """
+        from scipy.optimize import linear_sum_assignment
+
+        labels = torch.arange(1, self.num_clusters + 1)
+        if self.labels.shape != earlier.labels.shape:
+            return {label: label for label in labels.tolist()}
+        inside, before = ((of == labels[:, None]).double() for of in (self.labels.flatten(), earlier.labels.flatten()))
+        now, then = linear_sum_assignment(inside @ before.T, maximize=True)
+        return {int(a) + 1: int(b) + 1 for a, b in zip(now, then, strict=True)}
 
     def location(self, label: int) -> str:
         """Say where in the image the sites of a label are, such as "upper right", "outer ring" or "scattered".
@@ -209,7 +243,8 @@ class PixelPartition:
     def save(self, path: str | Path) -> None:
         """Write the partition to an .npz file, complete or not at all."""
         file = io.BytesIO()
-        np.savez_compressed(file, labels=self.labels.numpy(), patch_size=np.int64(self.patch_size))
+        names = np.array(json.dumps(self.names))
+        np.savez_compressed(file, labels=self.labels.numpy(), patch_size=np.int64(self.patch_size), names=names)
         atomic_write(Path(path), file.getvalue())
 
     @classmethod
@@ -224,17 +259,18 @@ class PixelPartition:
         try:
             with np.load(path, allow_pickle=False) as file:
                 labels, patch_size = torch.from_numpy(file["labels"]), int(file["patch_size"])
+                names = json.loads(str(file["names"])) if "names" in file else {}
         except (ValueError, TypeError, KeyError, IndexError, EOFError, OSError, BadZipFile) as error:
             raise ValueError(
                 f"Expected `path` to be a file that `save` wrote, but {path!s} is none ({error}). Give partition.npz "
                 "of a run's folder, or save the partition again."
             ) from None
-        return cls(labels, patch_size)
+        return cls(labels, patch_size, names)
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, PixelPartition)
-            and self.patch_size == other.patch_size
+            and (self.patch_size, self.names) == (other.patch_size, other.names)
             and torch.equal(self.labels, other.labels)
         )
 
@@ -271,6 +307,31 @@ def _clustered(points: Tensor, n_clusters: int | None, linkage: Linkage) -> Tens
     centered = (points - points.mean(0)).cpu()
     scores = torch.stack([dunn_index(centered, candidate) for candidate in candidates])
     return candidates[int(scores.nan_to_num(nan=0.0, posinf=math.inf).argmax())]  # nan where all points are one
+
+
+def check_region_names(argument: str, names: Mapping[str, str], count: int | None = None) -> dict[str, str]:
+    """Return names of clusters, by "cluster_1" and so on; refuse what log keys cannot hold, and a name given twice.
+
+    Args:
+        argument: its name.
+        names: by the name that a cluster has without them.
+        count: of clusters; None where that is not yet known.
+    """
+    found = dict(names)
+    number = {name: re.fullmatch(r"cluster_([1-9]\d*)", name) for name in found}
+    unknown = [name for name, of in number.items() if of is None or (count is not None and int(of[1]) > count)]
+    if unknown:
+        there = "cluster_1, cluster_2 …" if count is None else f"cluster_1 to cluster_{count}"
+        raise ValueError(f"Expected `{argument}` for {there}, but got one for {unknown[0]!r}.")
+    for name in found.values():
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9]*([_-][A-Za-z0-9]+)*", name) or name in ("image", "constant"):
+            raise ValueError(
+                f"Expected `{argument}` of a letter, then letters and digits with single '_' or '-' between them, but "
+                f"got {name!r}: log keys hold them, and image and constant have their meaning."
+            )
+    if len({*found.values()}) < len(found) or any(re.fullmatch(r"cluster_\d+", name) for name in found.values()):
+        raise ValueError(f"Expected `{argument}` to differ from each other and from cluster_1 …, but got {found}.")
+    return found
 
 
 def by_size(labels: Tensor) -> Tensor:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor._io import atomic_write, say
+from genmonitor._io import atomic_write, no_progress, say, terminal_progress
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.report import write_report
 
@@ -73,3 +74,25 @@ def test_a_name_beyond_the_encoding_is_said_with_escapes(monkeypatch):
     monkeypatch.setattr("sys.stdout", out)
     say("Läufe/report.html")
     assert out.buffer.getvalue().strip() == b"L\\xe4ufe/report.html"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("progress", [no_progress, terminal_progress])
+def test_progress_goes_over_everything(progress):
+    assert list(progress(range(3), "clusters")) == [0, 1, 2]
+
+
+def test_terminal_progress_names_what_it_does(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    list(terminal_progress(range(3), "clusters"))
+    assert "clusters" in sys.stderr.getvalue()
+
+
+def test_terminal_progress_stays_out_of_files(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    list(terminal_progress(range(3), "clusters"))
+    assert sys.stderr.getvalue() == ""

@@ -220,3 +220,46 @@ def test_equality_hash_and_pickle_go_by_labels_and_patch_size():
     assert one != PixelPartition.grid((4, 4), 2, 2, patch_size=2)
     assert one != PixelPartition.grid((4, 4), 1, 4)
     assert repr(one) == "PixelPartition(4×4 sites, patch_size=1, clusters=[4, 4, 4, 4], constant=0)"
+
+
+HALVES = PixelPartition(torch.tensor([[1, 1, 1, 2, 2, 0]]))
+
+
+def test_names_stand_in_the_place_of_numbers_and_are_saved(tmp_path):
+    named = HALVES.named({"cluster_2": "left_eye"})
+    assert named.regions() == {"cluster_1": 1, "left_eye": 2, "constant": 0}
+    assert named.given_names() == {2: "left eye"}
+    named.save(tmp_path / "partition.npz")
+    assert PixelPartition.load(tmp_path / "partition.npz") == named != HALVES
+    assert named.named({"cluster_1": "hair"}).regions() == {"hair": 1, "left_eye": 2, "constant": 0}
+
+
+def test_a_partition_saved_without_names_is_read(tmp_path):
+    np.savez(tmp_path / "old.npz", labels=HALVES.labels.numpy(), patch_size=np.int64(1))
+    assert PixelPartition.load(tmp_path / "old.npz") == HALVES
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"cluster_3": "eyes"}, "cluster_1 to cluster_2, but got one for 'cluster_3'"),
+        ({"constant": "border"}, "got one for 'constant'"),
+        ({"cluster_1": "the eyes"}, "letters and digits"),
+        ({"cluster_1": ""}, "letters and digits"),
+        ({"cluster_1": "1"}, "letters and digits"),
+        ({"cluster_1": "image"}, "image and constant have their meaning"),
+        ({"cluster_1": "eyes", "cluster_2": "eyes"}, "to differ from each other"),
+        ({"cluster_1": "cluster_2"}, "to differ from each other and from cluster_1"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(names, message):
+    with pytest.raises(ValueError, match=message):
+        HALVES.named(names)
+
+
+def test_regions_are_numbered_like_those_they_share_most_sites_with():
+    now = PixelPartition(torch.tensor([[3, 3, 1, 1, 1, 2]]))
+    assert now.numbered_like(PixelPartition(torch.tensor([[1, 1, 2, 2, 3, 3]]))) == {1: 2, 2: 3, 3: 1}
+    assert now.numbered_like(PixelPartition(torch.tensor([[1, 1, 1, 1, 1, 1]]))) == {1: 1, 2: 2, 3: 3}  # fewer before
+    assert HALVES.numbered_like(PixelPartition(torch.tensor([[3, 3, 4, 1, 2, 5]])))[2] in (1, 2)  # more before
+    assert now.numbered_like(PixelPartition(torch.tensor([[1], [2]]))) == {1: 1, 2: 2, 3: 3}  # of another size

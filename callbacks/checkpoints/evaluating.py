@@ -16,9 +16,8 @@ from typing import Any
 import torch
 
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
-from genmonitor.callbacks.checkpoints.files import Checkpoint
+from genmonitor.callbacks.checkpoints.files import Checkpoint, CheckpointWeights
 from genmonitor.callbacks.checkpoints.state import SweepState
-from genmonitor.callbacks.checkpoints.weights import CheckpointWeights
 from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Drawn
 from genmonitor.callbacks.integration.data import images_until
 from genmonitor.evaluation.collective import SingleProcess
@@ -111,15 +110,15 @@ class CheckpointEvaluations:
             self.state.save(checkpoint.moment)
             self.result.evaluated.append(path.name)
         elif path.name not in self.result.skipped:
-            self.skip(path, "its evaluation failed, see the warning")
+            self.skip(path, "its evaluation failed; see the warning")
         self._check_that_it_goes_on(path)
         return succeeded
 
     def _check_that_it_goes_on(self, path: Path) -> None:
         if self.processes is not None and self.processes.died:
             raise RuntimeError(
-                "A process that draws samples died, perhaps for lack of memory. What is evaluated stays: sweep again "
-                "to go on, with fewer `workers`."
+                "A process that draws samples died, perhaps for lack of memory. Finished evaluations are kept: "
+                "sweep again with fewer `workers` to continue."
             )
         if off := [monitor for monitor in self.monitors if monitor.failures.switched_off]:
             raise ValueError(f"{MAX_FAILURES} evaluations of {off[0].prefix} in a row failed, the last of {path.name}.")

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of Lightning's as files: which there are, in what order they were saved, and what is in them."""
+"""Lightning's checkpoints as files: which there are, their order, their content, and their weights in a module."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from lightning.pytorch.callbacks import Callback
 
-from genmonitor.callbacks.integration.compat import TrainingProgress, progress_in
+from genmonitor.callbacks.integration.compat import TrainingProgress, at_progress, progress_in
 from genmonitor.evaluation.evaluator import reading_state
 
 ENDING = ".ckpt"
@@ -49,9 +53,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except OSError:
         raise
     except Exception as error:
-        raise ValueError(f"{path} is no checkpoint of tensors and plain Python: {error}") from error
+        raise ValueError(f"{path} is not a checkpoint of tensors and plain Python objects: {error}") from error
     if not isinstance(saved, dict) or not {"epoch", "global_step", "state_dict", "loops"} <= saved.keys():
-        raise ValueError(f"Expected a checkpoint of Lightning's, but {path} has no global_step, state_dict and loops.")
+        raise ValueError(f"Expected a Lightning checkpoint, but {path} has no global_step, state_dict and loops.")
     return saved
 
 
@@ -104,3 +108,55 @@ def run_of(places: Sequence[Path]) -> Path:
     """
     place = places[0] if places[0].suffix != ENDING else places[0].parent
     return place.parent if place.name == FOLDER else place
+
+
+class WeightAveraging(Callback):
+    """The averaged weights of a checkpoint, where monitors look for those of Lightning's callback of this name."""
+
+    def __init__(self) -> None:
+        self._average_model: Any = None
+
+    def copy_of(self, module: Any) -> Any:
+        """Return the module that holds the averaged weights, made at the first call."""
+        if self._average_model is None:
+            self._average_model = SimpleNamespace(module=copy.deepcopy(module))
+        return self._average_model.module
+
+
+class CheckpointWeights:
+    """Puts checkpoints into a module that is set up, one after another.
+
+    Args:
+        averaged: whether they hold averaged weights beside the others.
+
+    Attributes:
+        averaged: the same.
+        callbacks: what the Trainer must have.
+    """
+
+    def __init__(self, averaged: bool = False) -> None:
+        self.averaged = averaged
+        self._averaging = WeightAveraging() if averaged else None
+        self.callbacks: list[Callback] = [self._averaging] if self._averaging else []
+
+    @contextmanager
+    def of(self, path: Path, trainer: Any, pl_module: Any) -> Iterator[TrainingProgress]:
+        """Have a checkpoint's weights in the module, and the Trainer as far as it says, inside the block.
+
+        Raises:
+            OSError: if there is no such file.
+            ValueError: if it is no checkpoint of this run.
+            RuntimeError: if the weights are another module's.
+        """
+        saved = read_checkpoint(path)
+        if has_averaged(saved) != self.averaged:
+            known = "has averaged weights" if has_averaged(saved) else "has no averaged weights"
+            raise ValueError(f"Expected a checkpoint of the same run as the first, but {path} {known}, unlike that.")
+        strict = pl_module.strict_loading
+        pl_module.on_load_checkpoint(saved)
+        if self._averaging is not None:
+            average = self._averaging.copy_of(pl_module)
+            average.load_state_dict(weights_in(saved, averaged=True), strict=strict)
+        pl_module.load_state_dict(weights_in(saved, averaged=False), strict=strict)
+        with at_progress(trainer, fit_loop(saved)) as progress:
+            yield progress

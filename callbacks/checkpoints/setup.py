@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was trained, as the user's own code or a file of Lightning's command line makes it."""
+"""Setup of a training, made by the user's own code or by a file of Lightning's command line."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -14,13 +16,14 @@ from lightning.pytorch import LightningModule, Trainer
 
 from genmonitor.callbacks.base import GenerativeMonitor, monitors
 from genmonitor.callbacks.checkpoints.trainer import without_advice
-from genmonitor.callbacks.integration.scripts import imported
 
 RETURNS = "(trainer, module, data), (module, data) or (module, data, monitor)"
 CONFIG = "config.yaml"
 """What Lightning's command line leaves in the folder of a run."""
 PARTS = ("seed_everything", "trainer", "model", "data", "optimizer", "lr_scheduler")
 """What is read of a file of Lightning's command line."""
+
+SETUP = "Give --setup FILE.py:FUNCTION, a function without arguments that returns module, data and monitor."
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def _from_config(config: Path) -> Setup:
         raise ValueError(f'{error}: pip install "jsonargparse[signatures]", which --config needs.') from error
     content = yaml.safe_load(config.read_text(encoding="utf-8"))
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
-        raise ValueError(f"Expected a file of Lightning's command line, but {config} describes no model.")
+        raise ValueError(f"Expected a LightningCLI config file, but {config} describes no model.")
     described = {name: content[name] for name in PARTS if content.get(name) is not None}
     # a strategy for several devices may not be there
     described["trainer"] = {**described.get("trainer", {}), "devices": 1, "num_nodes": 1, "strategy": "auto"}
@@ -117,3 +120,52 @@ def _from_config(config: Path) -> Setup:
             "for classes beside it, or --setup FILE.py:FUNCTION where its command line knows the classes by itself."
         ) from error
     return Setup.of((made.trainer, made.model, made.datamodule))
+
+
+def imported(where: str) -> Any:
+    """Import "package.module:name", or "path/to/file.py:name" with the file's folder on the path, as for a script.
+
+    Raises:
+        ValueError: if there is no such thing.
+    """
+    place, _, name = where.rpartition(":")
+    try:
+        if place.endswith(".py"):
+            sys.path.insert(0, str(Path(place).resolve().parent))
+            place = Path(place).stem
+        found: Any = importlib.import_module(place)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"Expected FILE.py:NAME or package.module:NAME, but got {where}: {error}. {SETUP}") from error
+    return found
+
+
+def find_script(where: str, folder: Path, then: str | None, script: Path | None = None) -> str:
+    """Say where to import a class of a manifest from: "FILE.py:CLASS" with the file where it is now.
+
+    A script is looked for where it lies as seen from the manifest, so that a copy of a run and its script together uses
+    the copied one, and then where it was.
+
+    Args:
+        where: "FILE.py:CLASS" as in the manifest, or "package.module:CLASS", which stays.
+        folder: that of the manifest.
+        then: the same folder during the run; None if the manifest does not say.
+        script: the file to take instead.
+
+    Raises:
+        ValueError: if it is in neither place, naming both.
+    """
+    file, _, name = where.rpartition(":")
+    if not file.endswith(".py"):
+        return where
+    beside = folder.resolve() / os.path.relpath(file, then) if then else Path(file)
+    places = [Path(os.path.normpath(place)) for place in ((beside, file) if script is None else (script,))]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        looked = ", nor ".join(map(str, dict.fromkeys(places)))
+        raise ValueError(
+            f"Expected the script with the class {name} that was trained, but there is no {looked}. "
+            "Say where it is now with --script FILE.py, or what to measure with --setup FILE.py:FUNCTION."
+        )
+    return f"{found}:{name}"

@@ -62,16 +62,16 @@ class SweepState:
         atomic_write(self._path, content.getvalue())
 
     def _load(self) -> None:
-        remedy = f"Give --out FOLDER, another one, or remove {self._path} and what is beside it to begin anew."
+        remedy = f"Give --out FOLDER, another one, or remove {self._path} and the files next to it to start over."
         try:
             saved = torch.load(self._path, map_location="cpu", weights_only=True)
             states, moments = saved["monitors"], list(saved["moments"])
         except Exception as error:
-            raise ValueError(f"Could not read how far the sweep is: {error}. {remedy}") from error
+            raise ValueError(f"Could not read the sweep's progress: {error}. {remedy}") from error
         mine = {monitor.state_key: monitor for monitor in self._monitors}
         if mine.keys() != states.keys():
             raise ValueError(
-                f"Expected the monitors of the sweep so far, {', '.join(states)}, but got others. {remedy}"
+                f"Expected the same monitors as in the sweep so far, {', '.join(states)}, but got others. {remedy}"
             )
         for name, monitor in mine.items():
             try:
@@ -79,7 +79,7 @@ class SweepState:
                     check_same_settings(monitor.sampler.settings(), states[name]["sampler"])
                     check_same_settings(monitor.evaluator.comparable_settings(), states[name]["evaluator"]["settings"])
             except SettingsChangedError as error:
-                raise ValueError(f"The sweep so far had another {', '.join(error.names)}. {remedy}") from error
+                raise ValueError(f"The sweep so far used a different {', '.join(error.names)}. {remedy}") from error
             monitor.load_state_dict(states[name])
         self.moments = moments
 

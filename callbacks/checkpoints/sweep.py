@@ -18,11 +18,10 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 from genmonitor._validation import check_at_least
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.evaluating import CheckpointEvaluations, SweepResult
-from genmonitor.callbacks.checkpoints.files import run_of
+from genmonitor.callbacks.checkpoints.files import CheckpointWeights, run_of
 from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup
 from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
 from genmonitor.callbacks.checkpoints.trainer import on_device, run_at_start, settings_of
-from genmonitor.callbacks.checkpoints.weights import CheckpointWeights
 from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Work
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
@@ -67,7 +66,7 @@ def sweep(
         device: where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
         follow: wait for further checkpoints, beside a training that goes on, until Ctrl-C.
         idle: with `follow`, stop after so many minutes without a new one.
-        tell: takes a line after each checkpoint.
+        tell: takes a line at the start and after each checkpoint.
 
     Raises:
         FileNotFoundError: if there is no such run.
@@ -98,6 +97,8 @@ def sweep(
     finder = CheckpointFinder(places, state, evaluated.skip)
     found = finder.wait(lambda: False, idle) if follow else finder.new()
     if found:
+        count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
+        tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
         _take_regions(run_of(places) / "genmonitor", folder / "genmonitor", made.monitors)
         with ExitStack() as stack:
             evaluated.weights = CheckpointWeights(found[0].averaged)

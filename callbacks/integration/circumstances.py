@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from tqdm.auto import tqdm
 
+from genmonitor._io import Progress
 from genmonitor._manifest import TrainingManifest, where_defined
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.progress import Progress
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

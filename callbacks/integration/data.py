@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.callbacks.integration.compat import (
     TrainingProgress,
     given_dataloaders,
@@ -19,7 +20,6 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import ImageKey, ImageSource, sampled_indices
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
-from genmonitor.evaluation.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl

@@ -11,12 +11,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
+from genmonitor._io import signals_deferred
 from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
-from genmonitor.cli.encoding import default_device
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.inputs.encoding import default_device
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.results import Result, rich_table, signals_deferred, with_finding, with_map
+from genmonitor.cli.results import Result, block_map, colored_table, with_finding
 from genmonitor.evaluation.data.reference import evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.evaluation.regions.presenter import region_lines
@@ -111,10 +112,10 @@ def format_rich(result: Result) -> RenderableType:
         for name, of in result["regions"].items()
     ]
     labels = {name: of["label"] for name, of in result["regions"].items()}
-    table = rich_table(Table(["region", "sites", "stability", "where"], rows), labels)
+    table = colored_table(Table(["region", "sites", "stability", "where"], rows), labels)
     finding, about = _head(result)
     rest = "\n".join(["", *result["notes"], *result["files"]])
-    return with_finding(finding, False, Text(f"{about}\n"), with_map(result["labels"], table), Text(rest))
+    return with_finding(finding, False, Text(f"{about}\n"), block_map(result["labels"]), Text(), table, Text(rest))
 
 
 def _head(result: Result) -> list[str]:

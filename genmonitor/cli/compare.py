@@ -11,25 +11,28 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
-from genmonitor.cli.encoding import default_device
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.gate import check_names, condition, failures
+from genmonitor.cli.inputs.encoding import default_device
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import (
     Result,
     add_out_argument,
+    block_map,
     check_out,
     closing_lines,
-    rich_table,
+    colored_table,
     with_finding,
-    with_map,
     write_notes,
     write_result,
 )
 from genmonitor.evaluation import Comparison, RegionSettings, compare
-from genmonitor.evaluation.regions.presenter import TABLE_NOTE, region_table
+from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.saved import load_partition
-from genmonitor.evaluation.text.comparison import closer_note, closer_table
-from genmonitor.partition import PixelPartition
+from genmonitor.evaluation.regions.values import RegionValues
+from genmonitor.evaluation.text.comparison import closer_table
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.partition import PixelPartition, region_key
 from genmonitor.report.folder import RunFolder
 
 PREFIX = "cms"
@@ -54,17 +57,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--n-samples", type=whole_number(2), metavar="N", help="images of each side, at most (default: 1200)")
     add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
     add("--seed", type=whole_number(0), help="of the choice of images (default: 0)")
+    add(
+        "--fail-if",
+        type=condition,
+        metavar="CONDITION",
+        action="append",
+        default=[],
+        help='exit with status 1 if a value of FAKE is so: NAME < NUMBER (or <=, >, >=), such as "p < 0.01" or '
+        '"error_ratio > 3"; p, error_ratio, share, structure and texture are of any region or the image, error_ratio_2 '
+        "of one; p_worse is small where OTHER is closer to real; may be given several times",
+    )
     add_out_argument(parser, "compare")
 
 
 def run(args: argparse.Namespace) -> Result:
     """Compare, and write figures, a manifest and the report."""
     check_out(args.out)
+    if args.partition is not None:
+        args.partition = _read_partition(args.partition)
+    regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
+    check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions])])
     with show_progress("reading images") as progress:
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
     real, fake, *other = sets
-    if args.partition is not None:
-        args.partition = _read_partition(args.partition)
     with show_progress("comparing") as progress:
         settings = given_settings(args, RegionSettings)
         comparison = compare(real, fake.to(default_device()), *other, paired=args.paired, progress=progress, **settings)
@@ -72,7 +87,8 @@ def run(args: argparse.Namespace) -> Result:
     with show_progress("writing the report"):
         written = write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
-    return {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
+    found = {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
+    return found | {"failed": failures(args.fail_if, *_gated(comparison))}
 
 
 def format_plain(result: Result) -> str:
@@ -88,14 +104,19 @@ def format_rich(result: Result) -> RenderableType:
         sites = {name: of["sites"] for name, of in regions.items()}
         values, names = (result["values"], result["other_values"]), result["names"]
         found = closer_table(result["differences"], values, names, {"image": sum(sites.values()), **sites})
-        note, bad = closer_note(names), []
+        bad = []
     else:
-        found, note = region_table(regions), TABLE_NOTE
+        found = region_table(regions)
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = "\n".join(["", note, *closing_lines(result)])
-    table = with_map(result["labels"], rich_table(found, labels, bad))
-    more = "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
-    return with_finding(result["finding"], bool(bad), Text(f"{more}{result['split']}.\n"), table, Text(notes))
+    notes = "\n".join(["", *closing_lines(result)])
+    shown = (block_map(result["labels"]), Text(), colored_table(found, labels, bad), Text(notes))
+    more = "" if "differences" in result else "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
+    return with_finding(
+        result["finding"],
+        bool(bad),
+        Text(f"{more}{result['split']}.\n"),
+        *shown,
+    )
 
 
 def _read_partition(path: Path) -> PixelPartition:
@@ -105,6 +126,17 @@ def _read_partition(path: Path) -> PixelPartition:
         raise ValueError(
             f"Expected the partition.npz of `genmonitor clusters` or of a run, but got {path}: {error}"
         ) from error
+
+
+def _gated(comparison: Comparison) -> tuple[list[ValueSpec], dict[str, float]]:
+    """Return what conditions may name: the values, and how sure it is that the other set is closer to real images."""
+    tests = {_worse(name): of for name, of in (comparison.differences or {}).items()}
+    p = {spec.key: of["p_value_adjusted"] if of["difference"] < 0 else 1.0 for spec, of in tests.items()}
+    return [*comparison.evaluator.values(), *tests], comparison.values | p
+
+
+def _worse(region: str) -> ValueSpec:
+    return ValueSpec(region_key("p_worse", region), region=region)
 
 
 def _names(fake: str, other: str | None) -> tuple[str, ...]:

@@ -12,18 +12,18 @@ from typing import Any
 from rich.console import RenderableType
 from torch import Tensor
 
+from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
-from genmonitor.cli.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
-from genmonitor.cli.outputs import Outputs, cut
-from genmonitor.cli.prompts import HELP, PromptRows, read_prompts
+from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
+from genmonitor.cli.inputs.outputs import Outputs, cut
+from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.prompts.figures import (
     DRAWN_MODES,
     DisagreementEvaluation,
@@ -41,6 +41,7 @@ from genmonitor.plotting.style import Drawing
 
 NAME = "disagreement"
 MAX_PROMPTS, SHOWN_PER_MODE = 20, 3
+BASELINE_DRAWS, CHANCE = 9, "(chance)"
 MIN_SHARE = 0.005
 """A prompt with a smaller share is not listed."""
 
@@ -100,7 +101,14 @@ def _tables(result: Result) -> list[Table]:
 
 def _remarks(result: Result) -> list[str]:
     sigmas = [f"{name.replace('_', ' ')} {result[name]:.4g}" for name in ("sigma", "prompt_sigma") if result[name]]
-    return [f"Gaussian kernels: {', '.join(sigmas)}."] if sigmas else []
+    chance = any(mode["only in"] == CHANCE for mode in result["modes"])
+    return [
+        *(
+            [f"{CHANCE}: no larger than the modes that the same outputs have with their sides drawn at random."]
+            * chance
+        ),
+        *([f"Gaussian kernels: {', '.join(sigmas)}."] if sigmas else []),
+    ]
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -133,7 +141,7 @@ def _measure(
     first, second = _titles(sets)
     of_page = [
         ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),
-        ValueSpec("total_error", "its standard error, where it is an estimate", error_of="total"),
+        *(replace(x, chart=None) for x in evaluator.values() if x.key in ("total_error", "p", "baseline_total")),
     ]
     return Measurement(
         title="What two models do differently",
@@ -180,7 +188,11 @@ def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Promp
     }
     encoder = None if prompts is None else prompt_encoder(args, prompts)
     return DisagreementEvaluator(
-        DisagreementSettings(**of), prompt_encoder=encoder, batch_size=args.batch_size, prefix=NAME
+        DisagreementSettings(**of),
+        prompt_encoder=encoder,
+        batch_size=args.batch_size,
+        baseline_draws=BASELINE_DRAWS,
+        prefix=NAME,
     )
 
 
@@ -199,7 +211,10 @@ def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows
     names, rows = _titles(sets), []
     for owner, modes in zip(names, (found.top, found.bottom), strict=True):
         for mode in modes:
-            row: dict[str, Any] = {"eigenvalue": f"{mode.eigenvalue:+.4f}", "only in": owner}
+            row: dict[str, Any] = {
+                "eigenvalue": f"{mode.eigenvalue:+.4f}",
+                "only in": owner if found.beyond_chance(mode) else CHANCE,
+            }
             if prompts is not None:
                 row["prompts"] = [cut(prompt, 40) for prompt, _ in most_of(mode.prompts)]
             for name, side, chosen in zip(names, sets, (mode.samples, mode.reference_samples), strict=True):

@@ -11,22 +11,23 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
-from genmonitor.cli.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
-from genmonitor.cli.outputs import Outputs
-from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
+from genmonitor.cli.inputs.outputs import Outputs
+from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import evaluate_images
-from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import DiversitySettings
 from genmonitor.evaluation.text.diversity import REAL, SCORES, state
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.style import Drawing
 
@@ -84,14 +85,12 @@ def format_rich(result: Result) -> RenderableType:
 
 
 def _tables(result: Result) -> list[Table]:
-    values = result["values"]
-    rows = [[spec.title, f"{values[spec.key]:.3f}"] for spec in SCORES if spec.key in values]
-    columns = ["", "value"]
-    if real := {spec.baseline_of: f"{values[spec.key]:.3f}" for spec in REAL if spec.key in values}:
-        columns.append("real")
-        known = [spec.key for spec in SCORES if spec.key in values]
-        rows = [[*row, real.get(key, "")] for row, key in zip(rows, known, strict=True)]
-    return [Table(columns, rows), results.as_table(result["modes"])]
+    values, known = result["values"], [spec for spec in SCORES if spec.key in result["values"]]
+    columns = {"": [spec.title for spec in known], "value": [f"{values[spec.key]:.3f}" for spec in known]}
+    real = {spec.baseline_of or "": f"{values[spec.key]:.3f}" for spec in REAL if spec.key in values}
+    errors = {key.removesuffix("_error"): f"{value:.2g}" for key, value in values.items() if key.endswith("_error")}
+    columns |= {name: [of.get(spec.key, "") for spec in known] for name, of in (("±", errors), ("real", real)) if of}
+    return [Table(list(columns), list(zip(*columns.values(), strict=True))), results.as_table(result["modes"])]
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -133,11 +132,13 @@ def _measure(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         found = evaluate_images(evaluator, reference, samples, evaluator.seed, progress)
+    errors = evaluator.standard_errors(samples, progress)
+    of_errors = [ValueSpec(key, detail=True, error_of=key.removesuffix("_error")) for key in errors]
     return Measurement(
         title="Variety of the outputs",
-        finding=state(found.values, len(outputs), kind=outputs.kind),
-        values=found.values,
-        specs=evaluator.values(),
+        finding=state(found.values | errors, len(outputs), kind=outputs.kind),
+        values=found.values | errors,
+        specs=[*evaluator.values(), *of_errors],
         split=f"{len(outputs)} {outputs.kind}{f', {len(real[0])} real ones' if real else ''}",
         rows={"modes": _modes(found, outputs, prompts)},
         figures=_figures(found, sets, prompts),

@@ -7,17 +7,19 @@ import argparse
 import importlib
 import io
 import json
+import re
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from genmonitor.cli.progress import show_progress
 
-VALUE_DIFFERS, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
+FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 """Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
 COMMANDS = {
     "compare": "find the regions where generated images differ from real ones, or which of two sets is closer",
@@ -45,8 +47,11 @@ EXAMPLES = """examples:
 images: 8 bits per channel, turned upright as the camera noted, transparent parts over white; files with several
 frames are refused
 
-exit status: 0 on success, 1 if a replayed value differs, 2 if an argument or a file is wrong, 3 after a crash, which is
-a bug in genmonitor, 130 after Ctrl-C, 143 after SIGTERM
+exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument or a file
+is wrong, 3 after a crash, which is a bug in genmonitor, 130 after Ctrl-C, 143 after SIGTERM
+
+completion of commands and options by TAB, in bash (zsh and tcsh alike; it needs pip install "genmonitor[completion]"):
+  genmonitor --print-completion bash > ~/.local/share/bash-completion/completions/genmonitor
 """
 
 
@@ -67,8 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after `genmonitor`; None for those of the command line.
 
     Returns:
-        The exit status: 0 on success, 1 if a replayed value differs, 2 if an argument or a file is wrong, 3 after a
-        crash, 130 after Ctrl-C and 143 after SIGTERM.
+        The exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument
+        or a file is wrong, 3 after a crash, 130 after Ctrl-C and 143 after SIGTERM.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold characters that a terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -80,15 +85,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    completing = words[:1] == ["--print-completion"]
+    if completing:
+        _add_completion(parser)
+    first = next((word for word in words if not word.startswith("-")), None)
+    if first is not None and first not in COMMANDS and not completing:
+        parser.error(f"there is no command {first}.{_did_you_mean(first, COMMANDS)}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text in COMMANDS.items():
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        if name in words:  # the others' imports would take seconds
+        if name in words or completing:  # the others' imports would take seconds
             with show_progress("loading torch"):
                 module = importlib.import_module(f"genmonitor.cli.{name}")
             module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
-    args = parser.parse_args(words)
+    args, unknown = parser.parse_known_args(words)
+    if unknown:
+        command = commands.choices[args.command]
+        options = re.findall(r"--[\w-]+", command.format_help())
+        command.error(f"there is no option {unknown[0]}.{_did_you_mean(unknown[0], options)}")
     return _run(importlib.import_module(f"genmonitor.cli.{args.command}"), args)
 
 
@@ -99,7 +114,7 @@ def _run(command: Any, args: argparse.Namespace) -> int:
         try:
             result = command.run(args)
             text = json.dumps(result, indent=1) if args.json else _format(command, result)
-            message, status = None, VALUE_DIFFERS if not result.get("same", True) else 0
+            message, status = _verdict(result)
         except KeyboardInterrupt:
             message, status = f"interrupted{_kept(command)}", INTERRUPTED
         except (OSError, ValueError, ModuleNotFoundError) as error:
@@ -111,11 +126,31 @@ def _run(command: Any, args: argparse.Namespace) -> int:
                 raise
     if received:  # whatever came of it: the exception may have been lost, or have led to another one
         message, status = f"terminated by SIGTERM{_kept(command)}", TERMINATED
+    if status in (0, FAILED):
+        print(text)
     if message is not None:
         print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)
-    else:
-        print(text)
     return status
+
+
+def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:
+    """Return why a command that went well has failed, and the exit status."""
+    if failed := result.get("failed"):
+        return f"failed: {', '.join(x['reason'] for x in failed)}", FAILED
+    return None, 0 if result.get("same", True) else FAILED
+
+
+def _add_completion(parser: argparse.ArgumentParser) -> None:
+    try:
+        import shtab
+    except ImportError:
+        parser.error('--print-completion needs shtab. Run: pip install "genmonitor[completion]"')
+    shtab.add_argument_to(parser)
+
+
+def _did_you_mean(given: str, names: Iterable[str]) -> str:
+    near = get_close_matches(given.split("=")[0], names, 1)
+    return f" Did you mean {near[0]}?" if near else f" There are {', '.join(dict.fromkeys(names))}."
 
 
 @contextmanager
@@ -145,11 +180,12 @@ def _kept(command: Any) -> str:
 def _format(command: Any, result: dict[str, Any]) -> str:
     """Return a result in color for a terminal, if the command has that; as plain text for a file or a pipe."""
     from rich.console import Console
+    from rich.text import Text
 
-    console = Console()
-    colored = console.color_system is not None and not console.no_color
-    if not colored or not hasattr(command, "format_rich"):  # without colors the map would say nothing
-        return str(command.format_plain(result))
+    console, plain = Console(), str(command.format_plain(result))
+    if not console.is_terminal:
+        return plain
+    colored = console.color_system is not None and not console.no_color  # without colors the map would say nothing
     with console.capture() as captured:
-        console.print(command.format_rich(result))
+        console.print(command.format_rich(result) if colored and hasattr(command, "format_rich") else Text(plain))
     return captured.get().rstrip("\n")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # it would load torch, which is what there is to wait for
-    from genmonitor.evaluation.progress import Progress
+    from genmonitor._io import Progress
 
 
 @contextmanager

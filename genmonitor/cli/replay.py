@@ -77,13 +77,13 @@ def format_plain(result: dict[str, Any]) -> str:
     ]
     if not result["same"] and result["processes"] > 1:
         rows.append(
-            f"The run had {result['processes']} processes, which sum in another order: the last digits may differ."
+            f"The run had {result['processes']} processes, which add in another order, so the last digits may differ."
         )
     if not result["same"] and result["other_versions"]:
-        rows.append(f"The run used other versions: {result['other_versions']}.")
+        rows.append(f"The run used different versions: {result['other_versions']}.")
     if result["not_logged"]:
         values = ", ".join(f"{name} {value:.4g}" for name, value in result["not_logged"].items())
-        rows.append(f"Not measured in that evaluation, but now: {values}.")
+        rows.append(f"Measured now, but not in that evaluation: {values}.")
     if result["not_replayed"]:
         rows.append(f"Not replayed: {', '.join(result['not_replayed'])}. Give the monitor with --setup.")
     return "\n".join(rows)

@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,21 +15,20 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 from rich.console import Group, RenderableType
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
+from genmonitor._io import Progress, signals_deferred
 from genmonitor._places import coarse_labels
 from genmonitor.cli.arguments import nonempty, nonempty_path
-from genmonitor.cli.encoding import add_encoder_arguments, default_device, encode, encoder_range
-from genmonitor.cli.outputs import OUTPUTS, Outputs, read_outputs
+from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device, encode, encoder_range
+from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
+from genmonitor.cli.inputs.prompts import HELP, PromptRows
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.prompts import HELP, PromptRows
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.comparison import aligned
+from genmonitor.evaluation.text.table import aligned, aligned_rows, terminal_width, within
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing, cluster_color
 from genmonitor.report.folder import RunFolder
@@ -42,7 +39,6 @@ Result = dict[str, Any]
 """What `--json` prints."""
 MIN_CELLS, MAX_CELLS = 16, 24
 """Of the map's longer side, about: two cells share a character, one above the other."""
-NUMERIC = frozenset({"sites", "CMS", "error", "share", "p", "difference of MMD²", "stability", "logged", "replayed"})
 
 
 @dataclass(frozen=True)
@@ -176,20 +172,21 @@ def _of_evaluator(evaluator: Evaluator[Any]) -> dict[str, Any]:
 
 def format_plain(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> str:
     """Format a result as text: the finding, tables, remarks on them, notes and the path of the page."""
-    blocks = [f"{aligned(table)}\n" for table in tables]
+    width = terminal_width()
+    blocks = [f"{aligned(within(table, width), width)}\n" for table in tables]
     return "\n".join([result["finding"], "", *blocks, *remarks, *closing_lines(result)])
 
 
 def format_rich(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> RenderableType:
     """Format a result in color, with the same content as `format_plain`."""
-    blocks = [part for table in tables for part in (rich_table(table), Text())]
+    blocks = [part for table in tables for part in (colored_table(table), Text())]
     lines = "\n".join([*remarks, *closing_lines(result)])
     return Group(Text(f"{result['finding']}\n", style="bold"), *blocks, Text(lines))
 
 
 def closing_lines(result: Result) -> list[str]:
     """Return the lines below a result: its notes, and where the page is."""
-    replaced = ", in place of an earlier one" if result["replaced"] else ""
+    replaced = ", replacing an earlier one" if result["replaced"] else ""
     return [*(f"Note: {as_sentence(note)}" for note in result["notes"]), f"Report: {result['report']}{replaced}"]
 
 
@@ -239,24 +236,6 @@ def write_notes(folder: RunFolder, prefix: str, notes: Sequence[str]) -> None:
     folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in notes])
 
 
-@contextmanager
-def signals_deferred() -> Iterator[None]:
-    """Deliver Ctrl-C and SIGTERM only once the block has ended: for a moment in which files are half replaced."""
-    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
-        yield
-        return
-    received: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = {number: signal.signal(number, lambda number, _: received.append(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for late in received:
-            signal.raise_signal(late)
-
-
 def _new_version(parent: Path) -> Path:
     """Make the folder after the last version."""
     taken = [path.name.removeprefix("version_") for path in parent.glob("version_*")]
@@ -292,33 +271,25 @@ def block_map(labels: Sequence[Sequence[int]]) -> Text:
     return out
 
 
-def region_name(name: str, label: int) -> Text:
-    """Return a region's name with a square of its color before it."""
-    return Text.assemble(("■ ", cluster_color(label)), name)
-
-
-def rich_table(table: Table, labels: Mapping[str, int] | None = None, differing: Sequence[str] = ()) -> RichTable:
-    """Return a table for a terminal.
+def colored_table(table: Table, labels: Mapping[str, int] | None = None, differing: Sequence[str] = ()) -> Text:
+    """Return a table for a terminal, as wide as that is, and below it what its columns mean.
 
     Args:
         table: text and numbers; the first column names the rows.
         labels: of the regions, by the names of their rows.
         differing: names of the rows to print in red.
     """
-    out = RichTable(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for column in table.columns:
-        out.add_column(column, justify="right" if column in NUMERIC else "left", overflow="fold")
-    for name, *cells in table.rows:
-        first = region_name(name, labels[name]) if labels and name in labels else Text(str(name))
-        out.add_row(first, *(Text(str(cell)) for cell in cells), style="red" if name in differing else "")
-    return out
-
-
-def with_map(labels: Sequence[Sequence[int]], table: RichTable) -> RichTable:
-    """Put the map of the regions to the left of a table."""
-    out = RichTable.grid(padding=(0, 3))
-    out.add_row(block_map(labels), table)
-    return out
+    labels, width = labels or {}, shutil.get_terminal_size().columns
+    named = [[f"■ {name}" if name in labels else name, *cells] for name, *cells in table.rows]
+    shown = within(replace(table, rows=named), width)
+    header, *rows = ("\n".join(lines) for lines in aligned_rows(shown, width))
+    out = Text.assemble((header, "bold"))
+    for row, (name, *_) in zip(rows, table.rows, strict=True):
+        line = Text(f"\n{row}", style="red" if name in differing else "")
+        if name in labels:
+            line.stylize(cluster_color(labels[name]), 1, 2)
+        out.append_text(line)
+    return out.append(f"\n\n{shown.legend}" if shown.legend else "")
 
 
 def with_finding(finding: str, bad: bool, *rest: RenderableType) -> Group:

@@ -13,7 +13,7 @@ from typing import Any
 
 from genmonitor.cli.arguments import nonempty, nonempty_path, number_above, whole_number
 
-KEPT_WHEN_STOPPED = ". What was evaluated is kept: run the same command again to go on"
+KEPT_WHEN_STOPPED = ". Finished evaluations are kept: run the same command again to continue"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

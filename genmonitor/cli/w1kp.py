@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,20 +14,22 @@ import torch
 from matplotlib.figure import Figure
 from rich.console import RenderableType
 
+from genmonitor._formatting import format_p
+from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import nonempty_path, whole_number
-from genmonitor.cli.encoding import default_device, range_notes, value_range
-from genmonitor.cli.outputs import Outputs, cut
-from genmonitor.cli.prompts import PromptRows, read_prompts
+from genmonitor.cli.inputs.encoding import default_device, range_notes, value_range
+from genmonitor.cli.inputs.outputs import Outputs, cut
+from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.progress import Progress
+from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp import PromptVariability, w1kp_by_prompt
+from genmonitor.functional.w1kp.score import variability_p_value
 from genmonitor.functional.w1kp.subsets import REUSED
 from genmonitor.plotting.diversity import least_varied
 
@@ -35,6 +38,8 @@ SPECS = (
     ValueSpec(
         "w1kp", "how alike two outputs of one prompt are, in [0, 1], the mean of the prompts: higher is less varied"
     ),
+    ValueSpec("w1kp_error", "its standard error over draws of the outputs of these prompts", error_of="w1kp"),
+    ValueSpec("p", "p-value of the hypothesis that all prompts vary alike; 0.05 or less: they differ", scale="p"),
     ValueSpec("prompts", "prompts with two outputs or more"),
     ValueSpec("skipped", "prompts with a single output, which have no score"),
     ValueSpec("w1kp_k", "how alike the closest two of k outputs are, the mean of the prompts with as many"),
@@ -145,6 +150,7 @@ def _measure(
     if args.save_calibration is not None:
         calibration.save(args.save_calibration)
     values, calibrated = _values(rows, len(names), args.k), args.calibration is not None
+    values["p"] = variability_p_value(features, numbers, calibration)
     return Measurement(
         title="Likeness of the outputs of a prompt",
         finding=_finding(rows, values, calibrated),
@@ -159,18 +165,24 @@ def _measure(
 
 def _values(rows: Sequence[PromptVariability], prompts: int, k: int | None) -> dict[str, Any]:
     values = {"w1kp": sum(row.w1kp for row in rows) / len(rows), "prompts": len(rows), "skipped": prompts - len(rows)}
+    errors = [row.w1kp_error for row in rows if row.w1kp_error is not None]
+    values |= {"w1kp_error": math.hypot(*errors) / len(rows)} if len(errors) == len(rows) else {}
     closest = [row.w1kp_k for row in rows if row.w1kp_k is not None]
     return values | ({} if k is None else {"w1kp_k": sum(closest) / len(closest) if closest else None})
 
 
 def _finding(rows: Sequence[PromptVariability], values: dict[str, Any], calibrated: bool) -> Finding:
-    first, last = rows[0], rows[-1]
+    first, last, p = rows[0], rows[-1], values["p"]
+    error = f" ± {values['w1kp_error']:.1g}" if "w1kp_error" in values else ""
+    mean = f"mean of {len(rows)} prompt{'s' * (len(rows) > 1)}: {values['w1kp']:.3f}{error}"
+    if len(rows) > 1 and not differs(p):
+        text = f"No evidence that some prompts vary less than others ({format_p(p)}); {mean}."
+        return Finding(text, Area("all prompts"), "", "w1kp", None, p)
     level = f", {first.level} similarity" if calibrated else ""
     text = f"{cut(first.prompt, 40)!r} varies least (W1KP {first.w1kp:.2f}{level})"
     if len(rows) > 1:
-        most = f"{cut(last.prompt, 40)!r} most ({last.w1kp:.2f})"
-        text = f"{text}, {most}; mean of {len(rows)} prompts: {values['w1kp']:.3f}"
-    return Finding(f"{text}.", Area(f"prompt {cut(first.prompt, 40)!r}"), "varies least", "w1kp")
+        text = f"{text}, {cut(last.prompt, 40)!r} most ({last.w1kp:.2f}; {format_p(p)}); {mean}"
+    return Finding(f"{text}.", Area(f"prompt {cut(first.prompt, 40)!r}"), "varies least", "w1kp", None, p)
 
 
 def _as_data(row: PromptVariability, outputs: Outputs, args: argparse.Namespace) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoders as evaluations run them: any callable from a batch to features, frozen, in batches, cached on disk."""
+"""Encoders as evaluations run them, frozen, in batches, cached on disk; and those without pretrained weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ from genmonitor.training_state.isolation import preserve_training_state
 
 Encoder = nn.Module | Callable[[Any], Tensor]
 _HINT = ' A published one needs the images\' range: genmonitor.encoders.image_encoder("dinov2", value_range=(-1, 1)).'
+
+MAX_WORDS = 3000
+WORD = r"(?u)\b\w+\b"
+"""Words of a single character count too, unlike by default in scikit-learn: prompts may differ in nothing else."""
 
 
 def check_not_shared(name: str, encoder: nn.Module, generator: nn.Module) -> None:
@@ -187,3 +191,64 @@ def _fingerprint(text: str, tensors: Mapping[str, Tensor]) -> str:
         out.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         out.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return out.hexdigest()
+
+
+def pixels(images: Tensor) -> Tensor:
+    """Flatten images to their pixel values [n, c·h·w].
+
+    Example:
+        >>> pixels(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 64])
+    """
+    return images.flatten(1)
+
+
+class OneHot:
+    """Class labels [n] as rows of the identity [n, number of classes].
+
+    Args:
+        labels: all that occur, in any order; repeated ones count once.
+
+    Example:
+        >>> OneHot([3, 7, 3])(torch.tensor([7, 3]))
+        tensor([[0., 1.],
+                [1., 0.]])
+    """
+
+    def __init__(self, labels: Iterable[int]) -> None:
+        self.classes = torch.tensor(sorted(set(labels)))
+
+    def __call__(self, labels: Tensor) -> Tensor:
+        """Encode labels [n]."""
+        return (labels[:, None] == self.classes.to(labels.device)).float()
+
+
+class TfIdf:
+    """TF-IDF vectors of texts [n, w], of unit length: words that are frequent here and rare in the corpus weigh most.
+
+    Args:
+        corpus: texts that give the vocabulary, the 3000 most frequent words at most.
+
+    Raises:
+        ModuleNotFoundError: if scikit-learn is not installed.
+        ValueError: if the corpus has no words.
+
+    Example:
+        >>> encode = TfIdf(["a red cat", "a blue cat", "a dog"])
+        >>> red, blue, dog = encode(["red cat", "blue cat", "dog"])
+        >>> bool(red @ blue > red @ dog)
+        True
+    """
+
+    def __init__(self, corpus: Sequence[str]) -> None:
+        try:
+            from sklearn.feature_extraction.text import TfidfVectorizer
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                'TF-IDF needs scikit-learn, which is not installed. Run: pip install "genmonitor[demo]"'
+            ) from error
+        self._vectorizer = TfidfVectorizer(max_features=MAX_WORDS, token_pattern=WORD).fit(corpus)
+
+    def __call__(self, texts: Sequence[str]) -> Tensor:
+        """Encode texts."""
+        return torch.from_numpy(self._vectorizer.transform(texts).toarray()).float()

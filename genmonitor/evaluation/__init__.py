@@ -12,6 +12,7 @@ Example:
     True
 """
 
+from genmonitor._io import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.comparison import Comparison, compare
 from genmonitor.evaluation.data.real_subset import RealSubset
@@ -22,9 +23,7 @@ from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, evaluate_images, require_fitted, run_evaluation
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.presenter import Presenter
-from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
-from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Samples, Table
+from genmonitor.evaluation.results import Alert, Evaluation, FitReport, History, Presenter, Samples, Table
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings, RegionSettings
 from genmonitor.evaluation.values import ValueSpec

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.progress import Progress, no_progress
+from genmonitor._io import Progress, no_progress
 
 DRAWS = 20
 TAIL = 0.05

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from genmonitor._formatting import RESOLUTION, as_sentence
 from genmonitor._html import figure_html, heading_html, text_html
+from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
 from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import SingleProcess
@@ -22,7 +23,6 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.figures import SHOWN, diagnosis_figure, image_labels
 from genmonitor.evaluation.regions.metrics import both_views
@@ -31,6 +31,7 @@ from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
+from genmonitor.evaluation.text.table import aligned, terminal_width, within
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
@@ -117,7 +118,9 @@ class Comparison:
         if self.table is None:
             table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
         else:
-            table = f"\n{text.aligned(self.table)}\n{text.closer_note(self.names)}\n"
+            width = terminal_width()
+            shown = within(self.table, width)
+            table = f"\n{aligned(shown, width)}\n{shown.legend}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         said = [self.finding] if self.differences else map(str, headlines(self.findings))
         return "\n".join([*said, f"{self.split}.", table, *notes]).rstrip("\n")
@@ -194,8 +197,7 @@ class Comparison:
         if self.table is None:
             said = regions_html(self.findings, self.values, self.partition)
         else:
-            body = on_map(self.table, self.partition) + text_html(text.closer_note(self.names))
-            said = heading_html(self.finding) + body
+            said = heading_html(self.finding) + on_map(self.table, self.partition)
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         pictures = figure_html(self.figure(), "real and generated images")
         if (diagnosis := self.diagnosis_figure()) is not None:
@@ -217,6 +219,7 @@ def compare(
     linkage: Linkage | None = None,
     own_widths: bool = False,
     batch_estimator: int | None = None,
+    region_names: Mapping[str, str] | None = None,
     n_samples: int = RegionSettings.n_samples,
     seed: int = RegionSettings.seed,
     paired: bool = False,
@@ -228,8 +231,8 @@ def compare(
     says how many. It computes on the device of `fake`.
 
     Args:
-        real: images [N, C, H, W] that the generator was not trained on: otherwise p-values promise no level. N at least
-            5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
+        real: images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
+            large. N at least 5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
         fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
         other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
         partition: your own regions instead of found ones; this and the arguments down to `seed` are explained in
@@ -242,6 +245,7 @@ def compare(
         linkage: see there.
         own_widths: see there.
         batch_estimator: see there.
+        region_names: see there.
         n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
         seed: of the choice of images.
         paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
@@ -18,16 +19,16 @@ from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.prompts.modes import Ranked, SampleSet, disagreement, thumbnail
+from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.text import disagreement as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
+from genmonitor.functional.promptsplit.permutation import disagreement_p_value, permuted_sides
 
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
@@ -45,6 +46,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             None for one-hot labels.
         prompt_key: for "data", where the prompts of real images are in a batch.
         batch_size: samples per call of an encoder.
+        baseline_draws: how often the total is measured with the sides drawn at random, for what chance alone gives.
         prefix: what its log keys and files begin with.
 
     References:
@@ -62,6 +64,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         prompt_encoder: Encoder | str | None = None,
         prompt_key: PromptKey = None,
         batch_size: int = 100,
+        baseline_draws: int = 1,
         prefix: str = "disagreement",
     ) -> None:
         of = settings
@@ -71,7 +74,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         )
         self.prompts: Prompts = of.given_prompts
         self.reference, self.num_modes, self.eta, self.seed = of.reference, of.num_modes, of.eta, of.seed
-        self.prompt_key = prompt_key
+        self.prompt_key, self.baseline_draws = prompt_key, baseline_draws
         kernel, prompt_kernel = of.kernels(one_hot=prompt_encoder is None)
         self._features = PromptedFeatures(
             self.prompts, output_encoder, prompt_encoder, kernel, prompt_kernel, of.num_features, batch_size
@@ -129,16 +132,26 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         if not len(self._reference.features):
             raise NotFittedError(f"Expected a fitted {type(self).__name__} with a reference. Call `fit` first.")
         current, reference = self._trimmed(self._current.gathered(comm)), self._reference
-        sides = (current.features, reference.features.to(current.features))
-        prompts = [self._features.of_prompts(side.indices.to(sides[0].device)) for side in (current, reference)]
-        names = [self.prompts.named(side.indices.tolist()) for side in (current, reference)]
+        found = self._disagreement(current, reference)
+        distances = {} if self._distances is None else self._distances.measure(current.features)
+        values = self._values.measured(found)
+        declared = self._values.distance
+        values |= {spec.key: distances[name].value for name, spec in declared.items() if name in distances}
+        return DisagreementEvaluation(values, found, current, reference, distances)
 
-        def split(num_modes: int) -> PromptSplitModes:
+    def _disagreement(self, *sides: SampleSet) -> Disagreement:
+        """Split the model's side from the reference's, and from what chance alone gives."""
+        outputs = [side.features.to(sides[0].features) for side in sides]
+        prompts = [self._features.of_prompts(side.indices.to(outputs[0].device)) for side in sides]
+        names, of_reference = (self.prompts.named(side.indices.tolist()) for side in sides)
+        rows, codes = torch.cat(outputs), torch.cat(prompts)
+
+        def split(num_modes: int, test: Tensor) -> PromptSplitModes:
             return prompt_split(
-                sides[0],
-                prompts[0],
-                sides[1],
-                prompts[1],
+                rows[test],
+                codes[test],
+                rows[~test],
+                codes[~test],
                 output_kernel=self.kernel,
                 prompt_kernel=self.prompt_kernel,
                 eta=self.eta,
@@ -147,12 +160,15 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 seed=self.seed,
             )
 
-        found = disagreement(split, self.num_modes, *names)
-        distances = {} if self._distances is None else self._distances.measure(current.features)
-        values = self._values.measured(found)
-        declared = self._values.distance
-        values |= {spec.key: distances[name].value for name, spec in declared.items() if name in distances}
-        return DisagreementEvaluation(values, found, current, reference, distances)
+        observed = torch.arange(len(rows), device=rows.device) < len(names)
+        drawn = permuted_sides(names, of_reference, self.baseline_draws, self.seed).to(rows.device)
+        test, reference = zip(outputs, prompts, strict=True)
+        kernels = self.kernel, self.prompt_kernel
+        return replace(
+            disagreement(lambda num_modes: split(num_modes, observed), self.num_modes, names, of_reference),
+            p=disagreement_p_value(test, reference, names, of_reference, *kernels, seed=self.seed),
+            by_chance=[ByChance.of(split(1, sides)) for sides in drawn],
+        )
 
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
         """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective
@@ -22,7 +24,6 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.prompts.changes import PromptChanges, PromptGroups, spread_by_prompt
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, ScoredSamples
@@ -35,10 +36,14 @@ from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability
+from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import kernel_dispersion
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""
+GROUPS, MAX_REPEATED = 20, 1024
+"""Groups of a jackknife, and features of a covariance that is decomposed so often."""
+
 MAX_PAIRS = 2000
 """With more samples than these, the spectrum of their [n, n] kernel of pairs would take many seconds."""
 NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
@@ -168,10 +173,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             computed = self.fitted.metric.compute()
         # torchmetrics makes scalars of matrices of one number
         computed |= {name: torch.atleast_2d(computed[name]) for name in COVARIANCES}
-        names = (
-            text.OF_OUTPUTS if self.prompts is None else [name for name, value in computed.items() if value.ndim == 0]
-        )
-        values = {name: float(computed[name]) for name in names}
+        values = {name: float(computed[name]) for name in self._scores(computed)}
         if self.fitted.fidelity is not None:
             with comm.all_ranks_or_none():
                 values |= self.fitted.fidelity.compute()
@@ -195,6 +197,28 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         parts = computed["outputs"], computed["explained"], computed["outputs"] - computed["explained"]
         total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
         return DiversityEvaluation(values, (total, explained, own), ends, least, spread, reusability)
+
+    def standard_errors(self, samples: Samples, progress: Progress = no_progress) -> dict[str, float]:
+        """Return the standard errors of the scores over draws of the samples, by a jackknife that leaves out groups.
+
+        Bootstrap draws would repeat samples, which lowers the number of modes. Empty for kernels whose covariance takes
+        too long to decompose so often.
+        """
+        outputs, prompts = self._features.encode(samples.images), self._features.of_prompts(samples.indices)
+        groups = min(GROUPS, len(outputs) // 2)
+        if self._size(self.kernel, outputs.shape[1]) > MAX_REPEATED or groups < 2:
+            return {}
+        group = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(self.seed)) % groups
+        metric, found = self._new_metric().to(outputs.device), []
+        for left_out in progress(range(groups), "standard errors"):
+            kept = group.to(outputs.device) != left_out
+            metric.reset()
+            metric.update(outputs[kept], prompts[kept])
+            with warnings.catch_warnings(action="ignore"):  # whose advice the evaluation has given
+                scores = metric.compute()
+            found.append(torch.stack([scores[name].cpu() for name in self._scores(scores)]))
+        errors = torch.stack(found).std(0, correction=0) * (groups - 1) ** 0.5
+        return {f"{name}_error": float(error) for name, error in zip(self._scores(scores), errors, strict=True)}
 
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
         """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
@@ -242,6 +266,16 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _measures_pairs(self) -> bool:
         return self.prompts is not None and self.n_samples <= MAX_PAIRS
 
+    def _scores(self, computed: Mapping[str, Tensor]) -> Sequence[str]:
+        """Name the scores among what the metric computes, without prompts those of the outputs alone."""
+        if self.prompts is None:
+            return text.OF_OUTPUTS
+        return [name for name, value in computed.items() if value.ndim == 0 and name not in COVARIANCES]
+
+    def _size(self, kernel: Kernel, dim: int) -> int:
+        """Return the number of features that a kernel makes of so many."""
+        return 2 * (self._features.num_features or 0) if kernel.takes_gamma else dim
+
     def _prompts_of(self, indices: Tensor) -> Tensor | None:
         return None if self.prompts is None else self._features.of_prompts(indices)
 
@@ -267,8 +301,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         for name, kernel, dim in zip(
             ("output", "prompt"), (self.kernel, self.prompt_kernel), self._features.dims, strict=True
         ):
-            size = 2 * (self._features.num_features or 0) if kernel.takes_gamma else dim
-            if size > MAX_FEATURES:
+            if (size := self._size(kernel, dim)) > MAX_FEATURES:
                 raise ValueError(
                     f"Expected at most {MAX_FEATURES} features of each {name}, but got {size}, which would take minutes"
                     f" at each evaluation. Give `{name}_encoder=` one with fewer, such as CLIP or, for pixels, an "

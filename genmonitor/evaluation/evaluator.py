@@ -13,17 +13,17 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
+from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_prefix
 from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.presenter import Presenter
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import (
     EvaluationT,
     FitReport,
     History,
+    Presenter,
     Samples,
 )
 from genmonitor.evaluation.settings import SampleSettings, Settings
@@ -76,7 +76,7 @@ def reading_state(owner: str) -> Iterator[None]:
         raise ValueError(
             f"Expected the state of {owner} as it was saved, but reading it fails with {type(error).__name__}: {error}."
             " It was edited, or another version of genmonitor wrote it. Go on from another checkpoint, or take this "
-            "state out of it to begin anew."
+            "state out of it to start over."
         ) from error
 
 

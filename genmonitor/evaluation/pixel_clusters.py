@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
 from genmonitor._formatting import error_ratio
-from genmonitor._io import write_json
+from genmonitor._io import Progress, no_progress, write_json
 from genmonitor._validation.arguments import check_patches
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import Band
@@ -25,12 +25,10 @@ from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, Finding
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
-from genmonitor.evaluation.regions.findings import RegionFindings
+from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.metrics import distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
@@ -39,7 +37,6 @@ from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector
 from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES, VIEWS
 from genmonitor.kernels import Kernel
@@ -142,8 +139,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if not comparable:
             self.forget()
             notes.append(
-                "used with other images before: clusters, baseline and curves start anew, since values before and "
-                "after cannot be compared"
+                "used with different images before: clusters, baseline and curves start over, since old and new "
+                "values cannot be compared"
             )
         first = split.compared.read(split.for_comparison[: len(probe)])
         notes += self._check_images(probe, first)
@@ -155,7 +152,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._data = signature
         self._fitted = Fitted.of(self._regions, self._finder, split, probe, comm)
         if not self._fitted.metrics.testable:
-            notes.append(f"p-values need {MIN_SAMPLES} images on each side; there are fewer")
+            notes.append(f"no p-values: they need at least {MIN_SAMPLES} images on each side")
         return FitReport(tuple(notes), comparable, messages)
 
     def update(self, samples: Samples) -> None:
@@ -184,7 +181,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         values |= diagnosed.values or {}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
-        notes = ("all generated images are the same, so the values say little",) if self._constant else ()
+        notes = ("all generated images are identical, so the values mean little",) if self._constant else ()
         return RegionEvaluation(values, influences, diagnosed, notes=(*notes, *diagnosed.notes))
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
@@ -290,7 +287,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def _find(self, split: RealSplit, device: torch.device, progress: Progress) -> Regions:
         """Find the regions; the CKA matrix, which may be large, stays on this process until it is drawn."""
-        earlier = None if self._earlier is None else saved_regions(self._earlier, self.settings.of_clusters())
+        earlier = None if self._earlier is None else saved_regions(self._earlier)
         found = self._finder.find(split, device, progress, earlier)
         self._cka = found.cka
         return replace(found, cka=None)

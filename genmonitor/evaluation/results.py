@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes between an evaluator and those who show its findings."""
+"""Results of an evaluator, and the presenter that shows them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
 from genmonitor.evaluation.findings import Finding
+from genmonitor.plotting.style import Drawing
 
 Record = dict[str, float]
 """The values of one evaluation, with `epoch` and `step`."""
@@ -90,10 +92,24 @@ class Alert:
 
 @dataclass(frozen=True)
 class Table:
-    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3)."""
+    """A table; cells are strings, numbers, or pictures as RGB uint8 arrays (H, W, 3).
+
+    Attributes:
+        columns: headings.
+        rows: of cells.
+        optional: headings of columns that a narrow screen goes without, the least important first.
+        notes: what columns mean, by heading.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
+    optional: Sequence[str] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def legend(self) -> str:
+        """What its columns mean, in one line."""
+        return "; ".join(f"{column}: {self.notes[column]}" for column in self.columns if column in self.notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,3 +142,48 @@ def dated(text: str, record: Record) -> str:
 def when(record: Record) -> str:
     """Return the epoch of a record in brackets, nothing where it has none."""
     return f" (epoch {record['epoch']:g})" if "epoch" in record else ""
+
+
+class Presenter(Generic[EvaluationT]):
+    """Shows findings in words; a subclass adds tables and pictures. Rank zero alone calls it.
+
+    Figures are matplotlib figures or functions that draw them. A `functools.partial` of a function of this package,
+    with values that pickle takes, is drawn in a worker process; tensors arrive there as NumPy arrays.
+    """
+
+    title: ClassVar[str] = ""
+    """Heading of its section in the report; the monitor's name by default."""
+    figures_to_keep: ClassVar[tuple[str, ...]] = ()
+    """Figures of which each evaluation's is kept, not only the latest."""
+
+    def message(self, findings: Sequence[Finding], record: Record) -> str:
+        """Return one line about an evaluation, the finding first."""
+        return dated(str(findings[0]), record) if findings else ""
+
+    def summary(self, findings: Sequence[Finding], history: History) -> str:
+        """Return what the run found, for the terminal."""
+        return "\n".join(map(str, findings))
+
+    def summary_html(self, findings: Sequence[Finding], history: History) -> str:
+        """Return the same for a notebook."""
+        return text_html(self.summary(findings, history))
+
+    def fit_figures(self) -> Mapping[str, Figure | Drawing]:
+        """Return figures of what `fit` found."""
+        return {}
+
+    def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure | Drawing]:
+        """Return figures of an evaluation and of the curves up to it."""
+        return {}
+
+    def tables(self, evaluation: EvaluationT) -> Mapping[str, Table]:
+        """Return the tables of an evaluation."""
+        return {}
+
+    def shown_real(self) -> ShownImages | None:
+        """Return some of the real images that generated ones are compared with; None for a report without them."""
+        return None
+
+    def shown_samples(self, samples: Samples) -> ShownImages | None:
+        """Return some generated images, to be shown one by one; None for a report without them."""
+        return None

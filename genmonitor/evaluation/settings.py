@@ -18,12 +18,13 @@ from genmonitor._validation.arguments import check_cka_arguments, check_prompt_s
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.modes import DiversityMetric
 from genmonitor.evaluation.regions.saved import load_partition
+from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator
 from genmonitor.linalg.clustering import LINKAGES, Linkage
-from genmonitor.partition import PixelPartition
+from genmonitor.partition import PixelPartition, check_region_names
 
 Reference = Literal["data", "start", "previous"]
 ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)
@@ -101,6 +102,7 @@ class RegionSettings(Settings):
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
         own_widths: give each region's CMS a kernel width of its own.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
+        region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
         diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one.
         seed: of the choice of real images and of the draws of the baseline.
 
@@ -122,10 +124,11 @@ class RegionSettings(Settings):
     linkage: Linkage | None = None
     own_widths: bool = False
     batch_estimator: int | None = None
+    region_names: Mapping[str, str] | None = None
     diagnose_every: int = 1
     seed: int = 0
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
-        {"partition", "n_samples", "block_size", "own_widths", "diagnose_every", "seed"}
+        {"partition", "n_samples", "block_size", "own_widths", "region_names", "diagnose_every", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
@@ -134,6 +137,8 @@ class RegionSettings(Settings):
             self._complete(partition=load_partition(self.partition))
         if self.kernel is None:
             self._complete(kernel=GaussianKernel())
+        names = check_region_names("region_names", self.region_names or {})
+        check_distinct_keys([*names.values()])
         check_at_least("n_samples", self.n_samples, 2)
         check_at_least("seed", self.seed, 0)
         check_at_least("diagnose_every", self.diagnose_every, 1)
@@ -355,11 +360,13 @@ def _to_plain(name: str, value: Any) -> Any:
         stated = {field.name: _to_plain(name, getattr(value, field.name)) for field in fields(value)}
         return {"kernel": kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}", **stated}
     if isinstance(value, PixelPartition):
-        return {"labels": value.labels.tolist(), "patch_size": value.patch_size}
+        return {"labels": value.labels.tolist(), "patch_size": value.patch_size, "names": value.names}
     if isinstance(value, Prompts):
         return list(value.values)
     if isinstance(value, W1KPCalibration):
         return {"distances": value.distances.tolist(), "heights": value.heights.tolist(), "dim": value.dim}
+    if isinstance(value, Mapping):
+        return dict(value)
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, Real):
@@ -369,10 +376,10 @@ def _to_plain(name: str, value: Any) -> Any:
 
 def _from_plain(name: str, value: Any) -> Any:
     """Return what `_to_plain` was given."""
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or name == "region_names":
         return value
     if "labels" in value:
-        return PixelPartition(torch.tensor(value["labels"]), value["patch_size"])
+        return PixelPartition(torch.tensor(value["labels"]), value["patch_size"], value["names"])
     if "distances" in value:
         distances, heights = (torch.tensor(value[of], dtype=torch.float64) for of in ("distances", "heights"))
         return W1KPCalibration.of(distances, heights, value["dim"])

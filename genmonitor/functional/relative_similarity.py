@@ -204,10 +204,10 @@ def check_comparable(fake: MMDInfluence, other: MMDInfluence) -> None:
         raise ValueError(
             f"Expected `fake` and `other` to be measured against the same real samples with the same kernel, but got "
             f"{counts[0]} and {counts[1]} real samples and gamma {float(fake.gamma[0]):.6g} and "
-            f"{float(other.gamma[0]):.6g} of the image. Measure both anew with `mmd_influence`."
+            f"{float(other.gamma[0]):.6g} of the image. Measure both again with `mmd_influence`."
         )
     if not torch.allclose(fake.real_mean, other.real_mean, rtol=0, atol=1e-6):
         raise ValueError(
             "Expected `fake` and `other` to be measured against the same real samples with the same kernel, but the "
-            "kernel's mean over pairs of them differs. Measure both anew with `mmd_influence`."
+            "kernel's mean over pairs of them differs. Measure both again with `mmd_influence`."
         )

@@ -200,9 +200,13 @@ def split_statistics(
                 for row, g in zip(out, gammas if mean else (), strict=False):
                     row += _quadratic_form(distances, g / mean, weights[start:], near=g * median < NEAR * mean)
     total = total.roll(1, 0).cpu()  # the whole to the front
-    spread = total.std(2, correction=0, keepdim=True)
-    standardized = (total - total.mean(2, keepdim=True)) / spread.where(spread > 0, math.inf)
-    return standardized.amax(1).masked_fill(scales[:, :1].roll(1, 0) == 0, -math.inf)
+    return standardized(total).amax(1).masked_fill(scales[:, :1].roll(1, 0) == 0, -math.inf)
+
+
+def standardized(statistics: Tensor) -> Tensor:
+    """Return statistics [..., S] in standard deviations over the splits, 0 where all agree."""
+    spread = statistics.std(-1, correction=0, keepdim=True)
+    return (statistics - statistics.mean(-1, keepdim=True)) / spread.where(spread > 0, math.inf)
 
 
 def familywise_p_values(statistics: Tensor) -> Tensor:

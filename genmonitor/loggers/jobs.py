@@ -141,5 +141,7 @@ class Jobs:
         if running is not None and running.lost:
             running.lost = False
             self._attempt(
-                lambda: self._attempt.warn("the process that draws figures was ended: the training now waits for them.")
+                lambda: self._attempt.warn(
+                    "the process that draws figures died, so training now waits for each figure."
+                )
             )

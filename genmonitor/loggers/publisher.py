@@ -128,7 +128,7 @@ class Publisher:
         self._loggers.finish_evaluation(step)
         for name in self._loggers.without_figures() if self._writes else []:
             where = self.folder.path
-            self._inform(f"{name} takes no figures: {self._name} leaves them, and report.html, in {where}.")
+            self._inform(f"{name} takes no figures: {self._name} writes them, and report.html, to {where}.")
 
     def publish_values(
         self, values: Mapping[str, float], declared: Callable[[], Sequence[ValueSpec]], epoch: int, step: int

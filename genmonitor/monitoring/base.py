@@ -7,15 +7,16 @@ import html
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
 from genmonitor._html import heading_html, png_html, values_html
-from genmonitor._io import say
+from genmonitor._io import Progress, no_progress, say
 from genmonitor._manifest import EvaluationManifest
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.collective import Collective, FailedElsewhereError
@@ -32,7 +33,6 @@ from genmonitor.evaluation.evaluator import (
     run_evaluation,
 )
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import MOMENT, History, Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
@@ -250,7 +250,7 @@ class Monitor:
             why = "" if elsewhere else f": {type(error).__name__}: {error}"
             self.publisher.notes.record(f"The evaluation of epoch {moment.epoch:g} failed and was skipped{why}.")
             if switched_off:
-                self.publisher.notes.add(f"{MAX_FAILURES} evaluations in a row failed, so it is switched off.")
+                self.publisher.notes.add(f"{MAX_FAILURES} evaluations in a row failed, so the monitor is switched off.")
         if comm.rank == 0:
             self.publisher.write_report(len(self.history))
 
@@ -323,8 +323,8 @@ class Monitor:
                 self.evaluator.load_state_dict(state_dict["evaluator"])
             except SettingsChangedError as error:
                 self.publisher.notes.add(
-                    f"resumed with another {', '.join(error.names)}, so everything is fitted anew and the curves start "
-                    "anew: values before and after cannot be compared."
+                    f"resumed with a different {', '.join(error.names)}, so everything is fitted again and the curves "
+                    "start over: values before and after cannot be compared."
                 )
                 self.evaluator.forget()
                 self.reset_history()
@@ -354,3 +354,41 @@ def _in_notebook() -> bool:
 
 def _say_nothing(text: str) -> None:
     """Say nothing, for a monitor that is not `verbose`."""
+
+
+class EvaluationOptions(TypedDict, total=False):
+    """Options that every monitor takes by keyword, in a Trainer or in a loop of your own.
+
+    Args:
+        image_key: where the images are in a batch: None, the default, to look for them, else a key, an index or a
+            callable.
+        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
+            samples are moved there. None, the default, for the device that trains, or the CPU where that is MPS, which
+            has no float64.
+        on_alert: called on rank zero with the text of each alert.
+        on_error: "warn", the default, skips an evaluation that fails, and switches the monitor off after 3 in a row;
+            "raise" lets it stop the run. A wrong configuration always raises, before the first training step of a
+            Trainer, at the first evaluation or in `fit` of a `LoopMonitor`.
+        verbose: print what was found at the start, a line per evaluation and, with a Trainer, at the end a table and
+            where the report is; True by default. Warnings and alerts are given in any case.
+    """
+
+    image_key: ImageKey
+    evaluate_on: str | torch.device | None
+    on_alert: Callable[[str], Any] | None
+    on_error: OnError
+    verbose: bool
+
+
+def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse a keyword argument that is not known, naming the nearest one.
+
+    Raises:
+        TypeError: if there is one.
+    """
+    names = sorted(known)
+    for name in given:
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            advice = f"Did you mean {near[0]}=?" if near else f"It takes {', '.join(names)}."
+            raise TypeError(f"{owner} got an unexpected keyword argument {name!r}. {advice}")

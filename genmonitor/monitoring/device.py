@@ -59,7 +59,7 @@ def evaluation_device(asked: torch.device | None, training: torch.device, comm: 
         torch.empty(0, device=asked)
     except (RuntimeError, AssertionError) as error:
         said = str(error).splitlines()[0]
-        raise ValueError(f"Expected `evaluate_on` to be a device that is there, but got {asked}: {said}") from error
+        raise ValueError(f"Expected `evaluate_on` to be an available device, but got {asked}: {said}") from error
     if comm.world_size > 1 and asked != training:
         _check_reached(asked)
     return asked
@@ -74,7 +74,7 @@ def _check_reached(device: torch.device) -> None:
         )
     if device.type not in reached:
         raise ValueError(
-            f"Expected processes that can talk to each other from the CPU for `evaluate_on`='cpu', but theirs are set "
+            f"Expected processes that can communicate from the CPU for `evaluate_on`='cpu', but theirs are set "
             f"up for {', '.join(reached)} alone. Give the process group, in Lightning by "
             "DDPStrategy(process_group_backend=...), the backend 'cpu:gloo,cuda:nccl'."
         )

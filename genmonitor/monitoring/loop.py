@@ -14,6 +14,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from genmonitor._io import Progress, no_progress, terminal_progress
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.collective import Collective, current_processes
@@ -22,14 +23,13 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
-from genmonitor.evaluation.progress import Progress, no_progress, terminal_progress
 from genmonitor.evaluation.results import Evaluation
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
-from genmonitor.monitoring.base import Moment, Monitor
-from genmonitor.monitoring.options import EvaluationOptions, check_names
+from genmonitor.monitoring.averages import averaged_weights
+from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded
@@ -136,6 +136,7 @@ class LoopMonitor(Monitor):
         *,
         step: int,
         epoch: float,
+        ema: Any = None,
     ) -> Evaluation | None:
         """Draw samples, evaluate them and publish what was found; every process calls it.
 
@@ -149,6 +150,8 @@ class LoopMonitor(Monitor):
             step: the optimizer's, at least that of the evaluation before. Once fitted, an evaluation at a smaller one
                 is skipped, as `on_error` says.
             epoch: finite, with its part that is over, if you like.
+            ema: averaged weights to draw with, kept by diffusers' `EMAModel`, ema_pytorch's `EMA`, timm's `ModelEmaV3`
+                or torch's `AveragedModel`; the network's own are put back. None for its own.
 
         Returns:
             What was found; None where it failed and was skipped, or where the monitor is switched off.
@@ -166,7 +169,7 @@ class LoopMonitor(Monitor):
         if self.failures.switched_off:
             return None
         model, comm = SampledModel.of(sample, module), current_processes()
-        with self._isolated(model):
+        with averaged_weights(ema, model.module), self._isolated(model):
             if not self._fitted:
                 self._fit(model, comm)
             found = self._run_evaluation(model, comm, moment, _progress(comm))

@@ -73,13 +73,14 @@ class ModePrompts:
 
 
 def disagreement_curves(
-    epochs: Curve, total: Curve, top: Sequence[Curve], bottom: Sequence[Curve], against: str
+    epochs: Curve, total: Curve, chance: Curve, top: Sequence[Curve], bottom: Sequence[Curve], against: str
 ) -> Figure:
     """Difference between model and reference over the epochs, next to the largest modes of either side.
 
     Args:
         epochs: one per evaluation.
         total: one per evaluation.
+        chance: what the total is by chance alone.
         top: k curves of positive eigenvalues, the largest first.
         bottom: k curves of negative eigenvalues, the lowest first.
         against: what the reference is called, for example "real images".
@@ -88,7 +89,8 @@ def disagreement_curves(
     figure = new_figure(1000, 500, f"Disagreement with {against}, epoch {epochs[-1]:g}: total {total[-1]:.3g}", note)
     left, right = add_axes(figure, 66, 120, 410, 290), add_axes(figure, 560, 120, 410, 290)
     add_curve(left, epochs, total, INK, "total")
-    left.set_ylim(0, 1.08 * max(*total, 1e-3))
+    add_curve(left, epochs, chance, FAINT, "by chance", style="--")
+    left.set_ylim(0, 1.08 * np.nanmax([*total, *chance, 1e-3]))
     left.set_title("total", **HEAD)
     right.axhline(0, color=FAINT, linewidth=1)
     for color, curves, name in ((MODEL, top, "only the model"), (REFERENCE, bottom, f"only {against}")):

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of `CosineMeanSimilarity.plot` and `W1KPScore.plot`."""
+"""Figures of metrics: `CosineMeanSimilarity.plot`, `W1KPScore.plot`, and extra metrics with the CMS over the epochs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullFormatter
 
 from genmonitor._formatting import format_cms
 from genmonitor.functional.w1kp import ReusabilityCurve
@@ -17,17 +18,22 @@ from genmonitor.plotting.style import (
     FAINT,
     INK,
     Band,
+    Curve,
     add_axes,
     add_curve,
     add_target,
     cluster_color,
-    cluster_name,
     cms_axis,
+    epoch_axis,
+    latest,
     new_figure,
     open_axes,
     show_regions,
     to_array,
 )
+
+_PANEL, _GAP, _COLUMNS = 190, 80, 2
+_STEEP = 20  # values that span more than this factor are read on a log scale
 
 
 def cms_figure(values: Sequence[Mapping[str, Any]], partition: PixelPartition, baseline: Mapping[str, Band]) -> Figure:
@@ -47,10 +53,10 @@ def cms_figure(values: Sequence[Mapping[str, Any]], partition: PixelPartition, b
     ax = add_axes(figure, 92, 60, 540, 320)
     cms_axis((ax,), [x for name in names for x in (*curves[name], *baseline.get(name, ()))])
     ax.set_ylabel("CMS", fontsize=11, color=INK)
-    labels = {"image": None, **partition.regions()}
+    labels: dict[str, int | None] = {"image": None, **partition.regions()}
     for place, name in enumerate(names):
         if several:
-            _add_curve(ax, labels[name], curves[name], baseline.get(name))
+            _add_curve(ax, name, labels[name], curves[name], baseline.get(name))
         else:
             add_target(ax, place, labels[name] or 0, curves[name][0], baseline.get(name), _color(labels[name]))
     if several:
@@ -58,25 +64,25 @@ def cms_figure(values: Sequence[Mapping[str, Any]], partition: PixelPartition, b
         ax.set_xlabel("value", fontsize=11, color=INK)
         ax.legend(loc="lower left", bbox_to_anchor=(1.01, 0), fontsize=10, frameon=False, labelcolor=INK)
     else:
-        names_below = [f"{_called(label)}\n{format_cms(curves[name][0])}" for name, label in labels.items()]
+        names_below = [f"{_called(name)}\n{format_cms(curves[name][0])}" for name in labels]
         ax.set_xticks(range(len(names)), names_below, fontsize=9 if len(names) <= 7 else 7)
         ax.set_xlim(-0.6, len(names) - 0.4)
     show_regions(add_axes(figure, 760, 150, 230, 230), to_array(partition.pixel_labels()))
     return figure
 
 
-def _called(label: int | None) -> str:
-    return "image" if label is None else cluster_name(label)
+def _called(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _color(label: int | None) -> str:
     return INK if label is None else cluster_color(label)
 
 
-def _add_curve(ax: Axes, label: int | None, values: Sequence[float], band: Band | None) -> None:
+def _add_curve(ax: Axes, name: str, label: int | None, values: Sequence[float], band: Band | None) -> None:
     low = band[0] if band else float("-inf")
     style = "--" if label == 0 else "-"
-    add_curve(ax, range(1, len(values) + 1), values, _color(label), _called(label), low, style)
+    add_curve(ax, range(1, len(values) + 1), values, _color(label), _called(name), low, style)
 
 
 def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
@@ -122,3 +128,57 @@ def _good_for(curve: ReusabilityCurve) -> str:
 
     low, high = curve.interval
     return bound(low) if low == high else f"{bound(curve.reusability)} ({low} to {bound(high)})"
+
+
+def beside_cms(
+    epochs: Curve,
+    image: Curve,
+    baseline: Band | None,
+    others: Mapping[str, Curve],
+    deviations: Mapping[str, Curve] | None = None,
+    bands: Mapping[str, Band] | None = None,
+) -> Figure:
+    """CMS of the image and other metrics of the same samples.
+
+    Args:
+        epochs: one per evaluation.
+        image: CMS, one per evaluation.
+        baseline: (low, median, high) of CMS; None for none.
+        others: name to one value per evaluation, nan where none.
+        deviations: standard deviations of those others that have one, drawn as a band around the curve.
+        bands: (low, median, high) of what real images get, of those others that have it measured.
+
+    >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5]}, {"kid": [0.1, 0.1]})
+    >>> [ax.get_title(loc="left") for ax in figure.axes]
+    ['CMS, latest 0.9900', 'fid, latest 3', 'kid, latest 0.5']
+    """
+    rows = -(-(1 + len(others)) // _COLUMNS)
+    known_bands = {"CMS": baseline, **(bands or {})}
+    note = "the same samples for all; gray bars: what real images get; around a curve: one standard deviation"
+    figure = new_figure(1000, 80 + (_PANEL + _GAP) * rows, "Other metrics beside CMS", note)
+    places = [
+        (70 + 490 * (i % _COLUMNS), 50 + (_PANEL + _GAP) * (rows - 1 - i // _COLUMNS)) for i in range(1 + len(others))
+    ]
+    axes = [add_axes(figure, left, bottom, 400, _PANEL) for left, bottom in places]
+    cms_axis(axes[:1], [*image, *(baseline or ())])
+    for ax, name, values in zip(axes, ["CMS", *others], [image, *others.values()], strict=True):
+        epoch_axis(ax, epochs)
+        if band := known_bands.get(name):
+            ax.axhspan(band[0], band[2], color=INK, alpha=0.15, linewidth=0)
+        add_curve(ax, epochs, values, INK, name)
+        if name in (deviations or {}):
+            mean, std = np.asarray(values), np.asarray((deviations or {})[name])
+            ax.fill_between(epochs, mean - std, mean + std, color=INK, alpha=0.15, linewidth=0)
+        number = format_cms(latest(values)) if ax is axes[0] else f"{latest(values):.4g}"
+        ax.set_title(f"{name}, latest {number}", loc="left", fontsize=11, color=INK)
+        ax.set_ylabel("")
+        ax.spines[["top", "right"]].set_visible(False)
+        if ax is axes[0]:
+            continue
+        known = [value for value in values if np.isfinite(value)]
+        if known and 0 < min(known) * _STEEP < max(known):
+            ax.set_yscale("log")
+            ax.yaxis.set_minor_formatter(NullFormatter())
+        elif known and max(known) >= 1e4:
+            ax.yaxis.set_major_formatter(EngFormatter(sep=""))
+    return figure

@@ -43,26 +43,31 @@ from genmonitor.plotting.style import (
     to_tiles,
 )
 
+Names = Mapping[int, str]
+_NO_NAMES: Names = {}
 
-def cluster_map(labels: Array) -> Figure:
+
+def cluster_map(labels: Array, names: Names = _NO_NAMES) -> Figure:
     """The clusters as a map with the size of each.
 
     Args:
         labels: (H, W) int at pixel resolution, 0 for constant sites, 1..C for clusters.
+        names: of regions that have one, by label.
 
     >>> figure = cluster_map([[0, 1], [1, 2]])
     >>> [text.get_text() for text in figure.legends[0].get_texts()]
     ['cluster 1 (2 px)', 'cluster 2 (1 px)', 'constant (1 px)']
     """
-    return _map_figure(to_array(labels), None, "Clusters of pixels")
+    return _map_figure(to_array(labels), None, "Clusters of pixels", names)
 
 
-def cluster_overlay(labels: Array, image: Array) -> Figure:
+def cluster_overlay(labels: Array, image: Array, names: Names = _NO_NAMES) -> Figure:
     """The map laid over an average real image, so that one sees which part of the image a cluster is.
 
     Args:
         labels: (H, W) int at pixel resolution.
         image: (c, H, W) in any range; its contrast is stretched, its colors become gray.
+        names: of regions that have one, by label.
 
     Raises:
         ValueError: If the two differ in height or width.
@@ -75,13 +80,13 @@ def cluster_overlay(labels: Array, image: Array) -> Figure:
         )
     gray = image.mean(0)
     gray = (gray - gray.min()) / max(np.ptp(gray), 1e-12)
-    return _map_figure(labels, gray, "Clusters over the average real image")
+    return _map_figure(labels, gray, "Clusters over the average real image", names)
 
 
-def _map_figure(labels: NDArray[Any], image: NDArray[Any] | None, title: str) -> Figure:
+def _map_figure(labels: NDArray[Any], image: NDArray[Any] | None, title: str, names: Names) -> Figure:
     figure = new_figure(760, 600, title)
     show_regions(add_axes(figure, 18, 18, 520, 520), labels, image)
-    add_region_legend(figure, labels, 545 / 760, 540 / 600)
+    add_region_legend(figure, labels, 545 / 760, 540 / 600, names)
     return figure
 
 
@@ -132,7 +137,12 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
 
 
 def cluster_curves(
-    epochs: Curve, curves: Mapping[int, Curve], baseline: Mapping[int, Band], labels: Array, note: str = ""
+    epochs: Curve,
+    curves: Mapping[int, Curve],
+    baseline: Mapping[int, Band],
+    labels: Array,
+    note: str = "",
+    names: Names = _NO_NAMES,
 ) -> Figure:
     """The main view: every cluster's CMS over the epochs, its baseline and the map, in the same colors.
 
@@ -145,6 +155,7 @@ def cluster_curves(
         baseline: label to (low, median, high); may lack some or be empty.
         labels: (H, W) int at pixel resolution.
         note: what to say below the title.
+        names: of regions that have one, by label.
     """
     figure = new_figure(1000, 500, f"CMS per cluster, epoch {epochs[-1]:g}", note)
 
@@ -154,7 +165,7 @@ def cluster_curves(
     drawn = [label for label in (*sorted(curves.keys() - {0}), 0) if label in curves]
     for place, label in enumerate(drawn):
         values, band = curves[label], baseline.get(label)
-        add_curve(ax, epochs, values, cluster_color(label), cluster_name(label), band[0] if band else -np.inf)
+        add_curve(ax, epochs, values, cluster_color(label), cluster_name(label, names), band[0] if band else -np.inf)
         add_target(strip, place, label, latest(values), band)
     strip.set_facecolor("#F6F6F6")
     strip.set(xlim=(-0.8, len(drawn) - 0.2), xticks=[])
@@ -209,6 +220,7 @@ def sample_grid(
     value_range: tuple[float, float] = (0.0, 1.0),
     p: str = "",
     captions: Sequence[str] = (),
+    names: Names = _NO_NAMES,
 ) -> Figure:
     """Generated samples as they are; above them the region that differs most, alone, of those of the first row.
 
@@ -219,6 +231,7 @@ def sample_grid(
         value_range: what to show as black and as white.
         p: what to say of the region's p-value in the title.
         captions: of the images, such as their classes; empty for none.
+        names: of regions that have one, by label.
     """
     tiles, labels = to_tiles(to_array(images)[:64], value_range), to_array(labels)
     height, width = tiles.shape[1:3]
@@ -230,8 +243,8 @@ def sample_grid(
 
     title, note, color = f"{len(corners)} generated samples", "", INK
     if worst is not None:
-        title = f"{cluster_name(worst)} differs from real images" + (f", {p}" if p else "")
-        note = f"first row: {cluster_name(worst)} alone, of the samples below it"
+        title = f"{cluster_name(worst, names)} differs from real images" + (f", {p}" if p else "")
+        note = f"first row: {cluster_name(worst, names)} alone, of the samples below it"
         color = cluster_color(worst) if worst else INK
         alone, _ = paste(region_alone(tiles[:columns], labels, worst), columns)
         canvas = np.concatenate([np.pad(alone, ((0, 2 * GAP), (0, 0), (0, 0)), constant_values=1), canvas])

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,9 @@ def to_array(values: Array) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def cluster_name(label: int) -> str:
-    """A label as people read it: ``cluster 3``, or ``constant`` for 0."""
-    return f"cluster {label}" if label else "constant"
+def cluster_name(label: int, names: Mapping[int, str] | None = None) -> str:
+    """A label as people read it: its name where it has one, else ``cluster 3``, or ``constant`` for 0."""
+    return (names or {}).get(label) or (f"cluster {label}" if label else "constant")
 
 
 def new_figure(width: float, height: float, title: str, note: str = "", color: str = INK) -> Figure:
@@ -124,10 +124,11 @@ def inmost(mask: NDArray[Any]) -> tuple[float, float]:
     return float(column), float(row)
 
 
-def add_region_legend(figure: Figure, labels: NDArray[Any], left: float, top: float) -> None:
-    """One line per region with its color and size, from a place given in figure fractions."""
+def add_region_legend(figure: Figure, labels: NDArray[Any], left: float, top: float, of: Mapping[int, str]) -> None:
+    """One line per region with its color, name and size, from a place given in figure fractions."""
     sizes = np.bincount(labels.ravel())
-    names = {label: f"{cluster_name(label)} ({size} px)" for label, size in enumerate(sizes) if size}
+    numbered = {label: f"{label}: {name}" for label, name in of.items()}  # the map shows numbers
+    names = {label: f"{cluster_name(label, numbered)} ({size} px)" for label, size in enumerate(sizes) if size}
     names.update({0: names.pop(0)} if 0 in names else {})
     handles = [Patch(facecolor=cluster_color(label), label=name) for label, name in names.items()]
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (left, top)}

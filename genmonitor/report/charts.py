@@ -9,11 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor.evaluation.findings import verdict_of
+from genmonitor.evaluation.findings import LEVEL, verdict_of
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.values import ValueSpec, grouped_by_chart, lookup
-from genmonitor.evaluation.verdicts import LEVEL
-from genmonitor.plotting.style import cluster_color, cluster_name, inmost
+from genmonitor.plotting.style import cluster_color, inmost
 from genmonitor.report.run import MonitorRun
 from genmonitor.report.sanitize import Note, as_record
 
@@ -147,11 +146,11 @@ def map_of(run: MonitorRun) -> dict[str, Any] | None:
         {
             "region": label,
             "color": cluster_color(label),
-            "name": f"{cluster_name(label)} ({run.partition.location(label)})" if label else cluster_name(label),
+            "name": name.replace("_", " ") + (f" ({run.partition.location(label)})" if label else ""),
             "path": _path(labels == label),
             "at": inmost((labels == label).numpy()),
         }
-        for label in run.partition.regions().values()
+        for name, label in run.partition.regions().items()
     ]
     return {"height": h, "width": w, "regions": regions}
 
@@ -183,12 +182,12 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
         rows.append(
             {
                 "region": regions[name],
-                "name": cluster_name(regions[name]),
+                "name": name.replace("_", " "),
                 "color": cluster_color(regions[name]),
                 "where": run.partition.location(regions[name]),
                 "sites": sizes[regions[name]],
                 "verdict": verdict_of(run.findings, name),
-                "stability": stability.get(name),
+                "stability": stability.get(f"cluster_{regions[name]}"),
                 "cells": {spec.column: _cell(run, spec) for spec in of},
                 "best": _best(run, measures[-1] if measures else None),
             }

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import io
 import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
+from genmonitor._io import signals_deferred
 from genmonitor.evaluation.results import ShownImages
 
 if TYPE_CHECKING:
@@ -37,27 +35,11 @@ class RenderedFigure:
     def of(cls, given: Figure | Drawing) -> RenderedFigure:
         """Render a figure, or what a function draws, at its own resolution."""
         buffer = io.BytesIO()
-        with _ctrl_c_held():
+        # matplotlib's C++ code makes a ValueError of a KeyboardInterrupt, or drops it
+        with signals_deferred(signal.SIGINT):
             figure = given() if callable(given) else given
             figure.savefig(buffer, format="png", dpi=figure.dpi)
         return cls(buffer.getvalue())
-
-
-@contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Hold Ctrl-C back for a moment: matplotlib's C++ code makes a ValueError of a KeyboardInterrupt, or drops it."""
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is None or threading.current_thread() is not threading.main_thread():  # nobody can put it back
-        yield
-        return
-    received: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if received:
-            signal.raise_signal(signal.SIGINT)
 
 
 def encode_strip(shown: ShownImages) -> bytes:

@@ -62,7 +62,7 @@ class Gallery {
       (region) => { this.zoom = region && new Zoom(map, region); });
     const nearest = Object.values(images).some(({ strips }) => strips.some((strip) => strip.nearest));
     this.pairs = false;
-    if (nearest) this.choice(choices, "Beside them", [["real images", false], ["the nearest real image of each", true]],
+    if (nearest) this.choice(choices, "Compare with", [["real images", false], ["the nearest real image of each", true]],
       (pairs) => { this.pairs = pairs; });
   }
 
@@ -85,7 +85,7 @@ class Gallery {
     for (const name of names) {
       const { strips, other, captions, of } = this.images[name];
       const about = strips.findLast((strip) => (strip.step ?? 0) <= step) ?? strips[0];
-      const some = strips.length < of ? `${strips.length} of ${of} evaluations are here; the others are in the same folder.` : "";
+      const some = strips.length < of ? `${strips.length} of ${of} evaluations are shown; the others are in the same folder.` : "";
       const when = about.epoch === null ? "" : `, epoch ${about.epoch}`;
       const title = this.sets[0] ?? (names.length > 1 ? name : "Generated images");
       const pairs = this.pairs ? "At the right of each is its nearest real image, the closest pair first. " : "";

@@ -66,6 +66,7 @@ def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence
         "closer": next((x for x in tables if run.compared and x.name == f"{run.prefix} {WHICH_IS_CLOSER}"), None),
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
+        "thumbnails": pictures.regions(run) if rows else {},
         "stable": any(row["stability"] is not None for row in rows),
         "columns": list(dict.fromkeys(column for row in rows for column in row["cells"])),
         "figures": [] if others else pictures.latest(run),
@@ -140,6 +141,10 @@ def _copies(run: MonitorRun) -> str:
         return ""
     distances = strips[-1].distances
     near = sum(distance < NEAR for distance in distances)
-    copied = "no sample is" if not near else f"{near} of {len(distances)} samples are" if near > 1 else "one sample is"
-    typical = f"The median distance is {median(distances):.2g} × that of other real images to theirs"
-    return f"{typical}; {copied} nearer than {NEAR:g} ×, as a copy would be."
+    times = median(distances)
+    typical = "as far" if 0.9 <= times <= 1.1 else f"{times:.2g} times as far"
+    if near:
+        found = f"{near} of {len(distances)} look like copies: nearer than {NEAR:g} times the usual distance"
+    else:
+        found = "no copies found"
+    return f"Samples are {typical} from their nearest real images as other real images are; {found}."

@@ -70,7 +70,7 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
         try:
             page = self._pages()[run].read_bytes()
         except (KeyError, OSError):  # removed meanwhile
-            return Response("This run has no page, or none any more.", 404)(environ, start_response)
+            return Response("This run has no report, or it was removed.", 404)(environ, start_response)
         headers = {"Content-Security-Policy": _ALONE, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
         content = page + b"<script>%s</script>" % _read("reload.js")
         return Response(content, content_type="text/html; charset=utf-8", headers=headers)(environ, start_response)

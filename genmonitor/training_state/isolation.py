@@ -31,7 +31,9 @@ MAX_ITEMS = 1000
 """How many items a container may have that is looked through for others."""
 MAX_BYTES = 2**28
 """Memory for copies of tensors that are no buffers, and of arrays: 256 MiB."""
-FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "types", "typing")
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+"""Of a parameter; None before the first."""
+FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "typing")
 """Packages whose objects hang on modules without being the user's own state, such as the Trainer."""
 
 
@@ -42,11 +44,11 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
     in Lightning's validation loop. Restored are the random states of torch (CPU, every CUDA device, MPS), numpy, python
     and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
-    statistics; each parameter's `grad` and `requires_grad`; and every attribute of each submodule and of the plain
-    objects that it holds, such as a counter, a list that sampling appends to, a hook, or a noise scheduler: what an
-    attribute is bound to, the items of lists, dictionaries, sets, deques and their subclasses, and the values of other
-    tensors and arrays, as many as 256 MiB hold. Not copied, and so not restored where sampling writes into them, are
-    parameters and what lies deeper.
+    statistics; each parameter's `grad`, `requires_grad`, hooks and memory, if `data` or `half` gave it another; and
+    every attribute of each submodule and of the plain objects that it holds, such as a counter, a list that sampling
+    appends to, a hook, or a noise scheduler: what an attribute is bound to, the items of lists, dictionaries, sets,
+    deques and their subclasses, and the values of other tensors and arrays, as many as 256 MiB hold. Not copied, and so
+    not restored where sampling writes into them, are the values of parameters and what lies deeper.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -73,19 +75,20 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 def _preserve_tensors(module: nn.Module) -> Iterator[None]:
     """Restore the values of buffers, and what belongs to parameters."""
     # by part: to compare one that is spread over processes would take all of them
-    local = [local_part(buffer) for buffer in module.buffers() if not is_lazy(buffer)]
-    buffers = [(buffer, buffer.clone()) for buffer in local]
-    parameters = [(parameter, parameter.grad, parameter.requires_grad) for parameter in module.parameters()]
+    restore = [_remember_tensor(local_part(buffer)) for buffer in module.buffers() if not is_lazy(buffer)]
+    parameters = list(module.parameters())
+    restore += [partial(setattr, x, "data", x.detach()) for x in parameters if type(x) is nn.Parameter]
+    # by assignment, which an uninitialized parameter allows
+    restore += [partial(setattr, x, name, getattr(x, name)) for x in parameters for name in ("grad", "requires_grad")]
+    hooks = [(x, name, dict(getattr(x, name) or {})) for x in parameters for name in HOOKS]
     try:
         yield
     finally:
-        with torch.no_grad():
-            for buffer, value in buffers:
-                if buffer.layout is not torch.strided or not torch.equal(buffer, value):
-                    buffer.copy_(value)
-        for parameter, grad, requires_grad in parameters:
-            parameter.grad = grad
-            parameter.requires_grad = requires_grad  # by assignment, which an uninitialized parameter allows
+        for put_back in restore:
+            put_back()
+        for parameter, name, held in hooks:
+            if (now := getattr(parameter, name)) is not None:
+                _refill(OrderedDict, now, list(held.items()))
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -101,7 +104,7 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
     modes = [(part, part.training) for part in parts if _is_uninitialized(part)]
     owners = [part for part in parts if not _is_uninitialized(part)]
-    put_back = _remember_all(owners, MAX_BYTES, module.buffers())
+    put_back = _remember_all(owners, MAX_BYTES, chain(module.buffers(), module.parameters()))
     try:
         yield
     finally:
@@ -157,10 +160,11 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
             items = _items(kind, thing)
             restore.append(partial(_refill, kind, thing, items))
             inner += chain(*items) if len(items) <= MAX_ITEMS else ()
+        if isinstance(thing, tuple):
+            inner += thing[:MAX_ITEMS]
         if _is_array(thing) and thing.nbytes <= tensor_bytes:
             tensor_bytes -= thing.nbytes
-            content = thing.copy() if isinstance(thing, np.ndarray) else thing.detach().clone()
-            restore.append(partial(_overwrite, thing, content))
+            restore.append(_remember_array(thing) if isinstance(thing, np.ndarray) else _remember_tensor(thing))
         queue.extend((part, levels, depth - 1) for part in inner if depth)
 
     def put_back() -> None:
@@ -183,14 +187,14 @@ def _is_plain(value: Any) -> bool:
     return has_attributes and type(value).__module__.split(".")[0] not in FOREIGN
 
 
-def _is_tensor(value: Any) -> bool:
-    """Say whether something is a tensor that can be copied and written to."""
-    whole = type(value) is Tensor and value.layout is torch.strided and not value.is_meta and not value.is_inference()
-    return whole and 0 not in value.stride()
-
-
 def _is_array(value: Any) -> bool:
-    return _is_tensor(value) or (type(value) is np.ndarray and value.flags.writeable)
+    """Say whether something is an array, or a tensor in plain memory, that can be copied and written to."""
+    if isinstance(value, np.ndarray):
+        return bool(value.flags.writeable)
+    if not isinstance(value, Tensor) or type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        return False
+    strange = is_lazy(value) or value.layout is not torch.strided or value.is_meta
+    return not (strange or value.is_inference() or 0 in value.stride())
 
 
 def _slots(owner: Any) -> list[MemberDescriptorType]:
@@ -227,9 +231,27 @@ def _refill(kind: Any, container: Any, items: list[tuple[Any, ...]]) -> None:
         (kind.update if kind is set else kind.extend)(container, chain(*items))
 
 
-def _overwrite(array: Any, content: Any) -> None:
-    if isinstance(array, np.ndarray):
+def _remember_array(array: np.ndarray[Any, Any]) -> Callable[[], None]:
+    """Return a function that puts back what an array holds."""
+    content = array.copy()
+
+    def put_back() -> None:
+        if array.shape != content.shape:
+            array.resize(content.shape, refcheck=False)
         array[...] = content
-    elif not torch.equal(array, content):
-        with torch.no_grad():
-            array.copy_(content)
+
+    return put_back
+
+
+def _remember_tensor(tensor: Tensor) -> Callable[[], None]:
+    """Return a function that puts back what a tensor holds, where it was; both may have been made others in place."""
+    memory, content = tensor.detach(), tensor.detach().clone()
+
+    @torch.no_grad()
+    def put_back() -> None:
+        if memory.layout is torch.strided:
+            tensor.data = memory
+        if memory.layout is not torch.strided or not torch.equal(memory, content):
+            memory.copy_(content)
+
+    return put_back

@@ -14,6 +14,7 @@ CHANGED = {
     "linkage": "ward",
     "own_widths": True,
     "batch_estimator": 50,
+    "region_names": {"cluster_1": "eyes"},
     "diagnose_every": 2,
     "seed": 3,
 }

@@ -78,7 +78,7 @@ def outcomes(folder, processes, accelerator="cpu"):
 
 
 def main(folder, processes, accelerator="cpu"):
-    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec|.*p-values need")
+    warnings.filterwarnings("ignore", message=".*does not have many workers|.*treespec|.*no p-values")
     out = outcomes(folder, processes, accelerator)
     (folder / f"rank_{torch.distributed.get_rank()}.json").write_text(json.dumps(out))
 

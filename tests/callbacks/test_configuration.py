@@ -258,7 +258,7 @@ def test_another_value_range_is_warned_of_before_training(tmp_path, name):
 def test_generator_of_one_image_is_evaluated_with_a_warning(tmp_path):
     for level in (0.0, -1.0, 0.2, 0.5, 1.0):
         monitor = plain()
-        with pytest.warns(UserWarning, match="Plain: all generated images are the same, so the values say little"):
+        with pytest.warns(UserWarning, match="Plain: all generated images are identical, so the values mean little"):
             fit(tmp_path, monitor, module=Counting(lambda images, x=level: torch.full_like(images, x)))
         assert all(torch.tensor(list(check.values())).isfinite().all() for check in monitor.history)
         assert monitor.history[0]["image"] < monitor.baseline["image"][0]

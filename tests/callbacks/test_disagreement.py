@@ -101,7 +101,7 @@ def test_values_are_those_of_prompt_split(tmp_path):
     assert {name: record[name] for name in expected} == pytest.approx(expected, rel=1e-4, abs=1e-7)
     of_prompts = {"distance_1", "distance_2", "distance_3"}
     of_run = {"sampling_seconds", "metric_seconds", "images_seen", "epoch", "step"}
-    assert set(record) == {*MODES, "total"} | of_prompts | of_run
+    assert set(record) == {*MODES, "total", "p", "baseline_total"} | of_prompts | of_run
     assert sum(share for _, share in kept[0].found.changed) == pytest.approx(1)
 
 

@@ -64,7 +64,7 @@ def test_three_failures_in_a_row_switch_a_monitor_off(tmp_path):
     assert epochs(monitor) == [0, 3]
     assert drawn == [*range(7)]  # 7 and 8 would have gone well
     messages = [str(warning.message) for warning in said]
-    switched_off = "Plain: 3 evaluations in a row failed, so it is switched off."
+    switched_off = "Plain: 3 evaluations in a row failed, so the monitor is switched off."
     assert [m for m in messages if "switched off" in m] == [switched_off]
     page = (tmp_path / "genmonitor" / "report.html").read_text()
     skipped = re.findall(r"The evaluation of epoch (\d) failed and was skipped: RuntimeError: no samples today", page)

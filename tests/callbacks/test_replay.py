@@ -20,12 +20,12 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor import PixelPartition
 from genmonitor._manifest import RegionRunManifest
-from genmonitor.callbacks.integration.scripts import imported
+from genmonitor.callbacks.checkpoints.setup import imported
 from genmonitor.callbacks.replay import repeatable, replay
 from genmonitor.cli import main
 from genmonitor.evaluation import RegionSettings
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
 
 
 def run(folder, monitor, module, data, *callbacks, epochs=2, **settings):
@@ -210,7 +210,7 @@ def test_replay_refuses_the_checkpoint_of_no_evaluation(ran, tmp_path):
     manifests, checkpoints = ran
     saved = torch.load(checkpoints[0], weights_only=True) | {"global_step": 5}
     torch.save(saved, tmp_path / "between.ckpt")
-    with pytest.raises(ValueError, match="No manifest beside it is of this moment"):
+    with pytest.raises(ValueError, match="No manifest in its folder is from that moment"):
         replay(manifests[0], tmp_path / "between.ckpt")
 
 
@@ -262,7 +262,7 @@ def test_replay_command_says_which_value_differs(ran, tmp_path, capsys):
     assert main(["replay", str(tmp_path / manifests[0].name), "--checkpoint", str(checkpoints[0])]) == 1
     said = capsys.readouterr().out
     assert "1 of" in said
-    assert "The run used other versions: {'torch': '1.0'}." in said
+    assert "The run used different versions: {'torch': '1.0'}." in said
 
 
 def test_replay_does_not_unpickle_a_checkpoint(ran, tmp_path, capsys):
@@ -270,4 +270,4 @@ def test_replay_does_not_unpickle_a_checkpoint(ran, tmp_path, capsys):
     saved = torch.load(checkpoints[0], weights_only=True) | {"trap": plain_diversity}
     torch.save(saved, tmp_path / "trap.ckpt")
     assert main(["replay", str(manifests[0]), "--checkpoint", str(tmp_path / "trap.ckpt")]) == 2
-    assert "no checkpoint of tensors and plain Python" in capsys.readouterr().err
+    assert "not a checkpoint of tensors and plain Python" in capsys.readouterr().err

@@ -94,7 +94,7 @@ def test_evaluations_between_steps_reach_the_logger_at_once(tmp_path, validated)
 def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, validated):
     best = ModelCheckpoint(tmp_path / "best", monitor="cms/image", mode="max")
     stop = EarlyStopping("cms/product", mode="max", patience=9)
-    with pytest.warns(UserWarning, match="not evaluated in every epoch"):
+    with pytest.warns(UserWarning, match="not evaluated every epoch"):
         fit(tmp_path, plain(every_n_train_steps=50), best, stop, val=validation(validated))
     assert best.best_model_path
 
@@ -102,7 +102,7 @@ def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, valida
 @pytest.mark.parametrize("settings", [{"every_n_epochs": 2}, {"every_n_train_steps": 2}])
 def test_early_stopping_on_rarer_evaluations_is_warned_of(tmp_path, settings):
     stop = EarlyStopping("cms/product", mode="max", patience=9)
-    with pytest.warns(UserWarning, match="Plain: EarlyStopping monitors 'cms/product', which is not evaluated in"):
+    with pytest.warns(UserWarning, match="Plain: EarlyStopping monitors 'cms/product', which is not evaluated every"):
         fit(tmp_path, stop, plain(**settings), val=validation())
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import argparse
+import base64
 import contextlib
 import io
 import json
@@ -11,6 +12,7 @@ import pytest
 import torch
 from _helpers.evaluations import halves
 from _helpers.runs import make_run
+from PIL import Image
 
 from genmonitor import PixelPartition
 from genmonitor.cli import main
@@ -19,7 +21,16 @@ from genmonitor.evaluation import RegionSettings
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.kernels import GaussianKernel
 
-NOT_OFFERED = {"n_cluster_images", "kernel", "block_size", "linkage", "own_widths", "batch_estimator", "diagnose_every"}
+NOT_OFFERED = {
+    "n_cluster_images",
+    "kernel",
+    "block_size",
+    "linkage",
+    "own_widths",
+    "batch_estimator",
+    "region_names",
+    "diagnose_every",
+}
 """Settings of `genmonitor.compare` that its command leaves at their defaults."""
 
 
@@ -68,7 +79,7 @@ def test_compare_names_the_dark_half_first(compared):
 
 def test_compare_says_which_images_served_for_what(compared):
     said, folder = compared
-    split = "300 real images: 180 found the regions and the baseline, 120 were compared with 120 generated ones."
+    split = "300 real images: 180 for the regions and the baseline, 120 compared with 120 generated ones."
     assert split in said.splitlines()[1:4]  # after the findings
     assert split in (folder / "report.html").read_text()
 
@@ -91,8 +102,8 @@ def test_compare_report_names_both_sets(compared):
 
 def test_compare_says_that_the_band_is_rough(compared):
     said, folder = compared
-    assert "so its band is a rough estimate" in said
-    assert "so its band is a rough estimate" in (folder / "report.html").read_text()
+    assert "treat the bands as approximate" in said
+    assert "treat the bands as approximate" in (folder / "report.html").read_text()
 
 
 def test_compare_speaks_of_no_epoch(compared):
@@ -148,7 +159,7 @@ def test_compare_takes_a_partition(compare, tmp_path):
 
 
 def pictures_on(page):
-    return set(re.findall(r'<img[^>]* alt="([^"]*)"', page.read_text()))
+    return set(re.findall(r'<img[^>]* alt="([^"]+)"', page.read_text()))
 
 
 def test_compare_removes_what_an_earlier_one_left(compare, tmp_path):
@@ -158,6 +169,20 @@ def test_compare_removes_what_an_earlier_one_left(compare, tmp_path):
     PixelPartition.grid((4, 6), 1, 2).save(tmp_path / "columns.npz")
     compare("--partition", tmp_path / "columns.npz")
     assert pictures_on(page) == {"diagnosis", "clusters over average"}
+
+
+def test_compare_shows_each_region_beside_its_name(compare, tmp_path):
+    named = PixelPartition.grid((4, 6), 1, 2).named({"cluster_1": "left_eye"})
+    named.save(tmp_path / "named.npz")
+    result = compare("--partition", tmp_path / "named.npz")
+    assert result["regions"].keys() == {"left_eye", "cluster_2"}
+    page = (tmp_path / "out" / "genmonitor" / "report.html").read_text()
+    shown = dict(re.findall(r'<img alt="" src="data:image/webp;base64,([^"]+)">([\w ]+)</button>', page))
+    assert {*shown.values()} == {"left eye", "cluster 2"}
+    for content, name in shown.items():
+        pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(content))).convert("L"), float)
+        left, right = pixels[:, :3].mean(), pixels[:, 3:].mean()
+        assert (left < right) == (name == "left eye")  # the rest is pale
 
 
 def test_compare_does_not_write_over_a_training_run(files, genmonitor, tmp_path):
@@ -320,7 +345,7 @@ def plain(said):
 def test_compare_in_a_terminal_begins_with_the_finding_in_red(files, genmonitor, terminal, tmp_path):
     _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
     assert re.match(r"\x1b\[1;31mRight half, 3×4 px: contrast − [34]\d %", said)
-    assert re.search(r"▀{12} +■ cluster_\d +12 .* right half +differs \(p = 0.005\)", plain(said))
+    assert re.search(r"^■ cluster_\d +12 .* right half +differs \(p = 0.005\)", plain(said), re.MULTILINE)
     assert f"Report: {tmp_path / 'out' / 'genmonitor' / 'report.html'}" in plain(said).replace("\n", "")
 
 
@@ -331,3 +356,43 @@ def test_compare_of_two_sets_in_a_terminal_says_which_is_closer(files, genmonito
     assert status == 0
     assert "good.npy is closer to the real images than fake.npz in cluster_" in plain(said)
     assert re.search(r"■ cluster_\d +12 +no evidence of a difference", plain(said))
+
+
+def words(text):
+    return set(re.findall(r"[A-Za-z_]+", text))
+
+
+@pytest.mark.parametrize("sets", ["one", "two"])
+def test_compare_on_a_screen_of_80_columns_drops_columns_and_breaks_no_word(
+    files, genmonitor, terminal, tmp_path, monkeypatch, sets
+):
+    others = [tmp_path / "good.npy"] if sets == "two" else []
+    np.save(tmp_path / "good.npy", halves(120, 3).numpy())
+    arguments = ["compare", *files, *others, "--n-clusters", 2, "--out", tmp_path / "out"]
+    monkeypatch.setenv("COLUMNS", "200")
+    wide = plain(genmonitor(*arguments)[1])
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = plain(genmonitor(*arguments)[1])
+    body = narrow[: narrow.index("Report:")]
+    assert max(map(len, body.splitlines())) <= 80
+    assert words(body) <= words(wide)  # a part of a word would be a new one
+    header = next(line for line in narrow.splitlines() if line.startswith("region"))
+    assert " sites" not in header
+    assert " sites" in next(line for line in wide.splitlines() if line.startswith("region"))
+    assert narrow.index("▀") < narrow.index(header)  # the map is above the table
+
+
+def test_compare_in_a_pipe_has_a_line_per_region_with_columns_apart(files, genmonitor, tmp_path):
+    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+    lines = said.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("region"))
+    assert [len(re.split(r"  +", line)) for line in lines[start : start + 3]] == [7, 7, 7]
+    assert "\x1b" not in said
+
+
+def test_compare_without_colors_still_breaks_lines_between_words(files, genmonitor, terminal, tmp_path, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+    assert max(map(len, said[: said.index("Report:")].splitlines())) <= 80
+    assert "\x1b" not in said

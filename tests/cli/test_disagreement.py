@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.functional import prompt_split
 
 LABELS = torch.arange(36) % 3
@@ -76,8 +76,41 @@ def test_disagreement_without_prompts_is_ken(genmonitor, tmp_path):
     )
     assert result["prompts"] == []
     assert {int(name.removeprefix("row ")) < 10 for name in result["modes"][0]["x.npy"]} == {True}
-    assert result["finding"] == f"Disagreement of x.npy with y.npy: total {result['values']['total']:.3g}."
+    assert result["finding"].startswith(
+        f"Disagreement of x.npy with y.npy: total {result['values']['total']:.3g} (p = 0.01; by chance "
+    )
     assert result["sigma"] == pytest.approx(1)
+
+
+@pytest.fixture
+def one_generator(tmp_path):
+    """Embeddings of five classes, as many of the same, and of four of them; with the classes of each."""
+    rng = np.random.default_rng(0)
+    centers, classes = 5 * np.eye(5), np.arange(200) % 5
+    for name, of in {"a": classes, "b": classes, "fewer": classes % 4}.items():
+        np.save(tmp_path / f"{name}.npy", (centers[of] + rng.normal(size=(200, 5))).astype("float32"))
+    np.save(tmp_path / "classes.npy", classes)
+    return tmp_path
+
+
+@pytest.mark.parametrize("options", [["--prompts", "{place}/classes.npy"], [], ["--cosine"]])
+def test_two_sets_of_one_generator_give_no_evidence_of_a_difference(one_generator, genmonitor, options):
+    arguments = ["disagreement", one_generator / "a.npy", one_generator / "b.npy", "--json", "--out", one_generator]
+    _, said, _ = genmonitor(*arguments, *(option.format(place=one_generator) for option in options))
+    result = json.loads(said)
+    assert result["finding"].startswith("No evidence of a difference between a.npy and b.npy (p = ")
+    assert result["values"]["total"] == pytest.approx(result["values"]["baseline_total"], rel=0.5)
+    assert {mode["only in"] for mode in result["modes"]} == {"(chance)"}
+
+
+@pytest.mark.parametrize("options", [["--prompts", "{place}/classes.npy"], [], ["--cosine"]])
+def test_a_class_that_one_set_lacks_is_found(one_generator, genmonitor, options):
+    arguments = ["disagreement", one_generator / "a.npy", one_generator / "fewer.npy", "--json", "--out", one_generator]
+    _, said, _ = genmonitor(*arguments, *(option.format(place=one_generator) for option in options))
+    result = json.loads(said)
+    assert result["values"]["p"] <= 0.01
+    assert result["values"]["total"] > 1.2 * result["values"]["baseline_total"]
+    assert result["modes"][0]["only in"] == "a.npy"
 
 
 def test_disagreement_without_prompts_draws_images_of_both(classes, genmonitor, tmp_path):
@@ -113,7 +146,7 @@ def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path
     arguments = ("disagreement", classes / "a", classes / "a", "--prompts", classes / "prompts.txt", "--out", tmp_path)
     status, said, complaint = genmonitor(*arguments)
     assert status == 0, complaint
-    assert said.splitlines()[0].endswith("total 0.")
+    assert said.startswith("No evidence of a difference between ")
     assert "in the order of their paths, 'a cat' to 00.png, 'a dog' to 01.png." in said
 
 

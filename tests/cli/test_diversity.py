@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import re
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
-from genmonitor.cli.outputs import read_images
+from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.functional import precision_recall_density_coverage, scendi_score, vendi_score
 
 LABELS = torch.arange(36) % 3
@@ -52,7 +53,8 @@ def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):
     assert status == 0
     assert said.startswith("3.")
     first, *rest = said.splitlines()
-    assert " modes in 36 images; the prompts explain 9" in first
+    assert re.search(r" ± 0\.\d+ modes in 36 images; the prompts explain 9", first)
+    assert rest[1].split() == ["value", "±"]
     assert "Note: Each distinct prompt counts as a class of its own; --text-encoder compares what they say." in rest
     assert rest[-1] == f"Report: {tmp_path / 'out' / 'genmonitor' / 'report.html'}"
 

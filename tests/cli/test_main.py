@@ -45,7 +45,7 @@ def test_help_explains_each_exit_status(genmonitor):
     status, said, _ = genmonitor("--help")
     assert status == 0
     words = " ".join(said.split())
-    assert "0 on success, 1 if a replayed value differs, 2 if an argument or a file is wrong, 3 after a crash" in words
+    assert "0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument" in words
 
 
 def test_help_says_how_pictures_are_read(genmonitor):
@@ -82,7 +82,54 @@ def test_no_command_is_a_mistake(genmonitor):
     assert "COMMAND" in complaint
 
 
-@pytest.mark.parametrize(("result", "status"), [({"same": True}, 0), ({"same": False}, 1), ({}, 0)])
+@pytest.mark.parametrize(
+    ("arguments", "usage", "hint"),
+    [
+        (["comapre", "a", "b"], "usage: genmonitor [-h]", "there is no command comapre. Did you mean compare?"),
+        (["wxyz"], "usage: genmonitor [-h]", "there is no command wxyz. There are compare, diversity,"),
+        (["report", "a", "--outt", "b"], "usage: genmonitor report [-h]", "no option --outt. Did you mean --out?"),
+        (["report", "a", "--outt=b"], "usage: genmonitor report [-h]", "no option --outt=b. Did you mean --out?"),
+        (
+            ["report", "a", "--zzzz"],
+            "usage: genmonitor report [-h]",
+            "no option --zzzz. There are",
+        ),
+    ],
+)
+def test_a_typing_error_is_answered_with_what_was_meant_and_that_commands_usage(genmonitor, arguments, usage, hint):
+    status, said, complaint = genmonitor(*arguments)
+    assert (status, said) == (2, "")
+    assert complaint.startswith(usage)
+    assert hint in complaint
+
+
+def test_python_m_is_the_command():
+    asked = [[sys.executable, "-m", "genmonitor", *rest] for rest in (["--version"], ["comapre"])]
+    version_of, wrong = (subprocess.run(words, capture_output=True, text=True) for words in asked)
+    assert version_of.stdout == f"genmonitor {version('genmonitor')}\n"
+    assert wrong.returncode == 2
+
+
+def test_a_shell_completes_commands_and_options(genmonitor, tmp_path):
+    status, script, _ = genmonitor("--print-completion", "bash")
+    assert status == 0
+    (tmp_path / "complete.sh").write_text(script)
+    ask = "source complete.sh; COMP_WORDS=({}); COMP_CWORD={}; _shtab_genmonitor; echo ${{COMPREPLY[@]}}"
+    for words, number, completed in [("genmonitor comp", 1, "compare"), ("genmonitor compare --fail", 2, "--fail-if")]:
+        done = subprocess.run(["bash", "-c", ask.format(words, number)], capture_output=True, text=True, cwd=tmp_path)
+        assert done.stdout.split() == [completed], done.stderr
+
+
+def test_completion_without_its_library_names_it(genmonitor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    status, _, complaint = genmonitor("--print-completion", "bash")
+    assert status == 2
+    assert 'pip install "genmonitor[completion]"' in complaint
+
+
+@pytest.mark.parametrize(
+    ("result", "status"), [({"same": True}, 0), ({"same": False}, 1), ({}, 0), ({"failed": []}, 0)]
+)
 def test_exit_status_tells_a_differing_value(monkeypatch, capsys, result, status):
     monkeypatch.setattr(report_command, "run", lambda args: {"report": "page", **result})
     assert main(["report", "run"]) == status

@@ -70,9 +70,9 @@ def test_replay_says_that_all_is_the_same():
     ("changes", "reason"),
     [
         ({"processes": 2}, "The run had 2 processes"),
-        ({"other_versions": {"torch": "2.6"}}, "The run used other versions: {'torch': '2.6'}."),
+        ({"other_versions": {"torch": "2.6"}}, "The run used different versions: {'torch': '2.6'}."),
         ({"not_replayed": ["fid"]}, "Not replayed: fid."),
-        ({"not_logged": {"spread": 0.75}}, "Not measured in that evaluation, but now: spread 0.75."),
+        ({"not_logged": {"spread": 0.75}}, "Measured now, but not in that evaluation: spread 0.75."),
     ],
 )
 def test_replay_says_what_may_be_the_reason(changes, reason):

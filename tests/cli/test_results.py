@@ -9,9 +9,8 @@ from genmonitor.cli.results import (
     as_table,
     block_map,
     closing_lines,
-    rich_table,
+    colored_table,
     with_finding,
-    with_map,
     write_notes,
     write_result,
 )
@@ -41,8 +40,8 @@ def test_a_folder_that_is_named_holds_the_last_result_and_says_so(tmp_path):
     (tmp_path / "out" / "genmonitor" / "diversity_modes.json").write_text("[]")
     (tmp_path / "out" / "genmonitor" / "mine.txt").write_text("notes")
     second = write_result(tmp_path / "out", "diversity", "diversity", fill)
-    assert "in place of" not in closing_lines(first | {"notes": []})[-1]
-    assert closing_lines(second | {"notes": []})[-1].endswith("report.html, in place of an earlier one")
+    assert "replacing" not in closing_lines(first | {"notes": []})[-1]
+    assert closing_lines(second | {"notes": []})[-1].endswith("report.html, replacing an earlier one")
     assert {path.name for path in (tmp_path / "out" / "genmonitor").iterdir()} == {
         "diversity_evaluation_00001.json",
         "diversity_notes.json",
@@ -112,9 +111,9 @@ def rendered(what):
     return captured.get()
 
 
-def test_table_marks_regions_in_their_colors_and_bad_ones_red():
+def test_table_marks_regions_in_their_colors_and_bad_ones_red(terminal):
     table = Table(["region", "sites"], [["cluster_1", 9], ["cluster_2", 12]])
-    said = rendered(rich_table(table, {"cluster_1": 1, "cluster_2": 2}, ["cluster_2"]))
+    said = rendered(colored_table(table, {"cluster_1": 1, "cluster_2": 2}, ["cluster_2"]))
     red = next(line for line in said.splitlines() if "cluster_2" in line)
     fine = next(line for line in said.splitlines() if "cluster_1" in line)
     assert "\x1b[31m" in red
@@ -123,10 +122,5 @@ def test_table_marks_regions_in_their_colors_and_bad_ones_red():
 
 
 def test_cells_are_text_and_never_markup():
-    assert "[red]x[/red]" in rendered(rich_table(Table(["name"], [["[red]x[/red]"]])))
+    assert "[red]x[/red]" in rendered(colored_table(Table(["name"], [["[red]x[/red]"]])))
     assert "[red]x[/red]" in rendered(with_finding("[red]x[/red]", bad=False))
-
-
-def test_map_stands_left_of_the_table():
-    table = rich_table(Table(["region"], [["image"]]))
-    assert re.match(r"▀{16} +region", re.sub(r"\x1b\[[\d;]*m", "", rendered(with_map([[1, 2], [1, 2]], table))))

@@ -75,7 +75,7 @@ def test_a_sweep_that_is_terminated_before_its_first_checkpoint_says_so(tmp_path
     assert (process.returncode, out) == (143, "")
     last = complaint.splitlines()[-1]
     assert last == (
-        "genmonitor sweep: terminated by SIGTERM. What was evaluated is kept: run the same command again to go on"
+        "genmonitor sweep: terminated by SIGTERM. Finished evaluations are kept: run the same command again to continue"
     )
     assert "has none" not in complaint
     assert ended(process.pid)

@@ -11,7 +11,7 @@ from _helpers.swept import new, train
 
 from genmonitor.cli.sweep import format_plain
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
 
 SETUP = """
 from _helpers.replayed import Digits, quiet
@@ -41,6 +41,7 @@ def test_sweep_evaluates_a_run(run, genmonitor):
     assert (result["folder"], result["before"], result["skipped"]) == (str(folder), 0, {})
     assert result["evaluated"] == ["epoch=0-step=3.ckpt", "epoch=1-step=6.ckpt"]
     assert [record["step"] for record in result["histories"]["cms"]] == [2, 5]
+    assert told.index("2 checkpoints to evaluate") < told.index("1 of 2")
     assert "2 of 2: epoch=1-step=6.ckpt, step 5." in told
     assert (folder / "genmonitor" / "report.html").is_file()
     status, out, _ = genmonitor("sweep", folder, "--setup", setup)

@@ -61,6 +61,13 @@ def test_w1kp_reads_the_authors_file_of_two_arrays(outputs, genmonitor, tmp_path
     assert "similarity)" in said.splitlines()[0]
 
 
+def test_w1kp_of_prompts_that_vary_alike_names_none(outputs, genmonitor):
+    np.save(outputs[0], np.random.default_rng(1).normal(size=(30, 4)))
+    status, said, _ = genmonitor("w1kp", *outputs)
+    assert status == 0
+    assert said.startswith("No evidence that some prompts vary less than others (p = 0.")
+
+
 @pytest.mark.parametrize("content", [b"hello", b"", b"prompt,x\n1,2\n", b"\x80\x02}q\x00."])
 def test_w1kp_refuses_a_calibration_that_is_none_before_it_encodes(outputs, genmonitor, tmp_path, monkeypatch, content):
     monkeypatch.setattr("genmonitor.cli.results.encode", None)

@@ -135,7 +135,7 @@ def after_the_demo(tmp_path_factory):
 @pytest.mark.parametrize("command", [command for command in of("genmonitor") if len(command.split()) > 2])
 def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
     monkeypatch.chdir(after_the_demo)
-    arguments = command.split()[1:]
+    arguments = shlex.split(command)[1:]
     if arguments[0] == "replay":  # of the epoch that was best here
         epoch, evaluation = (int(re.search(r"(\d+)\.\w+$", arguments[i])[1]) for i in (3, 1))
         assert evaluation == epoch // (dcgan.DEFAULTS["digits"]["epochs"] // 15) + 1
@@ -143,15 +143,15 @@ def test_genmonitor_command_runs(command, after_the_demo, monkeypatch, capsys):
         number = int(best.stem.rpartition("=")[2]) + 1
         arguments[3] = str(best)
         arguments[1] = re.sub(r"\d+(?=.json)", f"{number:05}", arguments[1])
-    assert main(arguments) == 0
+    assert main(arguments) == (1 if "--fail-if" in arguments else 0)  # the generated images are noise
     assert EXPECTED[arguments[0]] in capsys.readouterr().out
 
 
 EXPECTED = {
     "compare": "against real",
     "diversity": " modes in ",
-    "disagreement": "Disagreement of ",
-    "w1kp": "' varies least (W1KP 0.",
+    "disagreement": "by chance ",
+    "w1kp": " prompts: 0.",
     "clusters": "cluster_5",
     "report": "Report: ",
     "replay": "same to the last bit",

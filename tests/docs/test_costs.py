@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Seconds and memory in README and docs/ are those of the committed tables in benchmarks/."""
+"""Seconds and memory in docs/ are those of the committed tables in benchmarks/."""
 
 import re
 
@@ -45,12 +45,10 @@ def tables(name):
 
 def costs():
     """Return what is said to cost what: what, seconds and GiB."""
-    found = []
-    for page in ("README.md", "docs/cost.md"):
-        block = re.search(r"^\| what \| seconds \|.*peak GiB \|\n.*\n((?:\|.*\n)+)", PAGES.get(page, ""), re.MULTILINE)
-        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in block[1].splitlines()] if block else []
-        found += [(row[0], float(row[1]), float(row[-1])) for row in rows]
-    return found
+    page = PAGES.get("docs/cost.md", "")
+    block = re.search(r"^\| what \| seconds \|.*peak GiB \|\n.*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in block[1].splitlines()] if block else []
+    return [(row[0], float(row[1]), float(row[-1])) for row in rows]
 
 
 @pytest.mark.parametrize(("what", "seconds", "memory"), costs())
@@ -63,7 +61,7 @@ def test_cost_is_that_of_a_committed_table(what, seconds, memory):
 
 
 def test_every_cost_is_shown():
-    assert len(costs()) == len(COSTS) + 4
+    assert len(costs()) == len(COSTS)
     assert all(any(what.startswith(start) for what, *_ in costs()) for start in COSTS)
 
 

@@ -109,6 +109,9 @@ SAYS = {
     "docs/how-to/medical.md": lambda s: re.match(
         r"Lower left corner, \d×\d px: contrast − \d+ %; explains", s["found"].finding
     ),
+    "docs/how-to/guidance.md": lambda s: (
+        s["maximum_mean_discrepancy"](s["samples"], s["real"], kernel=s["kernel"]) < 0.02 and s["variety"] > 5
+    ),
     "docs/how-to/other-metrics.md": lambda s: "kid" in s["printed"] and "features_coverage" in s["printed"],
     "docs/how-to/own-monitor.md": lambda s: str(s["brightness"].history[-1]["cluster_1"]) in s["printed"],
 }

@@ -195,4 +195,4 @@ def test_check_neighbors_refuses_too_few_on_either_side(real, generated):
 
 
 def test_check_neighbors_lets_six_pass():
-    check_neighbors(6, 6)
+    assert check_neighbors(6, 6) is None

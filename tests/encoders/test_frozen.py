@@ -6,11 +6,12 @@ from torch import nn
 from genmonitor.encoders.frozen import (
     FeatureCache,
     FrozenEncoder,
+    OneHot,
     SiteEncoder,
     check_not_meta,
     check_not_shared,
+    pixels,
 )
-from genmonitor.encoders.simple import OneHot, pixels
 
 CPU = torch.device("cpu")
 
@@ -83,7 +84,7 @@ def test_check_not_shared_refuses_parts_of_the_generator():
 
 
 def test_check_not_shared_lets_an_encoder_of_its_own_pass():
-    check_not_shared("output_encoder", nn.Linear(2, 2), nn.Linear(2, 2))
+    assert check_not_shared("output_encoder", nn.Linear(2, 2), nn.Linear(2, 2)) is None
 
 
 def test_check_not_meta_refuses_an_encoder_without_weights():

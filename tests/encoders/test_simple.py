@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from genmonitor.encoders.simple import OneHot, TfIdf, pixels
+from genmonitor.encoders.frozen import OneHot, TfIdf, pixels
 
 
 def test_pixels_are_the_images_values_in_reading_order():

@@ -54,7 +54,7 @@ def test_the_finding_names_the_dark_half(one):
     )
     assert any(said.startswith("cluster_2 (right half) differs from real images: error ratio ") for said in others)
     assert str(one).startswith("\n".join([first, *others, f"{one.split}.\n"]))
-    assert one.split == "300 real images: 180 found the baseline, 120 were compared with 120 generated ones"
+    assert one.split == "300 real images: 180 for the baseline, 120 compared with 120 generated ones"
 
 
 def test_p_values_are_those_of_the_test_on_images_that_found_nothing(one):
@@ -74,7 +74,7 @@ def test_real_images_differ_nowhere():
 def test_regions_are_found_where_none_are_given():
     found = compare(REAL, DARK, n_clusters=2)
     assert found.partition.num_clusters == 2
-    assert "180 found the regions and the baseline" in found.split
+    assert "180 for the regions and the baseline" in found.split
 
 
 def test_differences_are_those_of_the_function(two):
@@ -91,7 +91,7 @@ def test_the_finding_of_two_sets_says_which_is_closer_and_where(two):
     said = f"{closer}; no evidence of a difference in the other."
     assert two.finding == said
     assert str(two).startswith(f"{said}\n{two.split}.\n")
-    assert two.split.endswith("120 were compared with 120 generated ones of each set")
+    assert two.split.endswith("120 compared with 120 generated ones of each set")
     assert [row[0] for row in two.table.rows] == ["image", "cluster_2", "cluster_1"]
 
 
@@ -159,7 +159,7 @@ def test_a_notebook_shows_which_of_two_sets_is_closer(two):
     shown = two._repr_html_()
     assert shown.startswith(f"<p><b>{html.escape(two.finding)}</b></p>")
     assert "fake against real" in shown
-    assert "difference: squared maximum mean discrepancy" in shown
+    assert "difference of MMD²: squared maximum mean discrepancy" in shown
 
 
 def test_too_few_images_give_no_verdict():
@@ -170,7 +170,7 @@ def test_too_few_images_give_no_verdict():
 def test_generated_images_left_out_are_spoken_of():
     found = compare(REAL[:110], DARK, partition=SIDES)
     assert found.n_samples == 50
-    assert "Note: Only 50 of 120 generated images are looked at, since of 110 real ones" in str(found)
+    assert "Note: Only 50 of 120 generated images are compared, since some of the 110 real ones" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -208,3 +208,18 @@ def test_no_band_is_without_width():
     assert "constant" in found.values
     assert {"image", "product", "cluster_1", "cluster_2"} <= found.baseline.keys()
     assert "constant" not in found.baseline
+
+
+def test_names_of_regions_are_those_of_values_words_and_pictures():
+    found = compare(REAL, DARK, partition=SIDES, region_names={"cluster_1": "left_eye", "cluster_2": "right_eye"})
+    assert {"left_eye", "p_left_eye", "error_ratio_right_eye", "share_right_eye"} <= found.values.keys()
+    assert "right_eye (right half) differs from real images" in str(found)
+    assert "cluster_" not in str(found)
+    legend = [x.get_text() for x in found.evaluator.presenter().fit_figures()["clusters"].legends[0].get_texts()]
+    assert legend[:2] == ["1: left eye (12 px)", "2: right eye (12 px)"]
+
+
+@pytest.mark.parametrize("name", ["spread", "mmd", "product"])
+def test_a_region_cannot_have_the_name_of_a_value(name):
+    with pytest.raises(ValueError, match=f"that no value has, but got '{name}'"):
+        compare(REAL, DARK, partition=SIDES, region_names={"cluster_1": name})

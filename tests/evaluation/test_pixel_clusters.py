@@ -245,7 +245,7 @@ def test_region_fit_to_other_images_starts_anew():
     before = evaluator.kernel.gamma
     report = fit(evaluator, halves(80, seed=5, dark=0.9), GOOD)
     assert not report.comparable
-    assert any("used with other images before" in note for note in report.notes)
+    assert any("used with different images before" in note for note in report.notes)
     assert evaluator.kernel.gamma != before
 
 
@@ -304,7 +304,7 @@ def test_region_site_encoder_moves_regions_to_its_maps():
 def test_region_evaluation_notes_images_that_are_all_the_same():
     evaluator = fitted()
     notes = evaluate(evaluator, GOOD[:1].expand(24, -1, -1, -1)).notes
-    assert notes == ("all generated images are the same, so the values say little",)
+    assert notes == ("all generated images are identical, so the values mean little",)
     assert evaluate(evaluator, GOOD).notes == ()
 
 
@@ -325,7 +325,7 @@ def test_region_fit_refuses(settings, probe, message):
 def test_region_fit_notes_that_too_few_images_cannot_be_tested():
     evaluator = region_evaluator(n_samples=6)
     report = fit(evaluator, REAL, GOOD)
-    assert any("p-values need 8 images on each side" in note for note in report.notes)
+    assert any("they need at least 8 images on each side" in note for note in report.notes)
     record = {"epoch": 0, **evaluate(evaluator, BAD[:6]).values}
     assert "p_image" not in record
     (finding, *others) = evaluator.findings(RegionEvaluation({}, None), [record])
@@ -338,7 +338,7 @@ def test_region_fit_notes_that_too_few_images_cannot_be_tested():
 def test_region_fit_notes_that_training_images_give_no_level():
     evaluator = region_evaluator()
     report = fit(evaluator, ReferenceImages(training=REAL), GOOD)
-    assert any("for which a p-value promises no level" in note for note in report.notes)
+    assert any("so p-values may be too small or too large" in note for note in report.notes)
 
 
 def test_region_values_of_a_second_evaluation_hold_the_change():
@@ -383,8 +383,9 @@ def test_regions_of_a_folder_are_taken_over_where_settings_and_images_match(tmp_
     assert again.fitted.regions.stability == first.fitted.regions.stability
     assert f"taken from {tmp_path / 'cms_partition.npz'}, which a run with the same settings left" in report.messages[0]
     assert found(n_clusters=3)[0].partition.num_clusters == 3
-    assert found(n_cluster_images=30)[0].partition != turned
-    assert found(halves(len(REAL), seed=99))[0].partition != turned
+    for other in (found(n_cluster_images=30), found(halves(len(REAL), seed=99))):
+        assert other[0].fitted.regions.reused is None  # found again, and numbered like those of the folder
+        assert other[0].partition == turned
 
 
 def test_regions_may_be_given_by_their_path(tmp_path):

@@ -9,7 +9,7 @@ from data import ImageData
 from dcgan import DCGAN
 from fid_beside_cms import FEATURES, baselines, make_metrics, train_classifier
 
-from genmonitor.plotting.extra_metrics import beside_cms
+from genmonitor.plotting.metrics import beside_cms
 
 SAYS = ["ignore:Metric `", "ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:PixelCl"]
 

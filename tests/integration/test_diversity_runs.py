@@ -59,7 +59,9 @@ def test_state_is_plain_and_its_width_is_taken_over(tmp_path):
 def test_other_settings_start_the_curves_anew(tmp_path, other):
     first, resumed = make(), make(**other)
     run(tmp_path, first)
-    with pytest.warns(UserWarning, match=f"resumed with another {next(iter(other))}, so everything is fitted anew"):
+    with pytest.warns(
+        UserWarning, match=f"resumed with a different {next(iter(other))}, so everything is fitted again"
+    ):
         resumed.load_state_dict(first.state_dict())
     assert resumed.history == []
     assert resumed.kernel.gamma != first.kernel.gamma

@@ -24,7 +24,7 @@ from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|the baseline)"),
+    pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|only)"),
     pytest.mark.filterwarnings("ignore:PixelClusterMonitor. (only|the baseline|there is no validation)"),
 ]
 KIND = "one optimizer"
@@ -312,7 +312,7 @@ def test_data_of_another_length_start_the_curves_anew(tmp_path):
     keep = ModelCheckpoint(tmp_path, save_last=True)
     fit(tmp_path, first, keep, train=loader(digits(0, 300)), max_epochs=1)
     longer = loader(digits(0, 500))
-    with pytest.warns(UserWarning, match="used with other images before: clusters, baseline and curves start anew"):
+    with pytest.warns(UserWarning, match="used with different images before: clusters, baseline and curves start over"):
         fit(tmp_path, resumed, keep, train=longer, max_epochs=2, ckpt_path=tmp_path / "last.ckpt")
     fit(tmp_path, fresh, train=longer, max_epochs=1)
     assert (resumed.partition, resumed.kernel, resumed.baseline) == (fresh.partition, fresh.kernel, fresh.baseline)

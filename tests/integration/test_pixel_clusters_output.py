@@ -185,7 +185,7 @@ def test_several_loggers_get_scalars_and_the_files_figures(tmp_path, caplog):
     assert (folder / "report.html").exists()
     said = [record.message for record in caplog.records if "takes no figures" in record.message]
     assert said == [
-        f"{name} takes no figures: Plain leaves them, and report.html, in {folder}."
+        f"{name} takes no figures: Plain writes them, and report.html, to {folder}."
         for name in ("CSVLogger", "HomemadeLogger")
     ]
 

@@ -83,7 +83,7 @@ def test_float64_is_not_shifted_where_that_would_lose_samples():
 def test_ordinary_float64_pairs_are_not_computed_anew(monkeypatch):
     monkeypatch.setattr(distances, "_correct", lambda *args: pytest.fail("by the norms alone it is not needed"))
     x = draw(50, 3)
-    squared_distances(*centered(x, x, 0.3), 0.3)
+    assert squared_distances(*centered(x, x, 0.3), 0.3).shape == (50, 50)
 
 
 @pytest.mark.parametrize("budget", [1, 5000, chunking.MEMORY_BUDGET])

@@ -100,7 +100,7 @@ def test_lost_worker_is_warned_of_once(monkeypatch, jobs, said):
     process.ready, process.lost = False, True
     process.deliver()
     jobs(("figure",), 9, lambda: "drawn", print)
-    assert said == ["the process that draws figures was ended: the training now waits for them."]
+    assert said == ["the process that draws figures died, so training now waits for each figure."]
 
 
 # attempts

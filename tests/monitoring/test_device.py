@@ -18,7 +18,7 @@ from genmonitor.training_state.rng import preserve_rng, seed_everything
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:.*(the baseline's draws|only \\d+ real images|no single place)"),
+    pytest.mark.filterwarnings("ignore:.*(only \\d+ images of|only \\d+ real images|no single place)"),
     pytest.mark.filterwarnings("ignore:.*prompts have fewer"),
 ]
 CPU = torch.device("cpu")
@@ -147,7 +147,7 @@ def test_what_is_no_device_for_it_is_refused(tmp_path, given, said):
 
 def test_a_device_that_is_not_there_is_refused(tmp_path):
     absent = torch.device("cuda:99")
-    with pytest.raises(ValueError, match="`evaluate_on` to be a device that is there, but got cuda:99: "):
+    with pytest.raises(ValueError, match="`evaluate_on` to be an available device, but got cuda:99: "):
         evaluation_device(absent, CPU, SingleProcess())
     with pytest.raises(ValueError, match="cuda:99"):
         small(tmp_path, evaluate_on=absent, on_error="warn").evaluate(Generator(), step=0, epoch=0)

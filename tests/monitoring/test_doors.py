@@ -20,7 +20,7 @@ from genmonitor.evaluation import Sampler
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:.*(the baseline's draws|only \\d+ real images|no single place)"),
+    pytest.mark.filterwarnings("ignore:.*(only \\d+ images of|only \\d+ real images|no single place)"),
     pytest.mark.filterwarnings("ignore:.*prompts have fewer"),
 ]
 

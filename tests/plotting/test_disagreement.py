@@ -41,7 +41,7 @@ def inside(figure):
 
 
 def test_curves_of_both_signs_have_colors_and_latest_values():
-    figure = disagreement_curves(EPOCHS, TOTAL, TOP, BOTTOM, "real images")
+    figure = disagreement_curves(EPOCHS, TOTAL, TOTAL, TOP, BOTTOM, "real images")
     assert texts(figure)[0] == "Disagreement with real images, epoch 10: total 0.3"
     left, right = figure.axes
     assert left.lines[0].get_ydata().tolist() == TOTAL
@@ -61,7 +61,7 @@ def test_curves_of_both_signs_have_colors_and_latest_values():
 def test_curves_lie_inside_the_figure_even_without_modes(total):
     count = len(total)
     values = [[curve[:count] for curve in curves] if count > 1 else [[0.0]] * 2 for curves in (TOP, BOTTOM)]
-    assert inside(disagreement_curves(EPOCHS[:count], total, *values, "the previous check"))
+    assert inside(disagreement_curves(EPOCHS[:count], total, total, *values, "the previous check"))
 
 
 def test_a_mode_is_a_row_of_prompts_with_both_sides():
@@ -130,6 +130,6 @@ sys.modules["matplotlib.pyplot"] = None
 from genmonitor.plotting import disagreement as figures
 sides = figures.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
 figures.changed_prompts([sides], (0, 1), "real images").savefig(sys.argv[1])
-figures.disagreement_curves([0], [0.1], [[0.1]], [[-0.1]], "real images").canvas.draw()
+figures.disagreement_curves([0], [0.1], [0.1], [[0.1]], [[-0.1]], "real images").canvas.draw()
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "prompts.png")], check=True)

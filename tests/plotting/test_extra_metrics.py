@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from genmonitor.plotting.extra_metrics import beside_cms
+from genmonitor.plotting.metrics import beside_cms
 
 OTHERS = {"fid": [8.0, 3.0, math.nan], "kid": [1.0, 0.5, 0.25]}
 DEVIATIONS = {"kid": [0.1, 0.1, 0.05]}

@@ -110,7 +110,8 @@ def test_overlay_refuses_another_size():
 
 
 def test_overlay_of_an_even_image_has_no_warning():
-    pixels(figures.cluster_overlay(LABELS, torch.zeros(3, 8, 8)))
+    drawn = pixels(figures.cluster_overlay(LABELS, torch.zeros(3, 8, 8)))
+    assert len(np.unique(drawn.reshape(-1, 4), axis=0)) > 3  # the regions' colors
 
 
 def test_boundaries_enclose_exactly_the_region():
@@ -313,7 +314,8 @@ def test_tensors_of_any_dtype_and_graph_are_drawn(dtype):
     images = torch.ones(2, 3, 8, 8, dtype=dtype)
     if dtype.is_floating_point:
         images.requires_grad_()
-    pixels(figures.sample_grid(images, torch.from_numpy(LABELS), worst=1))
+    drawn = pixels(figures.sample_grid(images, torch.from_numpy(LABELS), worst=1))
+    assert len(np.unique(drawn.reshape(-1, 4), axis=0)) > 3
 
 
 def test_the_users_plot_style_changes_nothing():

@@ -91,7 +91,7 @@ def test_page_that_is_removed_meanwhile_is_not_found(tab, tmp_path, monkeypatch)
     pages = {"gone": tmp_path / "gone.html", **plugin.find_pages(tmp_path / "runs")}
     monkeypatch.setattr(plugin, "find_pages", lambda logdir: pages)
     answer = ask(tab, "/page", run="gone")
-    assert (answer.status_code, answer.text) == (404, "This run has no page, or none any more.")
+    assert (answer.status_code, answer.text) == (404, "This run has no report, or it was removed.")
     assert [run["name"] for run in ask(tab, "/runs").json["runs"]] == ["version_0"]
 
 

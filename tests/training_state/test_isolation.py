@@ -3,10 +3,12 @@ import random
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from _helpers.meta_tensor import MetaTensor
 from torch import nn
 
 from genmonitor.training_state.isolation import preserve_training_state, remember_attributes
@@ -183,10 +185,16 @@ HELD = {
     "Counter in a defaultdict": lambda: defaultdict(Counter, a=Counter(b=1)),
     "object in a list": lambda: [Holder()],
     "slots": Slotted,
+    "namespace": lambda: SimpleNamespace(count=1),
+    "namespace in a list": lambda: [SimpleNamespace(count=1)],
     "tensor": lambda: torch.tensor([1.0, float("nan")]),
     "view": lambda: torch.arange(6.0).view(2, 3).t(),
     "array": lambda: np.array([1.0, 2.0]),
+    "masked array": lambda: np.ma.array([1.0, 2.0]),
     "tensor in a list": lambda: [torch.ones(2)],
+    "tensor in a tuple": lambda: (torch.ones(2),),
+    "parameter in a list": lambda: [nn.Parameter(torch.ones(2))],
+    "subclass of Tensor": lambda: MetaTensor(torch.ones(2)),
 }
 
 
@@ -202,6 +210,8 @@ def touch(thing):
         thing["new"] = thing[first]
     elif isinstance(thing, set):
         thing.add(3)
+    elif isinstance(thing, tuple):
+        touch(thing[0])
     elif isinstance(thing, (list, UserList, deque, bytearray)):
         for value in list(thing):
             touch(value)
@@ -254,6 +264,52 @@ def test_hooks_do_not_outlive_the_evaluation():
     module(torch.ones(1, 1)).sum().backward()
     assert calls == []
     handle.remove()
+
+
+@pytest.mark.parametrize("write", ["resize_", "set_", "data"])
+def test_tensors_come_back_where_they_were(write):
+    module, other = nn.BatchNorm1d(2), torch.full((3,), 7.0)
+    module.held = torch.zeros(2)
+    tensors = module.held, module.running_mean
+    places = [x.data_ptr() for x in tensors]
+    with preserve_training_state(module):
+        for x in tensors:
+            if write == "data":
+                x.data = other
+            else:
+                getattr(x, write)(3 if write == "resize_" else other)
+    assert write == "resize_" or [x.data_ptr() for x in tensors] == places
+    assert [x.tolist() for x in tensors] == [[0, 0], [0, 0]]
+    assert other.tolist() == [7, 7, 7]
+
+
+def test_an_array_of_another_shape_comes_back():
+    module = nn.Linear(1, 1)
+    module.held = np.ones(2)
+    with preserve_training_state(module):
+        module.held.resize(5, refcheck=False)
+    assert module.held.tolist() == [1, 1]
+
+
+def test_parameters_come_back_from_another_precision():
+    module = nn.Linear(3, 3)
+    before = module.weight.clone()
+    with preserve_training_state(module):
+        module.half()
+    assert torch.equal(module.weight, before)
+
+
+def test_hooks_of_parameters_do_not_outlive_the_evaluation():
+    weight, calls = nn.Linear(1, 1, bias=False).weight, []
+    module = nn.ParameterList([weight, nn.Parameter(torch.ones(1))])
+    weight.register_hook(lambda _: calls.append("the training's"))
+    with preserve_training_state(module):
+        weight._backward_hooks.clear()
+        for parameter in module:
+            parameter.register_hook(lambda _: calls.append(1))
+            parameter.register_post_accumulate_grad_hook(lambda _: calls.append(2))
+    (module[0] * module[1]).sum().backward()
+    assert calls == ["the training's"]
 
 
 def test_tensors_beyond_the_memory_for_copies_are_left(monkeypatch):

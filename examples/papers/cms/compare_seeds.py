@@ -33,7 +33,7 @@ from train import command_line
 
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.comparison import aligned
+from genmonitor.evaluation.text.table import aligned
 from genmonitor.plotting.style import (
     FAINT,
     INK,

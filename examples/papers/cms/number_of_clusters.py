@@ -30,7 +30,7 @@ from dcgan import DCGAN
 from genmonitor import CosineMeanSimilarity, GaussianKernel, PixelCKA, PixelPartition
 from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Table, curve
-from genmonitor.evaluation.text.comparison import aligned
+from genmonitor.evaluation.text.table import aligned
 from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, cms_axis, epoch_axis, new_figure
 
 COUNTS = (2, 5, 50)

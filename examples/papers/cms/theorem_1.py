@@ -23,7 +23,7 @@ from planted import planted_images, planted_labels
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.comparison import aligned
+from genmonitor.evaluation.text.table import aligned
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.plotting.style import FAINT, add_axes, cluster_color, new_figure
 

@@ -71,8 +71,8 @@ def sample_size(n_real: int, n_fake: int, n_samples: int, two_sets: bool) -> tup
     if n == wanted:
         return n, []
     return n, [
-        f"only {n} of {n_fake} generated images are looked at, since of {n_real} real ones the others find the baseline"
-        f"; {-(-wanted * 11 // 5)} real images would do for {wanted}"
+        f"only {n} of {n_fake} generated images are compared, since some of the {n_real} real ones are needed for the "
+        f"baseline; with {-(-wanted * 11 // 5)} real images, {wanted} could be"
     ]
 
 

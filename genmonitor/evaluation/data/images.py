@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, default_collate
 
+from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, check_tensor, plain
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
 
 ImageKey = str | int | Callable[[Any], Tensor] | None

@@ -72,7 +72,7 @@ class ReferenceImages:
             return ()
         return (
             "there is no validation data, no `validation_step`, or validation is switched off: generated images are "
-            "compared with training images, for which a p-value promises no level",
+            "compared with training images, so p-values may be too small or too large",
         )
 
     def _source(self, data: Any, name: str) -> ImageSource:
@@ -151,7 +151,7 @@ def split_reference(
     _check_enough(source, compared, len(rest), len(chosen), block_size)
     shape = _check_one_shape(source, rest, compared, chosen)
     for_clusters = evenly_spread(len(source), n_cluster_images or image_budget(shape, patch_size))
-    notes += _size_notes(source, len(rest), len(chosen), n_samples)
+    notes += _size_notes(len(rest), len(chosen), n_samples)
     notes += source.reading_notes(rest[:READ_TWICE].tolist())
     return RealSplit(source, for_clusters, rest, compared, chosen.tolist(), tuple(notes))
 
@@ -237,13 +237,13 @@ def _check_one_shape(source: ImageSource, rest: Tensor, compared: ImageSource, c
     )
 
 
-def _size_notes(source: ImageSource, rest: int, chosen: int, n_samples: int) -> list[str]:
+def _size_notes(rest: int, chosen: int, n_samples: int) -> list[str]:
     notes = []
     if chosen < n_samples:
         notes.append(f"only {chosen} real images available for comparison with {n_samples} generated ones")
     if rest < 2 * n_samples:
         notes.append(
-            f"the baseline's draws of {n_samples} overlap much, so its band is a rough estimate: only {rest} images of "
-            f"{source.name} are there to draw from"
+            f"only {rest} real images for {n_samples}-image draws: treat the bands as approximate "
+            f"({2 * n_samples} or more is better)"
         )
     return notes

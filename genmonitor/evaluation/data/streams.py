@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
+from genmonitor._io import Progress, no_progress
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, StreamedItems, find_images
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.training_state.rng import (
     find_generators,
     preserve_generators,

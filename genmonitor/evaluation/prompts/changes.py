@@ -16,10 +16,9 @@ from torch import Tensor
 
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.findings import ALERT_FACTOR, Area, DegradationDetector, Finding, p_values_of_change
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import ALERT_FACTOR, DegradationDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.findings import differs
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
 from genmonitor.functional.scendi import least_squares_map, scendi_from_covariances
 from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram
@@ -77,6 +78,25 @@ class Mode:
     reference_samples: Sequence[int] = ()
 
 
+class ByChance(NamedTuple):
+    """What a split has of which chance alone decides the sides, see `permuted_sides`.
+
+    Attributes:
+        total: as of `Disagreement`.
+        top: the largest eigenvalue.
+        bottom: the lowest.
+    """
+
+    total: float
+    top: float
+    bottom: float
+
+    @classmethod
+    def of(cls, modes: PromptSplitModes) -> ByChance:
+        """Read it off a split."""
+        return cls(float(modes.total), float(modes.eigenvalues[0]), float(modes.eigenvalues[-1]))
+
+
 @dataclass(frozen=True)
 class Disagreement:
     """Modes in which the model and the reference differ.
@@ -88,6 +108,8 @@ class Disagreement:
         similar: a mode that both sides have.
         changed: every prompt with its part of the modes looked at, falling.
         total_error: the total's standard error, 0 where it is exact.
+        p: p-value of the hypothesis that both sides answer their prompts alike.
+        by_chance: draws of what two sets of one model get.
     """
 
     total: float
@@ -96,6 +118,13 @@ class Disagreement:
     similar: Mode
     changed: Ranked
     total_error: float = 0.0
+    p: float = 0.0
+    by_chance: Sequence[ByChance] = ()
+
+    def beyond_chance(self, mode: Mode) -> bool:
+        """Say whether a mode is larger than any that chance alone gives."""
+        limits = [drawn.top if mode.eigenvalue > 0 else -drawn.bottom for drawn in self.by_chance]
+        return differs(self.p) and abs(mode.eigenvalue) > max(limits, default=0.0)
 
 
 def thumbnail(images: Tensor) -> Tensor:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import write_json
-from genmonitor.encoders.frozen import Encoder, FrozenEncoder
-from genmonitor.encoders.simple import OneHot, pixels
+from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.text import text_encoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts

@@ -18,8 +18,15 @@ from genmonitor.evaluation.results import Samples
 from genmonitor.functional import W1KPCalibration, similarity_level
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.functional.w1kp.calibration import similarities
-from genmonitor.functional.w1kp.reusability import mean_curve
-from genmonitor.functional.w1kp.subsets import HIGH, REUSED, closest_pair, closest_pairs, pair_mean, reusability
+from genmonitor.functional.w1kp.subsets import (
+    HIGH,
+    REUSED,
+    closest_pair,
+    closest_pairs,
+    mean_curve,
+    pair_mean,
+    reusability,
+)
 
 LISTED, SHOWN = 5, 6
 """Prompts that are listed, and images of each."""

@@ -24,8 +24,8 @@ from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import diagnosis as diagnosis_plots
-from genmonitor.plotting import extra_metrics
 from genmonitor.plotting import pixel_clusters as plots
+from genmonitor.plotting.metrics import beside_cms
 from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
 
 SAMPLES = 64
@@ -40,10 +40,10 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
         regions: what was found.
         size: height and width of an image, which a site encoder may have made smaller.
     """
-    labels = image_labels(regions.partition, size)
-    out = {"clusters": plots.cluster_map(labels)}
+    labels, names = image_labels(regions.partition, size), regions.partition.given_names()
+    out = {"clusters": plots.cluster_map(labels, names)}
     if regions.average is not None:
-        out["clusters_over_average"] = plots.cluster_overlay(labels, regions.average)
+        out["clusters_over_average"] = plots.cluster_overlay(labels, regions.average, names)
     if regions.cka is not None:
         out["cka"] = plots.cka_matrix(regions.cka, regions.partition.labels)
     return out
@@ -93,7 +93,7 @@ def evaluation_figures(
         extra: values of extra metrics, drawn beside CMS.
         captions: of the images, such as their prompts; empty for none.
     """
-    names, baseline = regions.partition.regions(), regions.baseline
+    names, baseline, given = regions.partition.regions(), regions.baseline, regions.partition.given_names()
     labels = image_labels(regions.partition, (images.shape[2], images.shape[3]))
     epochs, image, product = (curve(history, name) for name in ("epoch", "image", "product"))
     verdict = next((x for x in findings if x.area.region is not None), findings[0])
@@ -103,15 +103,15 @@ def evaluation_figures(
     bands = {label: baseline[name] for name, label in names.items() if name in baseline}
     shown, value_range = _shown(images, regions.value_range)
     out: dict[str, Drawing] = {
-        "curves": partial(plots.cluster_curves, epochs, by_region, bands, labels, str(verdict)),
+        "curves": partial(plots.cluster_curves, epochs, by_region, bands, labels, str(verdict), given),
         "image_and_product": partial(plots.image_and_product, epochs, image, product, baseline),
-        "samples": partial(plots.sample_grid, shown, labels, region, value_range, p, captions),
+        "samples": partial(plots.sample_grid, shown, labels, region, value_range, p, captions, given),
     }
     if extra:
         others = {spec.key: curve(history, spec.key) for spec in extra if spec.error_of is None}
         deviations = {spec.error_of: curve(history, spec.key) for spec in extra if spec.error_of is not None}
         drawn = (epochs, image, baseline.get("image"), others, deviations)
-        out["extra_metrics"] = partial(extra_metrics.beside_cms, *drawn)
+        out["extra_metrics"] = partial(beside_cms, *drawn)
     return out
 
 

@@ -10,14 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, no_progress
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import Band, measure_baseline
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
-from genmonitor.evaluation.progress import Progress, no_progress
-from genmonitor.evaluation.regions.agreement import Stability
-from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
+from genmonitor.evaluation.regions.clustering import Stability, by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions
 from genmonitor.evaluation.settings import RegionSettings
@@ -84,12 +83,13 @@ class Regions:
 
     def state_dict(self) -> dict[str, Any]:
         """Return tensors and plain Python only, without what is drawn once."""
-        return {"labels": self.partition.labels, "site_size": self.partition.patch_size, **self.to_manifest()}
+        of = self.partition
+        return {"labels": of.labels, "site_size": of.patch_size, "names": of.names, **self.to_manifest()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], kernel: Kernel) -> Regions:
         """Make it from what `state_dict` returned and a kernel of the same kind."""
-        return cls.from_manifest(state, PixelPartition(state["labels"], state["site_size"]), kernel)
+        return cls.from_manifest(state, PixelPartition(state["labels"], state["site_size"], state["names"]), kernel)
 
     @classmethod
     def from_manifest(cls, state: Mapping[str, Any], partition: PixelPartition, kernel: Kernel) -> Regions:
@@ -135,7 +135,8 @@ class RegionFinder:
             split: which images serve for what.
             device: where to compute.
             progress: wraps what takes long.
-            earlier: clusters of an earlier run to take instead of looking for some, if most of its images were these.
+            earlier: clusters of an earlier run to take instead of looking for some, if it had the same settings and
+                most of its images were these; otherwise those found get the numbers of those that they resemble.
         """
         images = split.source.read(split.for_clusters)
         prints = [fingerprint(image) for image in images]
@@ -143,27 +144,35 @@ class RegionFinder:
         sites = self.to_sites(images.to(device))
         kernel = self.settings.given_kernel.resolved(sites.flatten(1))
         sketch = tuple(sorted(prints)[:SKETCH])
-        fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]))
-        clusters = self._clusters(sites, kernel, progress, earlier if fits else None) | {"sketch": sketch}
+        fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]), self.settings.of_clusters())
+        clusters = self._clusters(sites, kernel, progress, earlier, fits) | {"sketch": sketch}
+        if self.settings.region_names:
+            clusters["partition"] = clusters["partition"].named(self.settings.region_names)
         clusters["widths"] = own_widths(sites, clusters["partition"]) if self.settings.own_widths else {}
         baseline = self._baseline(split, clusters["partition"], kernel, clusters["widths"], device, progress)
         value_range = (float(images.min()), float(images.max()))
         return Regions(**clusters, kernel=kernel, baseline=baseline, value_range=value_range, average=images.mean(0))
 
     def _clusters(
-        self, sites: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None
+        self, sites: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None, fits: bool
     ) -> dict[str, Any]:
         """Return the partition, and how it was found where it was."""
         if self.settings.given_partition is not None:
             return {"partition": self.settings.given_partition}
-        if earlier is not None:
+        if earlier is not None and fits:
             known: dict[str, Any] = {"linkage": earlier.linkage, "stability": earlier.stability}
             return {"partition": earlier.partition, "reused": str(earlier.path), **known}
         of = self.settings
         of.check_enough(len(sites))
         how: dict[str, Any] = {"linkage": of.linkage, "batch_estimator": of.batch_estimator}
         found = find_clusters(sites, kernel, of.n_clusters, of.patch_size, progress, **how)
-        return {"partition": found.partition, "cka": found.cka, "linkage": found.linkage, "stability": found.stability}
+        partition, stability = found.partition, found.stability
+        if earlier is not None:  # the same region keeps its number and its color
+            new = partition.numbered_like(earlier.partition) | {0: 0}
+            labels = partition.labels.clone().apply_(new.get)
+            partition = PixelPartition(labels, of.patch_size)
+            stability = replace(stability, regions={new[label]: x for label, x in stability.regions.items()})
+        return {"partition": partition, "cka": found.cka, "linkage": found.linkage, "stability": stability}
 
     def _baseline(
         self,

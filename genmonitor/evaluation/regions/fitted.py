@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fitted RegionEvaluator evaluates with: the regions, and the real images to compare generated ones with."""
+"""Regions and real images that a fitted RegionEvaluator evaluates with, and those to look for copies in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.data.nearest import NearestImages
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetrics
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.linalg.distances import centered, squared_distances
+
+MAX_IMAGES = 5000
+MAX_BYTES = 64 * 2**20
+HELD_OUT = 200
+"""Real images whose own distances say what is usual."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,3 +73,55 @@ class Fitted:
             testable=min(len(split.for_comparison), finder.settings.n_samples) >= MIN_SAMPLES,
         )
         return cls(regions, real, origin, metrics, nearest)
+
+
+@dataclass(frozen=True, eq=False)
+class NearestImages:
+    """Real images, none of which generated ones are compared with, to look for the most similar one in.
+
+    Attributes:
+        images: [n, C, H, W].
+        usual: the median distance of other real images to the nearest of them.
+    """
+
+    images: Tensor
+    usual: float
+
+    @classmethod
+    def of(cls, split: RealSplit, real: Tensor) -> NearestImages:
+        """Read the images that the baseline is drawn from, as many as 64 MiB hold and 5000 at most.
+
+        Args:
+            split: which images serve for what.
+            real: images that are compared with [m, C, H, W].
+        """
+        size = max(1, real[0].numel() * real.element_size())
+        count = max(1, min(MAX_IMAGES, MAX_BYTES // size))
+        images = split.source.read(split.for_baseline[:count].tolist())
+        return cls(images, float(_nearest(real[:HELD_OUT].cpu(), images)[0].median()))
+
+    def find(self, generated: Tensor) -> tuple[Tensor, list[float]]:
+        """Return the most similar of the real images, and how far it is.
+
+        Args:
+            generated: [k, C, H, W], finite.
+
+        Returns:
+            Real images [k, C, H, W], and the distance to each (Euclidean, of the pixels) as a multiple of the usual
+            one: about 1 for a generator that meets the data, near 0 for one that copies them; 0 where every distance
+            is.
+
+        Example:
+            >>> known = NearestImages(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1), usual=0.1)
+            >>> images, distances = known.find(torch.tensor([0.95]).reshape(1, 1, 1, 1))
+            >>> images.item(), round(distances[0], 3)
+            (1.0, 0.5)
+        """
+        distances, which = _nearest(generated.cpu(), self.images)
+        return self.images[which], (distances / max(self.usual, torch.finfo(torch.float32).tiny)).tolist()
+
+
+def _nearest(images: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distance of each image to the nearest of others [n], and which that is [n]."""
+    found = squared_distances(*centered(images.flatten(1).float(), among.flatten(1).float())).min(1)
+    return found.values.sqrt(), found.indices

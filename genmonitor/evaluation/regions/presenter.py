@@ -15,23 +15,23 @@ from genmonitor._formatting import format_cms, format_p, format_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import Finding, verdict_of
-from genmonitor.evaluation.presenter import Presenter
+from genmonitor.evaluation.findings import Finding, differs, verdict_of
 from genmonitor.evaluation.regions import figures as region_figures
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import History, Record, Samples, ShownImages, Table, when
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, when
+from genmonitor.evaluation.text.table import aligned, terminal_width, within
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.evaluation.verdicts import differs
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.style import Drawing
 
-TABLE_NOTE = (
-    "error ratio: 5 × = five times the error that real images score; a few unusual images can raise it by chance, and "
-    "p says whether it is more than that; share: part of the image's loss"
-)
+TABLE_NOTES = {
+    "error ratio": "5 × = five times the error that real images score; a few unusual images can raise it by chance, "
+    "and p says whether it is more than that",
+    "share": "part of the image's loss",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +129,7 @@ def region_lines(partition: PixelPartition, stability: Mapping[str, float], enco
     drawn, sizes = map_of_characters(partition.labels, encoding), partition.sizes()
     rows = [f"{'region':<15}{'sites':>6}  {'stability':>9}  where"]
     for name, label in partition.regions().items():
-        value = f"{stability[name]:.2f}" if name in stability else ""
+        value = f"{stability[own]:.2f}" if (own := f"cluster_{label}") in stability else ""
         symbol = symbol_of(label, encoding)
         rows.append(f"{symbol}  {name:<12}{sizes[label]:>6}  {value:>9}  {partition.location(label)}")
     width = len(drawn[0])
@@ -178,7 +178,8 @@ def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
         ]
         for name, of in data.items()
     ]
-    return Table(["region", "sites", "CMS", "error ratio", "share", "where", "against real images"], rows)
+    columns = ["region", "sites", "CMS", "error ratio", "share", "where", "against real images"]
+    return Table(columns, rows, ["sites", "share", "CMS", "where"], TABLE_NOTES)
 
 
 def plain_table(
@@ -192,13 +193,11 @@ def plain_table(
         partition: the regions.
         of: added to the title, such as "500 images".
     """
-    table = region_table(region_data(findings, record, partition))
-    lines = [
-        f"{region:<12}{sites:>6}  {cms:<10}{error:>11}{share:>8}  {where:<26}{verdict}"
-        for region, sites, cms, error, share, where, verdict in (table.columns, *table.rows)
-    ]
+    width = terminal_width()
+    table = within(region_table(region_data(findings, record, partition)), width)
     epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
-    return "\n".join(["", ", ".join(filter(None, ["Regions", epoch, of])), *lines, TABLE_NOTE, ""])
+    title = ", ".join(filter(None, ["Regions", epoch, of]))
+    return "\n".join(["", title, aligned(table, width), table.legend, ""])
 
 
 def regions_html(findings: Sequence[Finding], record: Mapping[str, float], partition: PixelPartition) -> str:
@@ -206,15 +205,16 @@ def regions_html(findings: Sequence[Finding], record: Mapping[str, float], parti
     data = region_data(findings, record, partition)
     bad = [name for name, of in data.items() if of["differs"]]
     epoch = f"epoch {record['epoch']:g}" if "epoch" in record else ""
-    return heading_html(str(findings[0]), epoch) + on_map(region_table(data), partition, bad) + text_html(TABLE_NOTE)
+    return heading_html(str(findings[0]), epoch) + on_map(region_table(data), partition, bad)
 
 
 def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> str:
-    """Return a table of the regions beside their map, for a notebook.
+    """Return a table of the regions beside their map and what its columns mean below, for a notebook.
 
     Args:
         table: whose first column names the regions.
         partition: the regions.
         bad: rows to set in bold.
     """
-    return columns_html(map_html(partition.labels), table_html(table.columns, table.rows, partition.regions(), bad))
+    table_of = table_html(table.columns, table.rows, partition.regions(), bad)
+    return columns_html(map_html(partition.labels), table_of) + text_html(table.legend)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import write_json
-from genmonitor.evaluation.regions.agreement import Stability
+from genmonitor.evaluation.regions.clustering import Stability
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
@@ -30,6 +30,7 @@ class SavedRegions:
 
     Attributes:
         path: of their file.
+        settings: that they depend on, as JSON keeps them.
         partition: the regions.
         linkage: by which they were found.
         stability: how well halves of the images agreed on them.
@@ -40,17 +41,19 @@ class SavedRegions:
     """
 
     path: Path
+    settings: Mapping[str, Any]
     partition: PixelPartition
     linkage: Linkage
     stability: Stability | None
     sketch: tuple[str, ...]
 
-    def fits(self, sketch: tuple[str, ...], size: tuple[int, ...]) -> bool:
-        """Say whether images of a size, with this sketch, are a split of the same data."""
+    def fits(self, sketch: tuple[str, ...], size: tuple[int, ...], settings: Mapping[str, Any]) -> bool:
+        """Say whether images of a size, with this sketch, are a split of the same data, and the settings the same."""
         smallest = sorted({*self.sketch, *sketch})[:SKETCH]
         common = set(self.sketch) & set(sketch)
         overlap = sum(one in common for one in smallest) / max(1, len(smallest))
-        return overlap >= SAME_DATA and self.partition.image_size == size
+        same = self.settings == json.loads(json.dumps(settings))
+        return same and overlap >= SAME_DATA and self.partition.image_size == size
 
 
 def save_regions(regions: Regions, settings: Mapping[str, Any], path: Path) -> None:
@@ -67,15 +70,15 @@ def save_regions(regions: Regions, settings: Mapping[str, Any], path: Path) -> N
         write_json(path.with_suffix(".json"), {"settings": dict(settings), **how})
 
 
-def saved_regions(path: Path, settings: Mapping[str, Any]) -> SavedRegions | None:
-    """Read what `save_regions` wrote, None where there is none, it is damaged, or was found with other settings."""
+def saved_regions(path: Path) -> SavedRegions | None:
+    """Read what `save_regions` wrote, None where there is none, or it is damaged."""
     try:
         how = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        # as JSON keeps them
-        if how["settings"] != json.loads(json.dumps(settings)) or how["linkage"] not in LINKAGES:
+        if how["linkage"] not in LINKAGES:
             return None
         stability = Stability.from_names({name: float(value) for name, value in how["stability"].items()})
-        return SavedRegions(path, PixelPartition.load(path), how["linkage"], stability, tuple(map(str, how["images"])))
+        partition, sketch = PixelPartition.load(path), tuple(map(str, how["images"]))
+        return SavedRegions(path, dict(how["settings"]), partition, how["linkage"], stability, sketch)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 

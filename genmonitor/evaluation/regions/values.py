@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from genmonitor.evaluation.values import ValueSpec
@@ -25,7 +25,7 @@ _DISTANCE = (
 )
 _VS_BEST = ValueSpec(
     "vs_best",
-    "by how many standard errors the distance is lower, that is better, than at the best evaluation before",
+    "how many standard errors lower, that is better, the distance is than at the best earlier evaluation",
     scale="signed",
     better="high",
     detail=True,
@@ -34,8 +34,8 @@ _VS_BEST = ValueSpec(
 _MEASURES = {
     "error_ratio": ValueSpec(
         "error_ratio",
-        "error 5 × = five times the error that real images score; 1 × = as good as real. Whether a large one is more "
-        "than chance, the p-value says",
+        "error 5 × = five times the error that real images score; 1 × = as good as real; the p-value says whether a "
+        "large one is more than chance",
         scale="log",
         unit="×",
         chart="Error ratio",
@@ -44,7 +44,7 @@ _MEASURES = {
     ),
     "p": ValueSpec(
         "p",
-        "p-value of the two-sample test: the chance that real images in place of generated ones would differ as much; "
+        "p-value of the two-sample test: how often real images in place of generated ones would differ as much; "
         "0.05 or less: they differ. All regions share this level, the image has its own",
         scale="p",
         chart="p-value: do they differ from real images?",
@@ -89,7 +89,7 @@ _OF_IMAGE = (
     ),
     ValueSpec(
         "violations",
-        "number of regions with a lower CMS than the image, which independent ones never have: above 0, the regions "
+        "number of regions with a lower CMS than the image, which independent regions never have: above 0, the regions "
         "depend on each other, and the shares are only a guide",
         better="low",
     ),
@@ -98,8 +98,8 @@ _OF_IMAGE = (
 _OF_DIAGNOSIS = (
     ValueSpec(
         "spread",
-        "mean squared distance among generated images over that among real ones: 1 is as varied as real, more is noise "
-        "and less are samples too much alike",
+        "mean squared distance among generated images, divided by that among real ones: 1 is as varied as real images, "
+        "above 1 is noise, below 1 are samples that are too alike",
         scale="log",
         unit="×",
         region=IMAGE,
@@ -107,8 +107,8 @@ _OF_DIAGNOSIS = (
     ),
     ValueSpec(
         "nearest",
-        "median distance of a generated image to the nearest other one over the same of real images: far below 1 the "
-        "same images come over and over",
+        "median distance of a generated image to the nearest other one, divided by the same for real images: far below "
+        "1, the same images come again and again",
         scale="log",
         unit="×",
         region=IMAGE,
@@ -176,3 +176,10 @@ class RegionValues:
             ),
             *(replace(_BASELINE, key=key, baseline_of=of) for of, key in self.baseline.items()),
         )
+
+
+def check_distinct_keys(regions: Sequence[str]) -> None:
+    """Refuse names of regions that are the keys of other values."""
+    keys = [spec.key for spec in RegionValues(regions).specs]
+    if taken := [name for name in regions if keys.count(name) > 1]:
+        raise ValueError(f"Expected `region_names` that no value has, but got {taken[0]!r}. Choose another name.")

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._io import say
+from genmonitor._io import Progress, no_progress, say
 from genmonitor._validation import check_at_least, check_callable, check_images
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.progress import Progress, no_progress
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.lockstep import Lockstep

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.verdicts import differs
 
 Differences = Mapping[str, Mapping[str, float]]
 """The fields of a `RelativeSimilarity` as floats, for the image and each region."""
@@ -27,10 +26,10 @@ def split_sentence(n_real: int, n_compared: int, n_generated: int, found: str, s
 
     Example:
         >>> split_sentence(900, 400, 400, "the regions and the baseline")
-        '900 real images: 500 found the regions and the baseline, 400 were compared with 400 generated ones'
+        '900 real images: 500 for the regions and the baseline, 400 compared with 400 generated ones'
     """
     generated = f"{n_generated} generated ones{'' if sets == 1 else ' of each set'}"
-    return f"{n_real} real images: {n_real - n_compared} found {found}, {n_compared} were compared with {generated}"
+    return f"{n_real} real images: {n_real - n_compared} for {found}, {n_compared} compared with {generated}"
 
 
 def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
@@ -113,7 +112,7 @@ def closer_table(
         names: of the two sets.
         sizes: sites of the image and of each region.
     """
-    columns = ["region", "sites", *(f"{name} against real" for name in names), "difference of MMD²", "±", "p"]
+    against_real = [f"{name} against real" for name in names]
     rows, key = [], RegionValues(sizes).p
     for region in sorted(differences, key=lambda name: (name != IMAGE, -sureness(differences[name]))):
         test, side = differences[region], closer_set(differences[region])
@@ -125,27 +124,11 @@ def closer_table(
         by = [f"{round(test['difference'], 7) + 0.0:.3g}", f"{test['standard_error']:.2g}"]
         by.append(format_p(test["p_value_adjusted"]).removeprefix("p = ").removeprefix("p "))
         rows.append([region, sizes[region], *against, *by, "neither" if side is None else names[side]])
-    return Table([*columns, "closer"], rows)
-
-
-def closer_note(names: Sequence[str]) -> str:
-    """Say what the columns of `closer_table` are."""
-    return (
-        f"difference: squared maximum mean discrepancy of {names[1]} less that of {names[0]}, above 0 where "
-        f"{names[0]} is closer to the real images; ±: its standard error; p: all regions together"
-    )
-
-
-def aligned(table: Table) -> str:
-    """Return a table of text and numbers as lines of equal columns.
-
-    Example:
-        >>> print(aligned(Table(["region", "sites"], [["image", 64], ["cluster_1", 9]])))
-        region     sites
-        image      64
-        cluster_1  9
-    """
-    cells = [[str(cell) for cell in row] for row in (table.columns, *table.rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells]
-    return "\n".join(line.rstrip() for line in lines)
+    notes = {
+        "difference of MMD²": f"squared maximum mean discrepancy of {names[1]} less that of {names[0]}, above 0 where "
+        f"{names[0]} is closer to the real images",
+        "±": "its standard error",
+        "p": "of the difference, one level for all regions",
+    }
+    columns = ["region", "sites", *against_real, "difference of MMD²", "±", "p", "closer"]
+    return Table(columns, rows, ["sites", "±", "difference of MMD²", *against_real], notes)

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 
-from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.presenter import Presenter
+from genmonitor._formatting import format_p
+from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
 from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
-from genmonitor.evaluation.results import History, Record, Samples, Table, curve, dated
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, Table, curve, dated
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.disagreement import disagreement_curves
 from genmonitor.plotting.style import Drawing
@@ -68,6 +69,22 @@ class DisagreementValues:
             ValueSpec(
                 "total_error", "standard error of the total, where that is an estimate", detail=True, error_of="total"
             ),
+            ValueSpec(
+                "p",
+                "p-value of the permutation test: the chance that two sets of one model would differ as much; 0.05 or "
+                "less: they differ",
+                "p-value",
+                "p",
+                chart=f"p-value: does it differ from {against}?",
+                detail=True,
+            ),
+            ValueSpec(
+                "baseline_total",
+                "total that the same samples get with their sides drawn at random, as two sets of one model do",
+                "total by chance",
+                detail=True,
+                baseline_of="total",
+            ),
             *modes["top"],
             *modes["bottom"],
             *self.distance.values(),
@@ -75,7 +92,8 @@ class DisagreementValues:
 
     def measured(self, found: Disagreement) -> dict[str, float]:
         """Return total and modes by key, 0 where there are fewer modes of a sign."""
-        out = {"total": found.total} | ({"total_error": found.total_error} if found.total_error else {})
+        chance = {"p": found.p, "baseline_total": median(x.total for x in found.by_chance)}
+        out = {"total": found.total} | ({"total_error": found.total_error} if found.total_error else {}) | chance
         for sign, modes in (("top", found.top), ("bottom", found.bottom)):
             keys = self.modes[sign]
             out |= dict(zip(keys, [mode.eigenvalue for mode in modes] + [0.0] * (len(keys) - len(modes)), strict=True))
@@ -101,12 +119,17 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
         against: what the reference is called.
         of: what the model is called, where that says more than that it is the model.
     """
-    most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:NAMED] if part >= LEAST]
-    where = f", most of it for {', '.join(most)}" if most else ""
-    total = f"{max(0.0, record['total']):.3g}"
-    error = f" ± {record['total_error']:.1g}" if record.get("total_error") else ""
-    text = f"Disagreement {f'of {of} ' if of else ''}with {against}: total {total}{error}{where}."
-    return Finding(text, Area("all samples"), "", "total")
+    p, error = record["p"], f" ± {record['total_error']:.1g}" if record.get("total_error") else ""
+    total, by_chance = f"total {max(0.0, record['total']):.3g}{error}", f"by chance {record['baseline_total']:.3g}"
+    fine = not differs(p) if against == AGAINST["data"] else None
+    if not differs(p):
+        between = f"between {of} and {against}" if of else f"from {against}"
+        text = f"No evidence of a difference {between} ({format_p(p)}): {total}, {by_chance}."
+    else:
+        most = [f"{quoted(prompt)} ({100 * part:.0f} %)" for prompt, part in changed[:NAMED] if part >= LEAST]
+        where = f", most of it for {', '.join(most)}" if most else ""
+        text = f"Disagreement {f'of {of} ' if of else ''}with {against}: {total} ({format_p(p)}; {by_chance}){where}."
+    return Finding(text, Area("all samples"), "", "total", fine, p)
 
 
 def moved_away(
@@ -164,14 +187,16 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
         listed = ["part  prompt", *prompts] if prompts else []
         title = f"Where the model differs from {AGAINST[self.reference]}, epoch {last['epoch']:g}"
         head = f"{'':<12}{'last':>10}{'furthest':>14}"
-        return "\n".join(["", title, head, *rows, *listed, *filter(None, [self.note]), ""])
+        found = [str(finding) for finding in findings[-1:]]
+        return "\n".join(["", title, *found, head, *rows, *listed, *filter(None, [self.note]), ""])
 
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the curves, the prompts of the modes and the prompts that differ most."""
         figures = self.draw(evaluation)
         top, bottom = ([curve(history, key) for key in self.values.modes[sign]] for sign in ("top", "bottom"))
         epochs, total, against = curve(history, "epoch"), curve(history, "total"), AGAINST[self.reference]
-        drawn = partial(disagreement_curves, epochs, total, top, bottom, against)
+        chance = curve(history, "baseline_total")
+        drawn = partial(disagreement_curves, epochs, total, chance, top, bottom, against)
         return {"curves": drawn, "modes": figures.modes(), "prompts": figures.changed()}
 
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:

@@ -9,10 +9,9 @@ from functools import partial
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.presenter import Presenter
 from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.results import History, Record, Samples, curve, dated
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, curve, dated
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.plotting import diversity as plots
@@ -107,7 +106,8 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
         kind: what the samples are called.
     """
     real = f" (real {kind}: {record['real_vendi']:.3g})" if "real_vendi" in record else ""
-    modes = f"{record['vendi']:.3g} modes in {n} {kind}{real}"
+    error = f" ± {record['vendi_error']:.1g}" if "vendi_error" in record else ""
+    modes = f"{record['vendi']:.3g}{error} modes in {n} {kind}{real}"
     if "scendi" in record:
         modes += (
             f"; the prompts explain {100 * record['prompt_share']:.0f} % of the variety; the model's own: Scendi "

@@ -13,7 +13,16 @@ from torch import Tensor
 from genmonitor._validation import check_some_prompts
 from genmonitor._validation.arguments import check_calibration, check_names, check_prompted_outputs
 from genmonitor.functional.w1kp.calibration import W1KPCalibration, similarities
-from genmonitor.functional.w1kp.subsets import HIGH, REUSED, closest_pair, closest_pairs, pair_mean, reusability
+from genmonitor.functional.w1kp.subsets import (
+    HIGH,
+    REUSED,
+    closest_pair,
+    closest_pairs,
+    pair_mean,
+    pair_mean_error,
+    reusability,
+)
+from genmonitor.linalg.distances import rounding
 
 LEVELS = ("none", "low", "medium", "high")
 CUTOFFS = (0.2, 0.4, HIGH)
@@ -35,6 +44,7 @@ class PromptVariability:
         closest: their similarity.
         w1kp_k: expected similarity of the closest pair among k outputs; None without k, or with fewer outputs than k.
         w1kp_k_error: its standard error.
+        w1kp_error: standard error of `w1kp` over draws of the outputs; None of fewer than three.
     """
 
     prompt: str | int
@@ -46,6 +56,7 @@ class PromptVariability:
     closest: float
     w1kp_k: float | None = None
     w1kp_k_error: float | None = None
+    w1kp_error: float | None = None
 
 
 def w1kp_score(
@@ -153,11 +164,47 @@ def w1kp_by_prompt(
         pair, closest = (rows_of_prompt[a], rows_of_prompt[b]), float(similarity[a, b])
         good_for = reusability(values[: REUSED - 1], HIGH)
         row = PromptVariability(name, n, mean, similarity_level(mean), good_for, pair, closest)
+        row = replace(row, w1kp_error=pair_mean_error(similarity))
         if k is not None and k <= n:
             row = replace(row, w1kp_k=float(values[k - 2]), w1kp_k_error=float(errors[k - 2]))
         rows.append(row)
     check_some_prompts(len(rows), 2)
     return sorted(rows, key=lambda row: row.w1kp, reverse=True)
+
+
+def variability_p_value(
+    features: Tensor, prompt_index: Tensor, calibration: W1KPCalibration, num_permutations: int = 99, seed: int = 0
+) -> float:
+    """p-value of the hypothesis that all prompts vary alike: that they differ in their mean output at most.
+
+    What each output differs by from its prompt's mean is exchanged among the prompts; the statistic is the standard
+    deviation of the prompts' W1KP. The level holds approximately, since means are estimated.
+
+    Args:
+        features: as for `w1kp_score`.
+        prompt_index: as for `w1kp_score`; prompts of a single output are left out.
+        calibration: as for `w1kp_score`.
+        num_permutations: B.
+        seed: of the permutations.
+
+    Returns:
+        A multiple of 1 / (B + 1), up to 1; 1 of a single prompt.
+    """
+    x, index = check_prompted_outputs(features, prompt_index, calibration)
+    _, index, counts = index.unique(return_inverse=True, return_counts=True)
+    some = counts[index] > 1
+    x, index, of_each = x[some].double(), index[some], counts[index[some]][:, None].double()
+    means = x.new_zeros(len(counts), x.shape[1]).index_add_(0, index, x / of_each)[index]
+    residuals = (x - means) * (of_each / (of_each - 1)).sqrt()
+
+    def spread(rows: Tensor) -> Tensor:
+        found = [pair_mean(similarity) for similarity in similarities(rows, index, calibration).values()]
+        return torch.stack(found).std(correction=0)
+
+    generator = torch.Generator().manual_seed(seed)
+    observed = spread(x) * (1 - rounding(x.shape[1]))
+    drawn = [spread(residuals[torch.randperm(len(x), generator=generator)]) for _ in range(num_permutations)]
+    return (1 + sum(bool(found >= observed) for found in drawn)) / (1 + num_permutations)
 
 
 def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:

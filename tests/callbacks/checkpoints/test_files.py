@@ -70,10 +70,10 @@ class Trap:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "is no checkpoint of tensors and plain Python"),
-        ({"state_dict": {}, "trap": Trap()}, "is no checkpoint of tensors and plain Python"),
-        ({"state_dict": {}}, "Expected a checkpoint of Lightning's, but .* has no global_step, state_dict and loops"),
-        (torch.zeros(3), "Expected a checkpoint of Lightning's"),
+        (b"", "is not a checkpoint of tensors and plain Python objects"),
+        ({"state_dict": {}, "trap": Trap()}, "is not a checkpoint of tensors and plain Python objects"),
+        ({"state_dict": {}}, "Expected a Lightning checkpoint, but .* has no global_step, state_dict and loops"),
+        (torch.zeros(3), "Expected a Lightning checkpoint"),
     ],
 )
 def test_what_is_no_checkpoint_is_refused(tmp_path, content, said):

@@ -74,7 +74,7 @@ def test_a_file_that_stays_broken_is_told_once(saved, finder, tmp_path):
     long_ago = time.time() - 60
     os.utime(path, (long_ago, long_ago))
     assert finder.new(patient=True) == []
-    assert "no checkpoint of tensors" in skipped.pop("a.ckpt")
+    assert "not a checkpoint of tensors" in skipped.pop("a.ckpt")
     assert finder.new(patient=True) == []
     assert skipped == {}
 

@@ -19,7 +19,7 @@ from genmonitor.callbacks import sweep
 from genmonitor.callbacks.checkpoints.evaluating import duration, stopped_by_interrupt
 from genmonitor.callbacks.replay import replay
 
-pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*overlap much")]
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
 
 
 def setup(kind=Linear, monitors=None, **settings):
@@ -145,11 +145,12 @@ def test_sweep_skips_a_bad_checkpoint_and_tells_of_it(runs, tmp_path):
     bad = [tmp_path / "half.ckpt", tmp_path / "other.ckpt"]
     swept = sweep([files[0], *bad, files[2]], setup(), out=tmp_path, tell=lines.append)
     assert swept.evaluated == [files[0].name, files[2].name]
-    assert "is no checkpoint of tensors and plain Python" in swept.skipped["half.ckpt"]
+    assert "is not a checkpoint of tensors and plain Python objects" in swept.skipped["half.ckpt"]
     assert "RuntimeError: Error(s) in loading state_dict" in swept.skipped["other.ckpt"]
     assert lines[0].startswith("half.ckpt is skipped: ")
-    assert re.match(r"1 of 3, \d+ s left: epoch=0-step=3.ckpt, step 2. cluster_\d .* differs from real", lines[1])
-    assert lines[2].startswith("other.ckpt is skipped: ")
+    assert lines[1] == "3 checkpoints to evaluate; first reading the real images and fitting the monitors."
+    assert re.match(r"1 of 3, \d+ s left: epoch=0-step=3.ckpt, step 2. cluster_\d .* differs from real", lines[2])
+    assert lines[3].startswith("other.ckpt is skipped: ")
     assert lines[-1].startswith("3 of 3: epoch=2-step=9.ckpt, step 8. cluster_")
     late = sweep(files[1], setup(), out=tmp_path, tell=quietly)
     assert "from before the last one" in late.skipped[files[1].name]
@@ -223,9 +224,9 @@ def test_sweep_refuses_to_go_on_with_other_settings(runs, tmp_path):
     folder, _ = runs
     first = sorted((folder / "without" / "checkpoints").iterdir())[:1]
     sweep(first, setup(), out=tmp_path, tell=quietly)
-    with pytest.raises(ValueError, match=r"The sweep so far had another n_samples. Give --out FOLDER"):
+    with pytest.raises(ValueError, match=r"The sweep so far used a different n_samples. Give --out FOLDER"):
         sweep(folder / "without", setup(monitors=[quiet(n_samples=40)]), out=tmp_path, tell=quietly)
-    with pytest.raises(ValueError, match=r"the monitors of the sweep so far, .*prefix=cms.*, but got others"):
+    with pytest.raises(ValueError, match=r"the same monitors as in the sweep so far, .*prefix=cms.*, but got others"):
         sweep(folder / "without", setup(monitors=[quiet(prefix="new")]), out=tmp_path, tell=quietly)
     state = torch.load(file := tmp_path / "genmonitor" / "sweep.pt", weights_only=True)
     del state["monitors"]["PixelClusterMonitor[prefix=cms]"]["sampler"]
@@ -233,7 +234,7 @@ def test_sweep_refuses_to_go_on_with_other_settings(runs, tmp_path):
     with pytest.raises(ValueError, match=r"Expected the state of PixelClusterMonitor.prefix=cms. in .*sweep.pt"):
         sweep(folder / "without", setup(), out=tmp_path, tell=quietly)
     file.write_bytes(b"no such thing")
-    with pytest.raises(ValueError, match="Could not read how far the sweep is"):
+    with pytest.raises(ValueError, match="Could not read the sweep's progress"):
         sweep(folder / "without", setup(), out=tmp_path, tell=quietly)
 
 

@@ -11,7 +11,7 @@ from genmonitor.evaluation.data.reference import ReferenceImages, cka_work, even
 
 AGAINST_TRAINING = (
     "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
-    "with training images, for which a p-value promises no level"
+    "with training images, so p-values may be too small or too large"
 )
 
 
@@ -58,8 +58,7 @@ def test_split_of_given_images_looks_at_no_others():
 def test_split_notes_few_images():
     assert split(numbered(40)).notes[1:] == (
         "only 20 real images available for comparison with 30 generated ones",
-        "the baseline's draws of 30 overlap much, so its band is a rough estimate: only 20 images of the training data "
-        "are there to draw from",
+        "only 20 real images for 30-image draws: treat the bands as approximate (60 or more is better)",
     )
 
 

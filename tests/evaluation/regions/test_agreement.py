@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from genmonitor.evaluation.regions.agreement import Agreement, Half, Stability
+from genmonitor.evaluation.regions.clustering import Agreement, Half, Stability
 
 LEFT = (torch.arange(36) % 6 < 3).long()
 

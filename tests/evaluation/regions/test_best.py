@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.regions.best import BestSoFar
+from genmonitor.evaluation.regions.findings import BestSoFar
 from genmonitor.functional import mmd_influence, relative_similarity_test
 
 HALVES = PixelPartition.grid((2, 4), 1, 2)

@@ -5,9 +5,9 @@ from _helpers.evaluations import halves
 from _helpers.golden import digits
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.regions.agreement import Stability
 from genmonitor.evaluation.regions.clustering import (
     MAX_SITES,
+    Stability,
     choose,
     content_order,
     cuts,
@@ -107,7 +107,7 @@ def test_clusters_of_images_that_hardly_vary(few):
 def test_noise_has_no_stable_regions():
     noise = torch.rand(100, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     (note,) = found_in(noise).notes()
-    assert "other images would give other regions" in note
+    assert "the regions are unstable" in note
     assert all(
         way in note for way in ("`n_clusters`", "more images", "PixelPartition.from_mask", "PixelPartition.grid")
     )
@@ -122,7 +122,9 @@ def test_lopsided_partitions_are_told_and_good_ones_not(sizes, lopsided):
     assert is_lopsided(partition) == lopsided
     notes = region_notes(partition, Stability(0.95, {}))
     assert bool(notes) == lopsided
-    assert all(f"the largest holds {max(sizes)}, the smallest {min(sizes)}" in note for note in notes)
+    assert all(
+        f"the largest holds {max(sizes)} of 100 varying sites, the smallest {min(sizes)}" in note for note in notes
+    )
 
 
 def test_one_cluster_is_not_lopsided():

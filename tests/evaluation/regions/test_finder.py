@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
 import pytest
 import torch
 from _helpers.evaluations import halves
@@ -8,6 +10,7 @@ from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
 from genmonitor.evaluation.regions.clustering import content_order
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
+from genmonitor.evaluation.regions.saved import SavedRegions
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional import pixel_cka
 from genmonitor.functional.cka import CLUSTER_TOLERANCE
@@ -151,3 +154,23 @@ def test_own_widths_are_of_the_mean_squared_distance_of_each_region(found):
     assert found.widths == {}
     assert fitted.baseline["cluster_1"] != found.baseline["cluster_1"]
     assert Regions.from_state(fitted.state_dict(), GaussianKernel()).widths == fitted.widths
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_region_found_keeps_the_number_it_had_in_an_earlier_partition_of_other_settings(found, swapped):
+    labels = found.partition.labels
+    before = PixelPartition(3 - labels if swapped else labels)
+    earlier = SavedRegions(Path("cms_partition.npz"), {"n_clusters": 7}, before, "ward", None, ())
+    again = finder().find(split(), CPU, earlier=earlier)
+    assert again.reused is None  # it was found anew
+    assert torch.equal(again.partition.labels, before.labels)
+    new = {1: 2, 2: 1} if swapped else {1: 1, 2: 2}
+    assert again.stability.regions == {new[label]: value for label, value in found.stability.regions.items()}
+    assert again.baseline.keys() == found.baseline.keys()
+
+
+def test_regions_have_the_names_that_are_given(found):
+    assert [*find(region_names={"cluster_2": "eyes"}).partition.regions()] == ["cluster_1", "eyes"]
+    assert "eyes" in find(region_names={"cluster_2": "eyes"}).baseline
+    with pytest.raises(ValueError, match="cluster_1 to cluster_2, but got one for 'cluster_5'"):
+        find(region_names={"cluster_5": "eyes"})

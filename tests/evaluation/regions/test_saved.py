@@ -7,7 +7,7 @@ import torch
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.regions.agreement import Stability
+from genmonitor.evaluation.regions.clustering import Stability
 from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions, load_partition, save_regions, saved_regions
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
@@ -24,7 +24,7 @@ def saved(folder, linkage="average"):
 
 def test_saved_regions_are_read_again(tmp_path):
     path = saved(tmp_path)
-    again = saved_regions(path, SETTINGS)
+    again = saved_regions(path)
     assert (again.partition, again.linkage, again.path) == (COLUMNS, "average", path)
     assert again.stability == Stability(0.9, {1: 0.8, 2: 0.7})
     assert again.sketch == ("a", "b")
@@ -45,30 +45,32 @@ def sketch_of(numbers):
     ],
 )
 def test_saved_regions_fit_splits_of_the_same_data(tmp_path, numbers, size, fits):
-    earlier = SavedRegions(tmp_path, COLUMNS, "average", None, sketch_of(range(800)))
-    assert earlier.fits(sketch_of(numbers), size) == fits
+    earlier = SavedRegions(tmp_path, SETTINGS, COLUMNS, "average", None, sketch_of(range(800)))
+    assert earlier.fits(sketch_of(numbers), size, SETTINGS) == fits
 
 
 @pytest.mark.parametrize("settings", [SETTINGS | {"n_clusters": 3}, SETTINGS | {"gamma": 1.0}, {}])
-def test_saved_regions_of_other_settings_are_left(tmp_path, settings):
-    assert saved_regions(saved(tmp_path), settings) is None
+def test_saved_regions_of_other_settings_do_not_fit(tmp_path, settings):
+    earlier = saved_regions(saved(tmp_path))
+    assert earlier.fits(("a", "b"), (4, 6), SETTINGS)
+    assert not earlier.fits(("a", "b"), (4, 6), settings)
 
 
 def test_regions_that_were_given_are_not_taken_for_found_ones(tmp_path):
-    assert saved_regions(saved(tmp_path, linkage=None), SETTINGS) is None
+    assert saved_regions(saved(tmp_path, linkage=None)) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"settings": 3}', '{"linkage": "average", "stability": 1}'])
 def test_damaged_regions_are_left(tmp_path, content):
     path = saved(tmp_path)
     path.with_suffix(".json").write_text(content)
-    assert saved_regions(path, SETTINGS) is None
+    assert saved_regions(path) is None
     path.with_suffix(".json").write_text(
         json.dumps({"settings": SETTINGS, "linkage": "average", "stability": {}, "images": []})
     )
-    assert saved_regions(path, SETTINGS).stability is None
+    assert saved_regions(path).stability is None
     path.write_bytes(b"no partition")
-    assert saved_regions(path, SETTINGS) is None
+    assert saved_regions(path) is None
 
 
 def test_load_partition_takes_a_file_or_a_runs_folder(tmp_path):

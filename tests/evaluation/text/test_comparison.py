@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.evaluation.text.comparison import aligned, closer_set, closer_table, split_sentence, which_is_closer
+from genmonitor.evaluation.text.comparison import closer_set, closer_table, split_sentence, which_is_closer
+from genmonitor.evaluation.text.table import aligned
 
 NAMES = ("new", "old")
 
@@ -80,4 +81,4 @@ def test_differences_that_float32_cannot_tell_from_nothing_are_nothing():
 
 def test_split_names_the_sets():
     said = split_sentence(50, 20, 20, "the baseline", sets=2)
-    assert said == ("50 real images: 30 found the baseline, 20 were compared with 20 generated ones of each set")
+    assert said == ("50 real images: 30 for the baseline, 20 compared with 20 generated ones of each set")

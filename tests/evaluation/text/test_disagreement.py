@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from genmonitor.evaluation.prompts.modes import Disagreement, Mode
+from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Mode
 from genmonitor.evaluation.text.disagreement import (
     AGAINST,
     CURVES,
@@ -13,10 +13,19 @@ from genmonitor.evaluation.text.disagreement import (
 )
 from genmonitor.evaluation.values import grouped_by_chart
 
-FOUND = Disagreement(0.5, [Mode(0.3, [])], [Mode(-0.2, []), Mode(-0.1, [])], Mode(0.0, []), [])
+BY_CHANCE = [ByChance(total, 0.1, -0.1) for total in (0.2, 0.3, 0.9)]
+FOUND = Disagreement(
+    0.5,
+    [Mode(0.3, [])],
+    [Mode(-0.2, []), Mode(-0.1, [])],
+    Mode(0.0, []),
+    [],
+    p=0.005,
+    by_chance=BY_CHANCE,
+)
 CHANGED = [("a cat", 0.8), ("a dog", 0.15), (3, 0.05), ("a fish", 0.001)]
 FIRST = {"epoch": 0.0, "total": 0.9, "top_1": 0.3, "bottom_1": -0.2}
-LAST = {"epoch": 1.0, "total": 0.5, "top_1": 0.4, "bottom_1": -0.1}
+LAST = {"epoch": 1.0, "total": 0.5, "top_1": 0.4, "bottom_1": -0.1, "p": 0.005, "baseline_total": 0.3}
 
 
 def said(record, changed, against="real images"):
@@ -34,30 +43,46 @@ def test_modes_count_from_one():
 
 def test_disagreement_values_are_0_where_modes_are_missing():
     found = DisagreementValues(2, "data").measured(FOUND)
-    assert found == {"total": 0.5, "top_1": 0.3, "top_2": 0.0, "bottom_1": -0.2, "bottom_2": -0.1}
+    modes = {"top_1": 0.3, "top_2": 0.0, "bottom_1": -0.2, "bottom_2": -0.1}
+    assert found == modes | {"total": 0.5, "p": 0.005, "baseline_total": 0.3}
 
 
 def test_an_estimated_total_has_its_standard_error():
     values = DisagreementValues(2, "data")
     assert values.measured(replace(FOUND, total_error=0.0123)) == values.measured(FOUND) | {"total_error": 0.0123}
-    assert said(LAST | {"total_error": 0.0123}, []).endswith(": total 0.5 ± 0.01.")
+    assert said(LAST | {"total_error": 0.0123}, []).endswith(": total 0.5 ± 0.01 (p = 0.005; by chance 0.3).")
 
 
 @pytest.mark.parametrize("against", AGAINST.values())
 def test_disagreement_finding_names_three_prompts(against):
     assert said(LAST, CHANGED, against) == (
-        f"Disagreement with {against}: total 0.5, most of it for 'a cat' (80 %), 'a dog' (15 %), '3' (5 %)."
+        f"Disagreement with {against}: total 0.5 (p = 0.005; by chance 0.3), most of it for 'a cat' (80 %), 'a dog' "
+        "(15 %), '3' (5 %)."
     )
+
+
+def test_disagreement_that_chance_explains_names_no_prompts():
+    finding = disagreement_finding(LAST | {"p": 0.41}, CHANGED, "b", of="a")
+    assert str(finding) == "No evidence of a difference between a and b (p = 0.41): total 0.5, by chance 0.3."
+    assert finding.p == 0.41
+
+
+@pytest.mark.parametrize(("p", "fine"), [(0.41, True), (0.005, False)])
+def test_only_a_difference_from_real_images_is_wrong(p, fine):
+    found = {against: disagreement_finding(LAST | {"p": p}, [], against).fine for against in AGAINST.values()}
+    assert found == {"real images": fine, "the start of training": None, "the previous evaluation": None}
 
 
 def test_disagreement_message_has_the_finding_and_the_epoch():
     presenter = DisagreementPresenter(DisagreementValues(1, "data"), "data", None, [])
     finding = disagreement_finding(LAST, [], "real images")
-    assert presenter.message([finding], LAST) == "Disagreement with real images: total 0.5 (epoch 1)"
+    assert presenter.message([finding], LAST) == (
+        "Disagreement with real images: total 0.5 (p = 0.005; by chance 0.3) (epoch 1)"
+    )
 
 
 def test_disagreement_finding_leaves_out_what_hardly_differs():
-    assert said(LAST, CHANGED[3:]).endswith("total 0.5.")
+    assert said(LAST, CHANGED[3:]).endswith("by chance 0.3).")
 
 
 def test_disagreement_finding_quotes_and_cuts_prompts():
@@ -87,6 +112,7 @@ def test_disagreement_charts_say_what_is_compared_with():
     charts = grouped_by_chart(DisagreementValues(1, "start").specs)
     assert {title: [spec.key for spec in specs] for title, specs in charts.items()} == {
         "Disagreement with the start of training": ["total"],
+        "p-value: does it differ from the start of training?": ["p"],
         "Modes of it: above zero only the model, below only the start of training": ["top_1", "bottom_1"],
     }
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.cli.files import read_array, read_csv, split_key
+from genmonitor.cli.inputs.files import read_array, read_csv, split_key
 
 
 def test_a_name_behind_a_colon_is_the_array_of_a_file(tmp_path):

@@ -3,8 +3,8 @@ import pytest
 import torch
 from _helpers.joint_spectra import ends_of, symmetric
 
+from genmonitor.functional.promptsplit.total_estimate import spectral_sums
 from genmonitor.linalg.krylov import Space
-from genmonitor.linalg.spectral_sums import spectral_sums
 
 
 def squares(x):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genmonitor.evaluation.verdicts import ALERT_LEVEL, DegradationDetector, differs, p_values_of_change
+from genmonitor.evaluation.findings import ALERT_LEVEL, DegradationDetector, differs, p_values_of_change
 
 NAN = float("nan")
 FAR, NEAR = -9.0, -1.0

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from genmonitor.callbacks.integration.scripts import find_script, imported
+from genmonitor.callbacks.checkpoints.setup import find_script, imported
 
 
 def test_script_is_found_where_it_was_copied_with_its_run(tmp_path):

@@ -5,10 +5,10 @@ import pytest
 import torch
 from _helpers.pretrained import save_dinov2
 
-from genmonitor.cli.encoding import Encoding, as_samples, encode, encoder_range, prompt_encoder, range_notes
-from genmonitor.cli.outputs import Outputs
-from genmonitor.cli.prompts import PromptRows
-from genmonitor.evaluation.progress import no_progress
+from genmonitor._io import no_progress
+from genmonitor.cli.inputs.encoding import Encoding, as_samples, encode, encoder_range, prompt_encoder, range_notes
+from genmonitor.cli.inputs.outputs import Outputs
+from genmonitor.cli.inputs.prompts import PromptRows
 
 CPU = torch.device("cpu")
 NAMES = ["1", "2", "3"]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features
-from genmonitor.cli.files import (
+from genmonitor.cli.inputs.files import (
     ARRAY_SUFFIXES,
     all_or_none,
     pick,
@@ -25,7 +25,7 @@ from genmonitor.cli.files import (
     split_key,
     split_lines,
 )
-from genmonitor.cli.outputs import PROMPT_KEYS, Outputs, cut
+from genmonitor.cli.inputs.outputs import PROMPT_KEYS, Outputs, cut
 
 FILE_KEYS = ("file_name", "file", "filename", "image", "path")
 """Names of the output's file in a line of JSON, or of its column in a CSV file."""

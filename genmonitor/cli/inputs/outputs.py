@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from genmonitor._io import Progress, terminal_progress
 from genmonitor._validation import check_features, check_images
 from genmonitor.cli.arguments import IMAGES
-from genmonitor.cli.files import all_or_none, pick, read_array, read_json_lines, split_key
-from genmonitor.evaluation.progress import Progress, terminal_progress
+from genmonitor.cli.inputs.files import all_or_none, pick, read_array, read_json_lines, split_key
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -223,7 +223,7 @@ def _read_picture(file: Path) -> Image:
         raise ValueError(f"{file} cannot be read as an image: {error}") from error
     if deep:
         raise ValueError(f"Expected 8 bits per channel, but {file} has pillow's mode {image.mode!r}. Convert it.")
-    raise ValueError(f"Expected one picture in a file, but {file} has {frames} frames. Save each as a file of its own.")
+    raise ValueError(f"Expected one image per file, but {file} has {frames} frames. Save each as a file of its own.")
 
 
 def _opaque(image: Image) -> Image:

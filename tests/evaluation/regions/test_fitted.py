@@ -4,7 +4,7 @@ import torch
 from _helpers.evaluations import fit, halves, region_evaluator, samples_of
 
 from genmonitor import PixelPartition
-from genmonitor.evaluation.data import nearest as module
+from genmonitor.evaluation.regions import fitted as module
 
 
 def fitted(n=80):

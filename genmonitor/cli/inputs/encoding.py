@@ -12,16 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from genmonitor._io import Progress
 from genmonitor.cli.arguments import nonempty, nonempty_path, number, whole_number
-from genmonitor.cli.outputs import Outputs
-from genmonitor.cli.prompts import PromptRows
-from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.cli.inputs.outputs import Outputs
+from genmonitor.cli.inputs.prompts import PromptRows
+from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfIdf, pixels
 from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
-from genmonitor.encoders.simple import TfIdf, pixels
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
 from genmonitor.evaluation.data.compared_sets import range_doubt
-from genmonitor.evaluation.progress import Progress
 from genmonitor.evaluation.results import Samples
 
 PIXELS, TF_IDF = "pixels", "tf-idf"

@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from genmonitor.cli.outputs import cut, read_images, read_outputs
-from genmonitor.evaluation.progress import no_progress
+from genmonitor._io import no_progress
+from genmonitor.cli.inputs.outputs import cut, read_images, read_outputs
 
 
 def read(where, size=None):
@@ -278,7 +278,7 @@ def test_cmyk_pictures_are_read_as_their_inks_look(tmp_path, ink):
 def test_pictures_of_several_frames_are_refused(tmp_path, pictures, suffix):
     first, *others = (Image.fromarray(picture) for picture in pictures)
     first.save(tmp_path / f"1.{suffix}", save_all=True, append_images=others)
-    with pytest.raises(ValueError, match=rf"one picture in a file, but .*1\.{suffix} has 3 frames"):
+    with pytest.raises(ValueError, match=rf"one image per file, but .*1\.{suffix} has 3 frames"):
         read_images(str(tmp_path))
 
 

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A gate: conditions on measured values, such as "p < 0.01", under which a command fails."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.partition import region_key
+
+OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """NAME OPERATOR NUMBER.
+
+    Attributes:
+        name: key of a value, or a measure, which stands for it of the image and every region.
+        symbol: one of `OPERATORS`.
+        bound: the number.
+    """
+
+    name: str
+    symbol: str
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.symbol} {self.bound:g}"
+
+
+def condition(text: str) -> Condition:
+    """Parse a condition.
+
+    Example:
+        >>> print(condition("error_ratio>3"))
+        error_ratio > 3
+    """
+    parts = re.fullmatch(r"\s*(\w+)\s*([<>]=?)\s*(\S+)\s*", text)
+    try:
+        if parts is not None and math.isfinite(bound := float(parts[3])):
+            return Condition(parts[1], parts[2], bound)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"expected NAME < NUMBER (or <=, >, >=), such as 'p < 0.01', but got {text!r}")
+
+
+def failures(
+    conditions: Sequence[Condition], specs: Sequence[ValueSpec], values: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """Return the values that meet a condition, the most extreme first.
+
+    Args:
+        conditions: each of which is a reason to fail.
+        specs: declarations of the values.
+        values: by key.
+
+    Returns:
+        Of each "condition", "key", "value" and "reason".
+
+    Raises:
+        ValueError: if a condition names no value that was measured.
+
+    Example:
+        >>> specs = [ValueSpec("p_image", region="image"), ValueSpec("p_1", region="cluster_1")]
+        >>> [x["reason"] for x in failures([condition("p < 0.01")], specs, {"p_image": 0.3, "p_1": 0.005})]
+        ['p_1 = 0.005 (p < 0.01)']
+    """
+    found = []
+    for wanted in conditions:
+        keys = [spec.key for spec in specs if _means(wanted.name, spec)]
+        measured = {key: values[key] for key in keys if not math.isnan(values.get(key, math.nan))}
+        if not measured:
+            raise ValueError(f"Expected --fail-if to name a value that was measured, but {wanted.name} was not.")
+        met = {key: value for key, value in measured.items() if OPERATORS[wanted.symbol](value, wanted.bound)}
+        for key, value in sorted(met.items(), key=lambda item: item[1], reverse=">" in wanted.symbol):
+            reason = f"{key} = {value:.4g} ({wanted})"
+            found.append({"condition": str(wanted), "key": key, "value": value, "reason": reason})
+    return found
+
+
+def check_names(conditions: Sequence[Condition], specs: Sequence[ValueSpec]) -> None:
+    """Refuse a name that no value has, before anything is measured.
+
+    Args:
+        conditions: to check.
+        specs: declarations as of an image with one region, since the number of regions is not yet known.
+    """
+    for wanted in conditions:
+        name = re.sub(r"\d+$", "1", wanted.name)
+        if not any(_means(given, spec) for spec in specs for given in (name, wanted.name)):
+            near = get_close_matches(name, [spec.key.removesuffix("_1") for spec in specs], 1)
+            hint = f" Did you mean {near[0]}?" if near else ""
+            raise ValueError(f"Expected --fail-if to name a value, such as error_ratio, but got {wanted.name}.{hint}")
+
+
+def _means(name: str, spec: ValueSpec) -> bool:
+    return name == spec.key or (spec.region is not None and region_key(name, spec.region) == spec.key)

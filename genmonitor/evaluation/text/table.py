@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables as lines of text, as wide as there is room."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from textwrap import wrap
+
+from genmonitor.evaluation.results import Table
+
+NARROW = 21
+"""Characters beyond which a cell may go on in a second line: "difference (p = 0.26)" has as many."""
+GAP = "  "
+
+
+def terminal_width() -> int | None:
+    """Return the columns of the terminal that is printed to; None for a file or a pipe, whose lines may be long."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def within(table: Table, width: int | None) -> Table:
+    """Return a table without the columns that do not fit a width, the least important left out first.
+
+    Example:
+        >>> table = Table(["region", "sites", "where"], [["cluster_1", 9, "left half"]], optional=["sites"])
+        >>> within(table, 24).columns, within(table, 80).columns
+        (['region', 'where'], ['region', 'sites', 'where'])
+    """
+    for name in table.optional:
+        if width is None or sum(map(_least, _columns(table))) + len(GAP) * (len(table.columns) - 1) <= width:
+            break
+        kept = [i for i, column in enumerate(table.columns) if column != name]
+        table = replace(
+            table, columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows]
+        )
+    return table
+
+
+def aligned(table: Table, width: int | None = None) -> str:
+    """Return a table of text and numbers as lines of equal columns, numbers to the right.
+
+    Args:
+        table: its cells are text or numbers.
+        width: of the lines, for which cells are broken between words; None for one line per row.
+
+    Example:
+        >>> print(aligned(Table(["region", "sites"], [["image", 64], ["cluster_1", 9]])))
+        region     sites
+        image         64
+        cluster_1      9
+    """
+    return "\n".join(line for row in aligned_rows(table, width) for line in row)
+
+
+def aligned_rows(table: Table, width: int | None = None) -> list[list[str]]:
+    """Return the lines of the header and of each row, see `aligned`."""
+    columns = _columns(table)
+    widths = [max(map(len, column)) for column in columns]
+    spare = 0 if width is None else width - sum(widths) - len(GAP) * (len(widths) - 1)
+    for i in sorted(range(len(widths)), key=lambda i: -widths[i]):  # the widest gives way first
+        least = _least(columns[i])
+        if spare < 0 and least < widths[i]:
+            spare, widths[i] = min(0, spare + widths[i] - least), max(least, widths[i] + spare)
+    justified = [str.rjust if all(map(_is_number, column[1:])) else str.ljust for column in columns]
+    rows = []
+    for row in zip(*columns, strict=True):
+        cells = [wrap(cell, of, break_long_words=False) or [""] for cell, of in zip(row, widths, strict=True)]
+        lines = [
+            GAP.join(just(part, of) for part, of, just in zip(parts, widths, justified, strict=True)).rstrip()
+            for parts in zip_longest(*cells, fillvalue="")
+        ]
+        rows.append(lines)
+    return rows
+
+
+def _columns(table: Table) -> list[Sequence[str]]:
+    """Return the cells of each column as text, its heading first."""
+    return list(zip(*[[str(cell) for cell in row] for row in (table.columns, *table.rows)], strict=True))
+
+
+def _least(column: Sequence[str]) -> int:
+    """Return the width that a column needs."""
+    longest = max(len(word) for cell in column for word in cell.split() or [""])
+    return max(longest, min(NARROW, max(map(len, column))))
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"([<−-]? ?[\d.,]+(e[+-]?\d+)?( [×%])?)?", cell) is not None

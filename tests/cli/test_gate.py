@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+import argparse
+import json
+
+import numpy as np
+import pytest
+from _helpers.evaluations import halves
+
+from genmonitor.cli.gate import Condition, check_names, condition, failures
+from genmonitor.evaluation.regions.values import RegionValues
+
+SPECS = RegionValues(["cluster_1", "cluster_2"]).specs
+VALUES = {"image": 0.99, "p_image": 0.02, "p_1": 0.3, "p_2": 0.005, "error_ratio_1": 1.2, "error_ratio_2": 7.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("p < 0.01", Condition("p", "<", 0.01)),
+        ("error_ratio>=3", Condition("error_ratio", ">=", 3.0)),
+        (" image<=1e-3 ", Condition("image", "<=", 0.001)),
+        ("structure_vs_best_1 > -2", Condition("structure_vs_best_1", ">", -2.0)),
+    ],
+)
+def test_conditions(text, expected):
+    assert condition(text) == expected
+    assert condition(str(expected)) == expected
+
+
+@pytest.mark.parametrize("text", ["p", "p 3", "p = 3", "p == 3", "< 3", "p < q", "p < nan", "p < inf", "a b < 3", ""])
+def test_what_is_no_condition_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="expected NAME < NUMBER"):
+        condition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("p < 0.01", ["p_2"]),
+        ("p <= 0.02", ["p_2", "p_image"]),  # the smallest first
+        ("p_1 < 0.01", []),
+        ("error_ratio > 1", ["error_ratio_2", "error_ratio_1"]),  # the largest first
+        ("error_ratio_1 > 3", []),
+        ("image < 1", ["image"]),  # the image's CMS, and no other value of the image
+    ],
+)
+def test_a_measure_stands_for_image_and_regions_and_a_key_for_itself(text, keys):
+    assert [found["key"] for found in failures([condition(text)], SPECS, VALUES)] == keys
+
+
+def test_a_reason_has_value_and_condition():
+    (found,) = failures([condition("p < 0.01"), condition("p_1 < 0.01")], SPECS, VALUES)
+    assert found == {"condition": "p < 0.01", "key": "p_2", "value": 0.005, "reason": "p_2 = 0.005 (p < 0.01)"}
+
+
+@pytest.mark.parametrize("values", [{}, {"p_1": float("nan")}])
+def test_what_was_not_measured_passes_no_gate(values):
+    with pytest.raises(ValueError, match="but p was not"):
+        failures([condition("p < 0.01")], SPECS, values)
+
+
+def test_names_are_checked_before_anything_is_measured():
+    check_names(
+        [condition("p_12 < 0.1"), condition("share > 0.5"), condition("constant < 0.9")],
+        RegionValues(["cluster_1", "constant"]).specs,
+    )
+    with pytest.raises(ValueError, match=r"but got eror_ratio. Did you mean error_ratio\?"):
+        check_names([condition("eror_ratio > 3")], SPECS)
+
+
+def test_a_gate_fails_compare_with_status_and_reason(files, genmonitor, tmp_path):
+    arguments = ["compare", *files, "--n-clusters", 2, "--out", tmp_path / "out", "--json"]
+    status, said, complaint = genmonitor(*arguments, "--fail-if", "p < 0.01", "--fail-if", "error_ratio > 1e6")
+    assert status == 1
+    failed = json.loads(said)["failed"]
+    assert {of["condition"] for of in failed} == {"p < 0.01"}
+    assert f"genmonitor compare: failed: {failed[0]['reason']}" in complaint
+    assert (tmp_path / "out" / "genmonitor" / "report.html").is_file()  # to look into
+
+
+def test_a_gate_lets_good_images_pass(files, genmonitor, tmp_path):
+    np.save(tmp_path / "good.npy", halves(120, 3).numpy())
+    arguments = ["compare", files[0], tmp_path / "good.npy", "--n-clusters", 2, "--out", tmp_path / "out"]
+    status, _, complaint = genmonitor(*arguments, "--fail-if", "p < 0.01")
+    assert (status, complaint) == (0, "")
+
+
+@pytest.mark.parametrize(("order", "status"), [(["good.npy", "bad"], 0), (["bad", "good.npy"], 1)])
+def test_a_gate_fails_a_set_that_is_worse_than_the_other(files, genmonitor, tmp_path, order, status):
+    np.save(tmp_path / "good.npy", halves(120, 3).numpy())
+    sets = [files[1] if name == "bad" else tmp_path / name for name in order]
+    arguments = ["compare", files[0], *sets, "--n-clusters", 2, "--out", tmp_path / "out"]
+    assert genmonitor(*arguments, "--fail-if", "p_worse < 0.01")[0] == status
+
+
+def test_a_name_that_no_value_has_stops_at_once(files, genmonitor, tmp_path):
+    status, _, complaint = genmonitor("compare", *files, "--out", tmp_path / "out", "--fail-if", "spred > 3")
+    assert status == 2
+    assert "Did you mean spread?" in complaint
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Averages kept by other libraries take the place of a network's weights for one evaluation."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from _helpers.loops import Generator, small
+from diffusers.training_utils import EMAModel
+from torch import nn
+
+from genmonitor.monitoring.averages import averaged_weights
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*(only \\d+ images of|only \\d+ real images|no single place)"),
+]
+
+
+def network():
+    return nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+
+
+def twice(module):
+    """A copy with all weights and statistics doubled."""
+    other = copy.deepcopy(module)
+    for value in other.state_dict().values():
+        value.mul_(2)
+    return other
+
+
+def diffusers_average(module):
+    return EMAModel(twice(module).parameters())
+
+
+AVERAGES = {
+    "diffusers": diffusers_average,
+    "ema_pytorch": lambda module: SimpleNamespace(ema_model=twice(module), online_model=[module]),
+    "timm": lambda module: SimpleNamespace(module=twice(module), decay=0.999),
+    "torch": lambda module: torch.optim.swa_utils.AveragedModel(twice(module)),
+}
+
+
+@pytest.mark.parametrize("library", AVERAGES)
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "among others"])
+def test_averages_are_there_inside_the_block_and_the_own_weights_after_it(library, inside):
+    own = network()
+    module = nn.ModuleList([nn.Linear(2, 3), own]) if inside else own
+    before = copy.deepcopy(module.state_dict())
+    seen = []
+
+    def fail():
+        with averaged_weights(AVERAGES[library](own), module):
+            seen.append(own[2].weight.detach().clone())
+            raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        fail()
+    assert torch.equal(seen[0], 2 * before["1.2.weight" if inside else "2.weight"])
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_buffers_are_averaged_where_they_are_kept():
+    own = network()
+    with averaged_weights(AVERAGES["timm"](own), own):
+        assert own[1].running_var.tolist() == [2, 2, 2]
+    assert own[1].running_var.tolist() == [1, 1, 1]
+
+
+def test_none_leaves_the_own_weights():
+    own = network()
+    with averaged_weights(None, own):
+        assert not own[2].weight.equal(twice(own)[2].weight)
+
+
+@pytest.mark.parametrize("library", AVERAGES)
+def test_averages_of_another_network_are_refused(library):
+    with (
+        pytest.raises(ValueError, match="none has its 2 parameters"),
+        averaged_weights(AVERAGES[library](nn.Linear(5, 5)), network()),
+    ):
+        pass
+
+
+def test_what_keeps_no_average_is_refused():
+    with pytest.raises(TypeError, match=r"to be diffusers' EMAModel, .* but got dict"), averaged_weights({}, network()):
+        pass
+
+
+def test_a_loop_evaluates_the_average_and_trains_on_with_its_own_weights(tmp_path):
+    own = Generator()
+    average = copy.deepcopy(own)
+    for value in average.parameters():
+        value.data += 0.3
+    values = []
+    for name, generator, ema in (
+        ("own", own, None),
+        ("average", average, None),
+        ("ema", own, EMAModel(average.parameters())),
+    ):
+        (tmp_path / name).mkdir()
+        before = copy.deepcopy(generator.state_dict())
+        monitor = small(tmp_path / name, "regions")
+        values.append(monitor.evaluate(generator, step=0, epoch=0, ema=ema).values["image"])
+        assert all(torch.equal(value, before[key]) for key, value in generator.state_dict().items())
+    assert values[0] != values[1] == values[2]
