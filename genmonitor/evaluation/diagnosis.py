@@ -25,7 +25,7 @@ from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
-SPLITS = 99
+SPLITS = 199
 """Of the map: enough to find areas by, which are then tested on their own."""
 MOSTLY_ALL = ("whole image", "most of the image")
 COPIES = 0.1
@@ -250,12 +250,11 @@ def _each_once(findings: list[Finding], of_image: Mapping[str, float]) -> list[F
         return findings
     if not whole.kinds:
         return areas
+    if areas and whole.kinds[0].name == "modes" and of_image[areas[0].area.name] >= whole.kinds[0].share - MARGIN:
+        return areas  # weights fit a fault of an area too
     local = bool(areas) and areas[0].area.mask is not None and float(areas[0].area.mask.double().mean()) < LOCAL
     if local and whole.kinds[0].name == "modes":
-        # only there are proportions wrong, if no fault of the area says it as well: weights fit a fault of an area too
-        first = areas[0]
-        if of_image[first.area.name] >= whole.kinds[0].share - MARGIN:
-            return areas
+        first = areas[0]  # only there are proportions wrong
         sentence = text.explained_sentence(first.area.name, whole.kinds, whole.p or 0.0)
         return [replace(whole, area=first.area, text=sentence), *areas[1:]]
     said = {kind.name for kind in whole.kinds}

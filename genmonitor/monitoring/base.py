@@ -323,7 +323,7 @@ class Monitor:
                 self.evaluator.load_state_dict(state_dict["evaluator"])
             except SettingsChangedError as error:
                 self.publisher.notes.add(
-                    f"resumed with a different {', '.join(error.names)}, so everything is fitted again and the curves "
+                    f"resumed with {', '.join(error.names)} changed, so everything is fitted again and the curves "
                     "start over: values before and after cannot be compared."
                 )
                 self.evaluator.forget()

@@ -194,7 +194,8 @@ def test_second_fit_of_a_trainer_goes_on_with_the_curve(tmp_path):
 
 def test_second_training_begins_a_new_run(tmp_path):
     monitor, fresh = plain(), plain()
-    fit(tmp_path / "one", monitor, train=loader(REAL), val=validation(), max_epochs=3)
+    for folder, before in (("one", monitor), ("other", plain())):  # regions keep the numbers of a folder
+        fit(tmp_path / folder, before, train=loader(REAL), val=validation(), max_epochs=3)
     first = measured(monitor)
     others = {"train": loader(digits(400, 700)), "val": loader(digits(700, 800))}
     for folder, either in (("one", monitor), ("other", fresh)):

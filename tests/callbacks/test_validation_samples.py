@@ -126,7 +126,7 @@ def test_a_resumed_run_goes_on(tmp_path):
     assert epochs(monitor) == [0, 1]
 
 
-@pytest.mark.filterwarnings("ignore:Plain. resumed with a different seed")
+@pytest.mark.filterwarnings("ignore:Plain. resumed with seed changed")
 def test_samples_that_are_drawn_again_start_new_curves(tmp_path):
     keep = ModelCheckpoint(tmp_path, save_last=True)
     fit(tmp_path, plain(reuse="validation"), keep, module=Draws(), val=validation(), max_epochs=1)

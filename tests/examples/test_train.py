@@ -192,6 +192,7 @@ ARGUMENTS = {
             lambda found: type(found["fid"]).__name__ == "FrechetInceptionDistance",
         ),
         "fault_models": ([], []),
+        "region_names": ({"cluster_1": "left"}, {"cluster_1": "left"}),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
         "own_widths": (False, False),  # which take no Laplacian kernel
         "reuse": (None, None),

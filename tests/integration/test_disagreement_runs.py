@@ -66,9 +66,7 @@ def test_state_is_plain_and_holds_the_reference(tmp_path):
 def test_other_settings_start_the_curves_anew(tmp_path, other):
     first, resumed = disagreeing(reference="start"), disagreeing(**({"reference": "start"} | other))
     run(tmp_path, first)
-    with pytest.warns(
-        UserWarning, match=f"resumed with a different {next(iter(other))}, so everything is fitted again"
-    ):
+    with pytest.warns(UserWarning, match=f"resumed with {next(iter(other))} changed, so everything is fitted again"):
         resumed.load_state_dict(first.state_dict())
     assert resumed.history == []
     assert resumed.evaluator.needs_first_samples

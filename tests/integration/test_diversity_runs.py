@@ -59,9 +59,7 @@ def test_state_is_plain_and_its_width_is_taken_over(tmp_path):
 def test_other_settings_start_the_curves_anew(tmp_path, other):
     first, resumed = make(), make(**other)
     run(tmp_path, first)
-    with pytest.warns(
-        UserWarning, match=f"resumed with a different {next(iter(other))}, so everything is fitted again"
-    ):
+    with pytest.warns(UserWarning, match=f"resumed with {next(iter(other))} changed, so everything is fitted again"):
         resumed.load_state_dict(first.state_dict())
     assert resumed.history == []
     assert resumed.kernel.gamma != first.kernel.gamma
@@ -69,7 +67,7 @@ def test_other_settings_start_the_curves_anew(tmp_path, other):
 
 def test_other_prompts_start_the_curves_anew():
     first, resumed = make(), plain(range(4), kernel=GaussianKernel(), num_features=20)
-    with pytest.warns(UserWarning, match="another prompts"):
+    with pytest.warns(UserWarning, match="resumed with prompts changed"):
         resumed.load_state_dict(first.state_dict())
 
 

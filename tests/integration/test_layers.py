@@ -28,7 +28,7 @@ LAYERS = [
     {"loggers"},
     {"monitoring"},
     {""},  # genmonitor/__init__.py: what stands below it imports from the module that it means
-    {"cli", "tensorboard_plugin"},
+    {"cli", "tensorboard_plugin", "__main__"},
     {"callbacks"},
 ]
 """From the bottom; what stands in one layer may import what stands in the same, but not in a circle."""
