@@ -31,8 +31,8 @@ def without_pictures(table: Table) -> Table:
     """Leave out the columns in which a cell is a picture.
 
     Example:
-        >>> without_pictures(Table(["prompt", "samples"], [["a cat", np.zeros((8, 8, 3))]]))
-        Table(columns=['prompt'], rows=[['a cat']])
+        >>> without_pictures(Table(["prompt", "samples"], [["a cat", np.zeros((8, 8, 3))]])).rows
+        [['a cat']]
     """
     kept = [i for i in range(len(table.columns)) if not any(isinstance(row[i], np.ndarray) for row in table.rows)]
     columns, rows = [table.columns[i] for i in kept], [[row[i] for i in kept] for row in table.rows]
