@@ -160,6 +160,24 @@ def _posterized(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     return (x * steps).round() / steps
 
 
+def _in_levels(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
+    """Leave it out unless generated images have few levels: to a kernel, rounding is noise."""
+    of_fake, of_real = (_in_few_levels(x[:, :, area]) for x in (fake, real))
+    if of_fake < max(FEW_LEVELS, of_real):
+        return None
+    return Fault("posterized", "levels", (2, 3, 4, 5, 6, 8, 10, 13, 16), _posterized, whole=True)
+
+
+FEW_LEVELS = 0.7
+"""Part of the values that the 16 most common ones hold, from which images may be posterized."""
+
+
+def _in_few_levels(values: Tensor) -> float:
+    """Return the part of the values that the 16 most common ones hold, to a thousandth of the range."""
+    counts = (1000 * values).round().unique(return_counts=True)[1]
+    return float(counts.topk(min(16, len(counts))).values.sum() / counts.sum())
+
+
 def _thicker(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     """Grow what is bright by pixels; shrink it for s < 0."""
     sign, low = (1 if s > 0 else -1), int(abs(s))
@@ -292,6 +310,6 @@ FAULT_MODELS: tuple[Fault | Measured, ...] = (
         "clipped",
         "of the range at the bottom",
     ),
-    Fault("posterized", "levels", (2, 3, 4, 5, 6, 8, 10, 13, 16), _posterized, whole=True),
+    Measured("posterized", _in_levels),
 )
 """In the order in which faults are put into one image."""

@@ -28,7 +28,7 @@ ADDS = 0.05
 """What a further fault must explain."""
 SAME = 0.04
 """Part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler."""
-SIMPLE = ("brighter", "color", "stronger", "blurred", "sharpened")
+SIMPLE = ("brighter", "color", "stronger", "posterized", "noisy", "blurred", "sharpened")
 """Faults that are named first among those that explain the same."""
 LEFT = 0.1
 """What is left when a further one is not asked for."""

@@ -78,7 +78,20 @@ def test_faults_are_what_their_units_say() -> None:
     assert put("less_varied", x, 0.3).var(0) == pytest.approx(0.49 * x.var(0), rel=1e-4)
     assert float(put("clipped", x, 0.1).max()) == pytest.approx(0.9)
     assert float(put("clipped", x, -0.1).min()) == pytest.approx(0.1)
-    assert len(put("posterized", x, 4).unique()) == 4
+
+
+def test_images_are_posterized_where_they_have_few_levels_and_real_ones_more() -> None:
+    real, area = drawn((1, 8, 8)), torch.ones(8, 8, dtype=torch.bool)
+    (posterized,) = [x for x in FAULT_MODELS if x.name == "posterized"]
+    assert isinstance(posterized, Measured)
+    fake = (3 * drawn((1, 8, 8), seed=1)).round() / 3
+    made = posterized.of(fake, real, area)
+    assert made is not None
+    assert len(made.apply(real, 4, torch.Generator()).unique()) == 4
+    noisy = real + 0.04 * torch.randn(real.shape, generator=torch.Generator().manual_seed(2))
+    assert posterized.of(noisy, real, area) is None
+    assert posterized.of(real.round(), real.round() * (real > 0.2), area) is not None
+    assert posterized.of(fake + 0.01 * noisy, fake, area) is None
 
 
 def test_bright_parts_grow_whether_they_are_strokes_or_what_is_around_them() -> None:
