@@ -352,7 +352,7 @@ def test_page_of_a_damaged_folder_draws_what_is_left(opened, tmp_path):
     assert all(chart.find_elements("css selector", "svg > *") for chart in find(opened, ".chart"))
     assert (
         find(opened, ".alert")[0].text
-        == "cms_evaluation_00002.json could not be read, so what it holds is missing here."
+        == "cms_evaluation_00002.json could not be read and is missing here."
     )
 
 

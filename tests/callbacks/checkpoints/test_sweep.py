@@ -298,7 +298,7 @@ def test_sweep_follows_a_run(tmp_path):
     lines = []
     swept = sweep(growing, setup(), follow=True, idle=0.1, tell=tell)
     assert measured_in(swept) == logged
-    assert [line[:6] for line in lines] == ["1 of 1", "1 of 1"]
+    assert [line[:6] for line in lines] == ["1 chec", "1 of 1", "1 of 1"]
 
 
 @pytest.mark.slow
