@@ -350,10 +350,7 @@ def test_page_of_a_damaged_folder_draws_what_is_left(opened, tmp_path):
     assert complaints(opened) == []
     assert len(find(opened, '.chart[data-chart="0"] path.curve')) == 3
     assert all(chart.find_elements("css selector", "svg > *") for chart in find(opened, ".chart"))
-    assert (
-        find(opened, ".alert")[0].text
-        == "cms_evaluation_00002.json could not be read and is missing here."
-    )
+    assert find(opened, ".alert")[0].text == "cms_evaluation_00002.json could not be read and is missing here."
 
 
 def test_page_of_a_comparison_draws_regions_without_baseline(opened, tmp_path):
