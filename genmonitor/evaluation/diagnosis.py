@@ -18,7 +18,8 @@ from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
-from genmonitor.functional.diagnosis.area import MARGIN, Explained, Repeats, repeats
+from genmonitor.functional.diagnosis.area import MARGIN, Explained
+from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.discrepancy_map import discrepancy_map

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong in an area of generated images: faults that, put into real images, explain how far off it is."""
 
-from genmonitor.functional.diagnosis.area import AreaDiagnosis, Images, diagnose_area
+from genmonitor.functional.diagnosis.area import AreaDiagnosis, diagnose_area
 from genmonitor.functional.diagnosis.distance import Distance
 from genmonitor.functional.diagnosis.fault_models import FAULT_MODELS, Fault, FaultModel, Measured
+from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
 
 __all__ = [

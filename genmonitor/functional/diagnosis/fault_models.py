@@ -162,14 +162,16 @@ def _posterized(x: Tensor, s: float, _: torch.Generator) -> Tensor:
 
 def _in_levels(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
     """Leave it out unless generated images have few levels: to a kernel, rounding is noise."""
-    of_fake, of_real = (_in_few_levels(x[:, :, area]) for x in (fake, real))
-    if of_fake < max(FEW_LEVELS, of_real):
+    of_fake, of_real = (_in_few_levels(x[:COUNTED, :, area]) for x in (fake, real))
+    if of_fake < FEW_LEVELS or of_fake <= of_real:
         return None
     return Fault("posterized", "levels", (2, 3, 4, 5, 6, 8, 10, 13, 16), _posterized, whole=True)
 
 
 FEW_LEVELS = 0.7
 """Part of the values that the 16 most common ones hold, from which images may be posterized."""
+COUNTED = 64
+"""Images whose values are counted."""
 
 
 def _in_few_levels(values: Tensor) -> float:

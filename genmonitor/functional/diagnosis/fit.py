@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, distance_of
-from genmonitor.functional.diagnosis.fault_models import FaultModel
+from genmonitor.functional.diagnosis.fault_models import FaultModel, Measured
 
 ALL, FEW = 10**6, 6
 """How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
@@ -235,3 +235,23 @@ def closer(side: Side, faults: Faults) -> float:
     difference = float((within[0] - within[1]).mean() + of_fake.mean())
     error = math.sqrt(float(of_real.var() / len(of_real) + of_fake.var() / len(of_fake)))
     return 0.5 * math.erfc(difference / (error * math.sqrt(2))) if error else 1.0
+
+
+def usable(
+    models: Sequence[FaultModel | Measured], side: Side, fake: Tensor, failures: list[str], skip_failing: bool
+) -> list[FaultModel]:
+    """Return the models that these images have, each tried once at each strength on a few of them."""
+    out: list[FaultModel] = []
+    few = side.first(4)
+    for model in models:
+        try:
+            made = model.of(fake, side.real, side.area) if isinstance(model, Measured) else model
+            if made is not None:
+                for strength in made.strengths:
+                    few.put((PutFault(made, strength),))
+                out.append(made)
+        except Exception as error:
+            if not skip_failing:
+                raise
+            failures.append(f"the fault model {model.name!r} failed: {type(error).__name__}: {error}")
+    return out

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated images that come over and over, or are near copies of real ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.fit import CHANCE
+from genmonitor.functional.diagnosis.images import SAMPLES, Images
+from genmonitor.functional.two_sample_test import LEVEL
+from genmonitor.linalg.distances import squared_distances
+
+NEAR = 0.5
+"""Part of the usual distance to the nearest image below which an image counts as a copy."""
+
+
+@dataclass(frozen=True, eq=False)
+class Repeats:
+    """Images that come over and over, or are near copies of real ones.
+
+    Attributes:
+        share: of generated images with a near twin, less that of real ones.
+        p: of no more than among real images.
+        of_distance: part of the distance that is gone when each is counted once.
+        samples: indices of generated images with a twin.
+    """
+
+    share: float
+    p: float
+    of_distance: float
+    samples: tuple[int, ...]
+
+
+def repeats(images: Images, among_real: bool) -> Repeats:
+    """Look for generated images that come over and over or, with `among_real`, for near copies of real ones.
+
+    Distances are of pixels and in units of each image's own usual distance, so that faded images or ones of little
+    variety are none. A copy is nearer than half of what is usual among real images; as many as these have do not count.
+    """
+    n = min(len(images.fake), len(images.real))
+    fake, real = ((x[:n] - images.real.mean(0)).flatten(1) for x in (images.fake, images.real))
+    of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
+    pairs = squared_distances(fake, real) if among_real else squared_distances(fake, fake).fill_diagonal_(torch.inf)
+    of_fake = _from_nearest(pairs)
+    limit = NEAR**2 * float(of_real.median())
+    usual, twin = (of_real < limit).double().mean(), of_fake < limit
+    found = twin.double().mean()
+    pool = float(found + usual) / 2
+    error = max((2 * pool * (1 - pool) / n) ** 0.5, 1 / n)
+    p = float(torch.special.ndtr(-torch.as_tensor(float(found - usual) / error)))
+    gone = 0.0
+    if not among_real and p <= LEVEL:
+        earlier = (pairs < limit * pairs.median(1).values[:, None]).tril(-1).any(1)
+        distance = Distance.of(images.real, torch.ones(images.real.shape[2:], dtype=torch.bool), n)
+        once, all_of_them, reference = (
+            distance.embedded(x) for x in (images.fake[:n][~earlier], images.fake[:n], images.real[:n])
+        )
+        before = distance.between(all_of_them, reference)
+        gone = 1 - distance.between(once, reference) / before if len(once[0]) > 1 and before > CHANCE else 0.0
+    chosen = of_fake.where(twin, torch.inf).argsort()[: min(SAMPLES, int(twin.sum()))]
+    return Repeats(float(found - usual), p, gone, tuple(images.chosen_fake[chosen.cpu()].tolist()))
+
+
+def _from_nearest(pairs: Tensor) -> Tensor:
+    """Return the squared distance to the nearest in parts of the median one, of each row of squared distances."""
+    return pairs.amin(1) / pairs.median(1).values.clamp_min(torch.finfo(pairs.dtype).tiny)

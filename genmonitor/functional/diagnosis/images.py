@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The images of a diagnosis: some of each side, on one scale, in halves to fit faults on and to judge them on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.fit import Side
+
+HALF = 250
+"""Images a side that faults are fitted on at most, and as many that they are judged on."""
+SAMPLES = 8
+"""Generated images that are named as showing something most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Generated and real images, scaled so that real ones fill [0, 1], in a random order that a seed decides.
+
+    Attributes:
+        fake: [N, C, H, W].
+        real: [M, C, H, W].
+        chosen_fake: which of the given generated images these are [N].
+        chosen_real: which of the given real ones [M].
+        seed: of this order, and of all that is random later.
+    """
+
+    fake: Tensor
+    real: Tensor
+    chosen_fake: Tensor
+    chosen_real: Tensor
+    seed: int
+
+    @classmethod
+    def of(cls, fake: Tensor, real: Tensor, seed: int) -> Images:
+        """Take at most 500 of each side, halves of which are fitted on and judged on."""
+        generator = torch.Generator().manual_seed(seed)
+        chosen = [torch.randperm(len(x), generator=generator)[: 2 * HALF] for x in (fake, real)]
+        low, span = float(real.min()), float(real.max() - real.min()) or 1.0
+        some_fake, some_real = ((x[at.to(x.device)] - low) / span for x, at in zip((fake, real), chosen, strict=True))
+        return cls(some_fake, some_real, chosen[0], chosen[1], seed)
+
+    @property
+    def halves(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """Generated and real images of each half."""
+        n, m = len(self.fake) // 2, len(self.real) // 2
+        return (self.fake[:n], self.real[:m]), (self.fake[n:], self.real[m:])
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The range of all images."""
+        return min(float(self.fake.min()), 0.0), max(float(self.fake.max()), 1.0)
+
+
+def sides(images: Images, area: Tensor) -> tuple[Side, Side]:
+    """Return the half to fit on and the half to judge on, with the distance in an area."""
+    (fake_a, real_a), (fake_b, real_b) = images.halves
+    distance = Distance.of(real_a, area, min(len(fake_b), len(real_b)))
+    return (
+        Side.of(distance, real_a, fake_a, area, images.range, images.seed),
+        Side.of(distance, real_b, fake_b, area, images.range, images.seed + 1),
+    )
