@@ -259,7 +259,7 @@ class PixelPartition:
         try:
             with np.load(path, allow_pickle=False) as file:
                 labels, patch_size = torch.from_numpy(file["labels"]), int(file["patch_size"])
-                names = json.loads(str(file["names"])) if "names" in file else {}
+                names = json.loads(str(file["names"]))
         except (ValueError, TypeError, KeyError, IndexError, EOFError, OSError, BadZipFile) as error:
             raise ValueError(
                 f"Expected `path` to be a file that `save` wrote, but {path!s} is none ({error}). Give partition.npz "

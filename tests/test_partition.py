@@ -234,11 +234,6 @@ def test_names_stand_in_the_place_of_numbers_and_are_saved(tmp_path):
     assert named.named({"cluster_1": "hair"}).regions() == {"hair": 1, "left_eye": 2, "constant": 0}
 
 
-def test_a_partition_saved_without_names_is_read(tmp_path):
-    np.savez(tmp_path / "old.npz", labels=HALVES.labels.numpy(), patch_size=np.int64(1))
-    assert PixelPartition.load(tmp_path / "old.npz") == HALVES
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [

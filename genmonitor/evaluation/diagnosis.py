@@ -280,7 +280,7 @@ def _examples(
         low, high = float(real.min()), float(real.max())
         scaled = (shown - low) / ((high - low) or 1.0)
         faulty = put_faults(scaled, found.explained.faults, found.mask.to(real.device), images.range, images.seed)
-        words = " and ".join(text.said(kind) for kind in finding.kinds)
+        words = " and ".join(text.with_strength(kind) for kind in finding.kinds)
         out[f"real, with what was found: {words}"] = faulty * ((high - low) or 1.0) + low
     chosen = torch.tensor(finding.samples[:EXAMPLES] or range(min(EXAMPLES, len(fake))), device=fake.device)
     out["generated, those that show it most" if finding.samples else "generated"] = fake[chosen]
@@ -351,7 +351,7 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         return Finding(text.no_difference_sentence(str(area), found.p), area, "", None, fine=True, p=found.p)
     kinds = _kinds(found.explained)
     if named:
-        sentence, verdict = text.explained_sentence(str(area), kinds, found.p), text.said(kinds[0])
+        sentence, verdict = text.explained_sentence(str(area), kinds, found.p), text.with_strength(kinds[0])
     else:
         sentence, verdict = (
             text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p),
@@ -394,7 +394,10 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
         if found.share >= COPIES and found.p <= LEVEL / 50:
             kind = FaultKind("copies", found.share, unit, found.of_distance)
             area = Area("whole image", mask=mask)
-            sentence, cause = f"Whole image: {text.said(kind)} ({format_p(found.p)}).", text.cause_sentence(kind)
+            sentence, cause = (
+                f"Whole image: {text.with_strength(kind)} ({format_p(found.p)}).",
+                text.cause_sentence(kind),
+            )
             out.append(
                 Finding(
                     sentence,

@@ -71,11 +71,11 @@ class Outputs:
         values = self.features if self.images is None else self.images
         return None if values is None else list(values.shape[1:])
 
-    def label(self, row: int, prompts: Sequence[object] | None = None, length: int = 60) -> str:
+    def label(self, row: int, prompts: Sequence[object] | None = None) -> str:
         """Return a label for one output in a table: its text, cut if it is long, or its name and its prompt."""
         if self.texts is not None:
-            return cut(self.texts[row], length)
-        name = cut(self.names[row], length)
+            return cut(self.texts[row], 60)
+        name = cut(self.names[row], 60)
         return name if prompts is None else f"{name} ({cut(prompts[row], 40)})"
 
 

@@ -22,9 +22,9 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float) -> str:
     """
     first, share = kinds[0], sum(kind.share for kind in kinds)
     if len(kinds) == 1:
-        what = f"{said(first)}; explains {percent(share)} of what is wrong there"
+        what = f"{with_strength(first)}; explains {percent(share)} of what is wrong there"
     else:
-        parts = " and ".join(f"{said(kind)} ({percent(kind.share)})" for kind in kinds)
+        parts = " and ".join(f"{with_strength(kind)} ({percent(kind.share)})" for kind in kinds)
         what = f"{parts}; together they explain {percent(share)} of what is wrong there"
     return f"{capital(place)}: {what} ({format_p(p)})."
 
@@ -63,8 +63,8 @@ def cause_sentence(kind: FaultKind) -> str:
     return f"{cause} {f'To try: {known.remedy}.' if known.remedy else ''}".strip()
 
 
-def said(kind: FaultKind) -> str:
-    """Say a kind with its strength."""
+def with_strength(kind: FaultKind) -> str:
+    """Return the words for a kind and its strength, such as "noise 0.05 of the range"."""
     return in_words(kind.name, kind.strength, kind.unit)
 
 

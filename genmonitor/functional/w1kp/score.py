@@ -173,7 +173,7 @@ def w1kp_by_prompt(
 
 
 def variability_p_value(
-    features: Tensor, prompt_index: Tensor, calibration: W1KPCalibration, num_permutations: int = 99, seed: int = 0
+    features: Tensor, prompt_index: Tensor, calibration: W1KPCalibration, num_permutations: int = 99
 ) -> float:
     """p-value of the hypothesis that all prompts vary alike: that they differ in their mean output at most.
 
@@ -185,7 +185,6 @@ def variability_p_value(
         prompt_index: as for `w1kp_score`; prompts of a single output are left out.
         calibration: as for `w1kp_score`.
         num_permutations: B.
-        seed: of the permutations.
 
     Returns:
         A multiple of 1 / (B + 1), up to 1; 1 of a single prompt.
@@ -201,7 +200,7 @@ def variability_p_value(
         found = [pair_mean(similarity) for similarity in similarities(rows, index, calibration).values()]
         return torch.stack(found).std(correction=0)
 
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     observed = spread(x) * (1 - rounding(x.shape[1]))
     drawn = [spread(residuals[torch.randperm(len(x), generator=generator)]) for _ in range(num_permutations)]
     return (1 + sum(bool(found >= observed) for found in drawn)) / (1 + num_permutations)

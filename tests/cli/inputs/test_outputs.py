@@ -81,8 +81,8 @@ def test_a_file_is_not_resized(tmp_path):
 
 
 def test_a_table_shows_an_output_by_its_text_or_by_name_and_prompt(tmp_path):
-    texts = read(lines(tmp_path / "x.jsonl", {"prompt": "p", "output": "a  long\ntext"}))
-    assert texts.label(0, ["p"], length=6) == "a lon…"
+    texts = read(lines(tmp_path / "x.jsonl", {"prompt": "p", "output": "a  long\ntext" + 60 * "x"}))
+    assert texts.label(0, ["p"]) == f"a long text{48 * 'x'}…"
     np.save(tmp_path / "x.npy", torch.zeros(2, 3).numpy())
     assert read(tmp_path / "x.npy").label(1, ["a", "b"]) == "row 1 (b)"
 
