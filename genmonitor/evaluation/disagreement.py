@@ -19,7 +19,7 @@ from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.prompts.changes import PromptChanges, PromptDistances, PromptGroups
+from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
 from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
@@ -54,7 +54,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     """
 
     settings: DisagreementSettings
-    highest = False
+    prompts: Prompts
+    measure = text.DISTANCE
 
     def __init__(
         self,
@@ -67,29 +68,21 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         baseline_draws: int = 1,
         prefix: str = "disagreement",
     ) -> None:
-        of = settings
-        key = prompt_key if callable(prompt_key) else None
-        super().__init__(
-            of.count, prefix, of, output_encoder=output_encoder, prompt_encoder=prompt_encoder, prompt_key=key
+        of, key = settings, prompt_key if callable(prompt_key) else None
+        objects = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder, "prompt_key": key}
+        kernels = of.kernels(one_hot=prompt_encoder is None)
+        features = PromptedFeatures(
+            of.given_prompts, output_encoder, prompt_encoder, *kernels, of.num_features, batch_size
         )
-        self.prompts: Prompts = of.given_prompts
-        self.reference, self.num_modes, self.eta, self.seed = of.reference, of.num_modes, of.eta, of.seed
+        # none but against real images: moving from the start is learning
+        groups = PromptGroups(of.given_prompts, of.count) if of.reference == "data" else PromptGroups(None, 0)
+        super().__init__(of, features, groups, prefix, **objects)
+        self.reference, self.num_modes, self.eta = of.reference, of.num_modes, of.eta
         self.prompt_key, self.baseline_draws = prompt_key, baseline_draws
-        kernel, prompt_kernel = of.kernels(one_hot=prompt_encoder is None)
-        self._features = PromptedFeatures(
-            self.prompts, output_encoder, prompt_encoder, kernel, prompt_kernel, of.num_features, batch_size
-        )
+        self._values = text.DisagreementValues(of.num_modes, of.reference)
         self._reference = self._current = NO_SAMPLES
-        self._value_range = None  # without real images
         self._changed: Ranked = []
-        self._groups = PromptGroups(self.prompts, of.count)
-        self._distances: PromptDistances | None = None  # against real images only: moving from the start is learning
-        self._changes = PromptChanges(highest=self.highest)
-
-    @property
-    def _values(self) -> text.DisagreementValues:
-        groups = self._groups.names if self.reference == "data" else ()
-        return text.DisagreementValues(self.num_modes, self.reference, groups)
+        self._distances: PromptDistances | None = None
 
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
@@ -134,9 +127,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         current, reference = self._trimmed(self._current.gathered(comm)), self._reference
         found = self._disagreement(current, reference)
         distances = {} if self._distances is None else self._distances.measure(current.features)
-        values = self._values.measured(found)
-        declared = self._values.distance
-        values |= {spec.key: distances[name].value for name, spec in declared.items() if name in distances}
+        values = self._values.measured(found) | self.measure.values(distances, self._groups)
         return DisagreementEvaluation(values, found, current, reference, distances)
 
     def _disagreement(self, *sides: SampleSet) -> Disagreement:
@@ -177,24 +168,22 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             self._reference = evaluation.current
         if not evaluation.distances:
             return []
-        record = history[-1]
-        moved = self._changes.update(evaluation.distances, record["epoch"])
-        return text.moved_away(moved, record, self._groups.by_prompt, self._values.distance)
+        moved = self._changes.update(evaluation.distances, history[-1]["epoch"])
+        return self.measure.findings(moved, history[-1], self._groups)
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of total, modes and, against real images, each prompt's distance."""
-        return list(self._values.specs)
+        return [*self._values.specs, *self.measure.specs(self._groups).values()]
 
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
-        standing = self._changes.standing if evaluation.distances else []
-        moved = text.moved_away(standing, history[-1], self._groups.by_prompt, self._values.distance)
+        moved = self.measure.findings(self._changes.standing, history[-1], self._groups)
         found = evaluation.found.changed
         return (*moved, text.disagreement_finding(history[-1], found, text.AGAINST[self.reference]))
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""
-        note = self._groups.note() if self.reference == "data" else ""
+        note = self._groups.note()
         return text.DisagreementPresenter(self._values, self.reference, self._figures, self._changed, note)
 
     def manifest(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.prompts.changes import PromptChanges, PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, ScoredSamples
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
@@ -89,7 +89,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     """
 
     settings: DiversitySettings
-    highest = True
+    measure = text.SPREAD
 
     def __init__(
         self,
@@ -103,15 +103,12 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     ) -> None:
         of = settings or DiversitySettings()
         objects = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder, "extra_metrics": extra_metrics}
-        super().__init__(of.count, prefix, of, **objects)
-        self.prompts, self.calibration, self.rcond, self.seed = of.given_prompts, of.calibration, of.rcond, of.seed
-        if self.prompts is None:
+        if of.given_prompts is None:
             check_has_no(prompt_encoder=prompt_encoder)
-        by_prompt = self.prompts or ONE_PROMPT
-        self._features = PromptedFeatures(
-            by_prompt, output_encoder, prompt_encoder, *of.kernels, of.num_features, batch_size
-        )
-        self.extra_metrics = extra_metrics
+        by_prompt = of.given_prompts or ONE_PROMPT
+        features = PromptedFeatures(by_prompt, output_encoder, prompt_encoder, *of.kernels, of.num_features, batch_size)
+        super().__init__(of, features, PromptGroups(of.given_prompts, of.count), prefix, **objects)
+        self.calibration, self.rcond, self.extra_metrics = of.calibration, of.rcond, extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, of="features")
         self._prompt_diversity = None
         if of.calibration is not None:
@@ -119,8 +116,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._fitted: FittedDiversity | None = None
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
-        self._groups, self._changes = PromptGroups(self.prompts, of.count), PromptChanges(highest=self.highest)
-        self._value_range = None  # without real images
 
     @property
     def fitted(self) -> FittedDiversity:
@@ -145,7 +140,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
         if self.extra_metrics is not None:
             prompts = self._prompts_of(torch.arange(len(probe)))
-            own = (*text.SCORES, *text.REAL, *self._spread.values())
+            own = (*text.SCORES, *text.REAL, *self.measure.specs(self._groups).values())
             self._extra.check(self._features.encode(probe), features, prompts, own=own)
         metric = self._new_metric().to(probe.device)
         self._fitted = FittedDiversity(metric, fidelity, features, real_spread)
@@ -185,7 +180,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
         with comm.all_ranks_or_none():
             spread = spread_by_prompt(outputs[indices.argsort()], self._groups, self.kernel)
-        values |= {spec.key: spread[name].value for name, spec in self._spread.items() if name in spread}
+        values |= self.measure.values(spread, self._groups)
         if self._measures_pairs:
             with comm.all_ranks_or_none():
                 pairs = self.fitted.metric.vendi_of_pairs(outputs, self._features.of_prompts(indices))
@@ -223,9 +218,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
         """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
         self._least = [row.found for row in evaluation.least_varied]
-        record = history[-1]
-        lost = self._changes.update(evaluation.spread, record["epoch"], self.fitted.real_spread)
-        return text.lost_variety(lost, record, self._groups.by_prompt, self._spread)
+        lost = self._changes.update(evaluation.spread, history[-1]["epoch"], self.fitted.real_spread)
+        return self.measure.findings(lost, history[-1], self._groups)
 
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
@@ -235,11 +229,12 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
         given = self.prompts is not None, self._measures_pairs, self.calibration is not None
-        return [*text.diversity_values(self.n_samples, *given), *self._spread.values(), *self._extra.specs]
+        spread = self.measure.specs(self._groups)
+        return [*text.diversity_values(self.n_samples, *given), *spread.values(), *self._extra.specs]
 
     def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that have lost their variety, if any, and how varied the samples are."""
-        lost = text.lost_variety(self._changes.standing, history[-1], self._groups.by_prompt, self._spread)
+        lost = self.measure.findings(self._changes.standing, history[-1], self._groups)
         return (*lost, text.state(history[-1], self.n_samples))
 
     def presenter(self) -> text.DiversityPresenter:
@@ -257,10 +252,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """Return what is needed to evaluate the same again."""
         calibration = None if self.calibration is None else self._calibration_file()
         return self._features.manifest(self.prefix) | {"calibration": calibration}
-
-    @property
-    def _spread(self) -> dict[str, ValueSpec]:
-        return text.spread_values(self._groups.names)
 
     @property
     def _measures_pairs(self) -> bool:

@@ -1,31 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates per prompt, its spread and distance, and which prompts became worse than at their best beyond chance."""
+"""Changes of prompts: which are worse than at their best beyond chance, at two evaluations in a row."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist, median
 from typing import Any
 
-import torch
-from torch import Tensor
+from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, p_values_of_change
+from genmonitor.evaluation.prompts.estimates import Estimate
 
-from genmonitor._formatting import capitalized, format_p
-from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import ALERT_FACTOR, Area, DegradationDetector, Finding, p_values_of_change
-from genmonitor.evaluation.results import Record
-from genmonitor.evaluation.values import ValueSpec
-from genmonitor.functional.mmd_influence import RealSide
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
-from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import kernel_dispersion
-
-ALL = "all samples"
-"""Name of all samples, where single prompts have too few or there are no prompts."""
 RESOLUTION = 1e-6
 """Effect of rounding on a value: no standard error is taken to be smaller."""
 SMALLEST_P = 1e-300
@@ -36,23 +23,6 @@ As a conditional GAN learned digits, healthy classes fell to a third of the spre
 """
 COLLAPSED = 0.1
 """A typical prompt that keeps no more than this part of its best has not learned but collapsed, with the others."""
-NAMED = 5
-"""Further prompts that an alert names."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A value of a prompt's samples.
-
-    Attributes:
-        value: the estimate.
-        error: its standard error.
-        samples: the number that the error is estimated from.
-    """
-
-    value: float
-    error: float
-    samples: int
 
 
 @dataclass(frozen=True)
@@ -168,158 +138,3 @@ class PromptChanges:
         # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
         allowed = (typical if typical > COLLAPSED else 1.0) / SPREAD_FACTOR
         return [name for name, part in kept.items() if part <= allowed]
-
-
-class PromptGroups:
-    """Groups of samples that are judged together: those of each prompt with enough, or all if none has enough.
-
-    Args:
-        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
-        sizes: numbers of samples, on each side of a comparison.
-
-    Attributes:
-        by_prompt: whether samples are judged prompt by prompt.
-        left_out: number of prompts with too few samples to be judged.
-        names: of the groups that are judged.
-
-    Example:
-        >>> {name: len(rows) for name, rows in PromptGroups(Prompts([5, 7]), 17).split(torch.zeros(17, 2)).items()}
-        {'5': 9, '7': 8}
-    """
-
-    def __init__(self, prompts: Prompts | None, *sizes: int) -> None:
-        counts = [] if prompts is None else [Counter(prompts.names(n)) for n in sizes]
-        distinct = [] if prompts is None else prompts.distinct
-        enough = [min(count[prompt] for count in counts) >= MIN_SAMPLES for prompt in distinct]
-        self._prompts, self._enough = prompts, enough
-        self._any = min(sizes) >= MIN_SAMPLES
-        self.by_prompt, self.left_out = any(enough), enough.count(False)
-        alone = [str(prompt) for prompt, judged in zip(distinct, enough, strict=True) if judged]
-        self.names = alone or ([ALL] if self._any else [])
-
-    def split(self, rows: Tensor) -> dict[str, Tensor]:
-        """Split rows [N, ...], row i of sample i, by the prompts that are judged; {} if there are too few.
-
-        Args:
-            rows: of all samples of a side.
-        """
-        if self._prompts is None or not self.by_prompt:
-            return {ALL: rows} if self._any else {}
-        numbers = self._prompts.numbers(torch.arange(len(rows), device=rows.device))
-        judged = [(i, prompt) for i, prompt in enumerate(self._prompts.distinct) if self._enough[i]]
-        return {str(prompt): rows[numbers == i] for i, prompt in judged}
-
-    def note(self) -> str:
-        """Return a note on the prompts that cannot raise alerts; "" if all can."""
-        if not self.left_out:
-            return ""
-        others = "the others" if self.by_prompt else "all together" if self._any else "none"
-        return (
-            f"{self.left_out} of {len(self._enough)} prompts have fewer than {MIN_SAMPLES} samples, too few for alerts "
-            f"about them; alerts are about {others}"
-        )
-
-
-def spread_by_prompt(features: Tensor, groups: PromptGroups, kernel: Kernel) -> dict[str, Estimate]:
-    """Estimate the spread of each prompt's samples, see `kernel_dispersion`.
-
-    Args:
-        features: of all samples [N, D], row i of sample i.
-        groups: of samples judged together.
-        kernel: of the features.
-    """
-    out = {}
-    for name, rows in groups.split(features).items():
-        found = kernel_dispersion(rows, kernel)
-        out[name] = Estimate(float(found.value), float(found.standard_error), len(rows))
-    return out
-
-
-class PromptDistances:
-    """Distances of each prompt's samples from the reference's: squared MMD without bias, see `mmd_influence`.
-
-    Args:
-        reference: features of all its samples [M, D], row i of the prompt of sample i.
-        groups: of samples judged together.
-    """
-
-    def __init__(self, reference: Tensor, groups: PromptGroups) -> None:
-        self._groups = groups
-        self._sides = {name: RealSide.of(rows, None, None) for name, rows in groups.split(_wide(reference)).items()}
-
-    def measure(self, features: Tensor) -> dict[str, Estimate]:
-        """Estimate the distance of each prompt from features [N, D], row i of sample i."""
-        out = {}
-        for name, rows in self._groups.split(_wide(features)).items():
-            side = self._sides[name]
-            found = side.influence(rows.to(side.samples))
-            n, m = len(rows), len(side.samples)
-            error = (found.fake.var() / n + found.real.var() / m).sqrt()
-            out[name] = Estimate(float(found.mmd), float(error), min(n, m))
-        return out
-
-
-def _wide(features: Tensor) -> Tensor:
-    """Convert features to a dtype that resolves a kernel's small differences."""
-    return features if features.dtype == torch.float64 else features.float()
-
-
-def quoted(prompt: object) -> str:
-    """Return a prompt in quotes, cut where it is long."""
-    # repr, since what a prompt holds must not move a terminal's cursor
-    text = str(prompt)
-    return repr(text if len(text) <= 40 else f"{text[:39]}…")
-
-
-def named(change: Change, by_prompt: bool) -> str:
-    """Say which samples have changed: those of a prompt, or all."""
-    return f"prompt {quoted(change.prompt)}" if by_prompt else change.prompt
-
-
-def changed_finding(
-    changes: Sequence[Change],
-    record: Record,
-    by_prompt: bool,
-    specs: Mapping[str, ValueSpec],
-    verdict: str,
-    how: Callable[[Change], str],
-    value: Callable[[Change], str],
-    measured: str = "",
-) -> list[Finding]:
-    """Return a finding about the prompts that became worse, none where none has.
-
-    Args:
-        changes: the prompts, the surest first.
-        record: of the evaluation.
-        by_prompt: whether each is judged alone, not all samples together.
-        specs: declarations of what is measured, by prompt.
-        verdict: what became of them.
-        how: says how the samples of the first are, up to the epoch of its best.
-        value: of each, as it is named.
-        measured: values of the first.
-    """
-    if not changes:
-        return []
-    first, its = changes[0], "its" if by_prompt else "the"
-    area = Area(named(first, by_prompt))
-    text = (
-        f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {its} samples "
-        f"{how(first)} at epoch {first.epoch:g}, {'its' if by_prompt else 'their'} best "
-        f"({measured}{format_p(first.p)}){others(changes, value)}."
-    )
-    measure = specs[first.prompt].key if first.prompt in specs else None
-    return [Finding(text, area, verdict, measure, False, first.p)]
-
-
-def others(changes: Sequence[Change], value: Callable[[Change], str]) -> str:
-    """Name the prompts after the first, with a value each; "" where there are none.
-
-    Example:
-        >>> others([Change("a", 0.1, 1, 0, 0), Change("b", 0.2, 1, 0, 0)], lambda change: str(change.now))
-        "; so did 'b' (0.2)"
-    """
-    if len(changes) < 2:
-        return ""
-    some = [f"{quoted(change.prompt)} ({value(change)})" for change in changes[1 : NAMED + 1]]
-    more = f" and {len(changes) - 1 - NAMED} more" if len(changes) > NAMED + 1 else ""
-    return f"; so did {', '.join(some)}{more}"

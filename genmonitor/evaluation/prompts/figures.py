@@ -10,7 +10,7 @@ from functools import partial
 from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.changes import Estimate
+from genmonitor.evaluation.prompts.estimates import Estimate
 from genmonitor.evaluation.prompts.modes import Disagreement, ModeEnds, Ranked, SampleSet
 from genmonitor.evaluation.prompts.variability import LeastVaried
 from genmonitor.evaluation.results import Evaluation, Table

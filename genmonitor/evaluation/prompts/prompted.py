@@ -19,7 +19,10 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.prompts.changes import PromptChanges
+from genmonitor.evaluation.prompts.estimates import PromptGroups
 from genmonitor.evaluation.results import EvaluationT, FitReport
+from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
+from genmonitor.evaluation.text.prompts import PromptMeasure
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 OTHER_IMAGES = (
@@ -174,14 +177,36 @@ class PromptedFeatures:
 class PromptedEvaluator(Evaluator[EvaluationT]):
     """An evaluator of features of outputs and of their prompts, which tells of prompts that became worse.
 
+    Args:
+        settings: what the values depend on.
+        features: of outputs and prompts.
+        groups: of samples that are judged together.
+        prefix: what its log keys and files begin with.
+        objects: the arguments given that no manifest can hold, by name.
+
     Attributes:
-        highest: whether the highest value of a prompt is its best.
+        measure: of each prompt's samples, by which they are judged.
     """
 
-    highest: ClassVar[bool]
-    _features: PromptedFeatures
-    _changes: PromptChanges
-    _value_range: tuple[float, float] | None
+    measure: ClassVar[PromptMeasure]
+
+    def __init__(
+        self,
+        settings: DiversitySettings | DisagreementSettings,
+        features: PromptedFeatures,
+        groups: PromptGroups,
+        prefix: str,
+        **objects: Any,
+    ) -> None:
+        super().__init__(settings.count, prefix, settings, **objects)
+        self.prompts, self.seed = settings.given_prompts, settings.seed
+        self._features, self._groups = features, groups
+        self._restart()
+
+    def _restart(self) -> None:
+        """Forget what depends on the real images, or on evaluations."""
+        self._changes = PromptChanges(highest=self.measure.better == "high")
+        self._value_range: tuple[float, float] | None = None  # without real images
 
     @property
     def kernel(self) -> Kernel:
@@ -196,7 +221,7 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
         self._features.forget()
-        self._changes, self._value_range = PromptChanges(highest=self.highest), None
+        self._restart()
 
     def networks(self) -> dict[str, nn.Module]:
         """Return the encoders that are Modules."""
@@ -224,6 +249,6 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
             notes += subset.range_notes(probe, self._features.resumed)
         comparable = self._features.take_data(subset, comm)
         if not comparable:
-            self._changes = PromptChanges(highest=self.highest)
+            self._changes = PromptChanges(highest=self.measure.better == "high")
         self._features.fit_widths(subset, comm)
         return FitReport(notes if comparable else (*notes, OTHER_IMAGES), comparable)

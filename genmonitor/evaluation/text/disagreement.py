@@ -10,10 +10,10 @@ from statistics import median
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
 from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, Table, curve, dated
+from genmonitor.evaluation.text.prompts import PromptMeasure, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.disagreement import disagreement_curves
 from genmonitor.plotting.style import Drawing
@@ -23,8 +23,6 @@ NAMED, LISTED = 3, 10
 """Prompts that a finding names, and the table."""
 LEAST = 0.005
 """A smaller part is not named."""
-CURVES = 20
-"""Prompts whose distance has a curve, the first ones."""
 _SIGNS = {"top": ("the model", "has and the reference lacks"), "bottom": ("the reference", "has and the model lacks")}
 _ORDINALS = {1: "", 2: "2nd ", 3: "3rd "}
 
@@ -35,29 +33,16 @@ class DisagreementValues:
     Args:
         k: modes of either sign.
         reference: "data", "start" or "previous".
-        groups: prompts whose distance from real images is measured.
 
     Attributes:
         modes: keys of the modes by sign, "top" and "bottom", the largest first.
-        distance: declarations of the distance by prompt.
         specs: all declarations.
     """
 
-    def __init__(self, k: int, reference: str, groups: Sequence[str] = ()) -> None:
+    def __init__(self, k: int, reference: str) -> None:
         against = AGAINST[reference]
         modes = {sign: [_mode(sign, rank, against) for rank in range(1, k + 1)] for sign in _SIGNS}
         self.modes = {sign: [spec.key for spec in specs] for sign, specs in modes.items()}
-        self.distance = {
-            name: ValueSpec(
-                f"distance_{number}",
-                "squared MMD of the samples of one prompt from its real images: what an alert goes by",
-                f"distance of {name}",
-                chart="Distance of each prompt's samples from real images",
-                better="low",
-                detail=True,
-            )
-            for number, name in enumerate(groups[:CURVES], start=1)
-        }
         self.specs = (
             ValueSpec(
                 "total",
@@ -87,7 +72,6 @@ class DisagreementValues:
             ),
             *modes["top"],
             *modes["bottom"],
-            *self.distance.values(),
         )
 
     def measured(self, found: Disagreement) -> dict[str, float]:
@@ -132,24 +116,16 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
     return Finding(text, Area("all samples"), "", "total", fine, p)
 
 
-def moved_away(
-    moved: Sequence[Change], record: Record, by_prompt: bool, distance: Mapping[str, ValueSpec]
-) -> list[Finding]:
-    """Return a finding about the prompts that moved away from the data, none where none has.
-
-    Args:
-        moved: the prompts, the surest first.
-        record: of this evaluation.
-        by_prompt: whether each is judged alone, not all samples together.
-        distance: declarations of the distance, by prompt.
-    """
-    measured = f"squared MMD {_mmd(moved[0])}, then {max(0.0, moved[0].best):.2g}; " if moved else ""
-    how, verdict = "are farther from real images than", "moved away from the data"
-    return changed_finding(moved, record, by_prompt, distance, verdict, lambda _: how, _mmd, measured)
-
-
-def _mmd(change: Change) -> str:
-    return f"{change.now:.2g}"
+DISTANCE = PromptMeasure(
+    "distance",
+    "squared MMD of the samples of one prompt from its real images: what an alert goes by",
+    "Distance of each prompt's samples from real images",
+    "low",
+    "moved away from the data",
+    how=lambda _: "are farther from real images than",
+    value=lambda change: f"{change.now:.2g}",
+    before_p=lambda change: f"squared MMD {change.now:.2g}, then {max(0.0, change.best):.2g}; ",
+)
 
 
 @dataclass(frozen=True, eq=False)

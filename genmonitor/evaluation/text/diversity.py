@@ -9,9 +9,10 @@ from functools import partial
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.prompts.changes import Change, changed_finding, quoted
+from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, curve, dated
+from genmonitor.evaluation.text.prompts import PromptMeasure, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.plotting import diversity as plots
@@ -55,8 +56,6 @@ REAL = tuple(
     ValueSpec(f"real_{key}", f"{title} of as many real images, constant over the run", detail=True, baseline_of=key)
     for key, title in (("vendi", "Vendi score"), ("rke", "RKE score"))
 )
-CURVES = 20
-"""Prompts whose spread has a curve, the first ones."""
 OF_OUTPUTS = ("vendi", "rke")
 """Scores that have nothing to do with prompts."""
 
@@ -82,21 +81,6 @@ def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> 
     ]
 
 
-def spread_values(groups: Sequence[str]) -> dict[str, ValueSpec]:
-    """Return the declarations of the spread of each group of samples that is judged alone, by its name."""
-    return {
-        name: ValueSpec(
-            f"spread_{number}",
-            "one minus the mean kernel of two samples of one prompt: what an alert about lost variety goes by",
-            f"spread of {name}",
-            chart="Spread of the samples of each prompt",
-            better="high",
-            detail=True,
-        )
-        for number, name in enumerate(groups[:CURVES], start=1)
-    }
-
-
 def state(record: Record, n: int, kind: str = "images") -> Finding:
     """Return the finding how varied the samples are.
 
@@ -116,25 +100,19 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
     return Finding(f"{modes}.", Area(f"all {kind}"), "", "vendi")
 
 
-def lost_variety(
-    lost: Sequence[Change], record: Record, by_prompt: bool, spread: Mapping[str, ValueSpec]
-) -> list[Finding]:
-    """Return a finding about the prompts that lost their variety, none where none has.
-
-    Args:
-        lost: the prompts, the surest first.
-        record: of the evaluation.
-        by_prompt: whether each is judged alone, not all samples together.
-        spread: declarations of the spread, by prompt.
-    """
-    verdict = f"lost {'its' if by_prompt else 'their'} variety"
-    return changed_finding(
-        lost, record, by_prompt, spread, verdict, lambda x: f"have {_kept(x)} of the spread that they had", _kept
-    )
-
-
 def _kept(change: Change) -> str:
     return f"{round(max(0.0, 100 * change.now / change.best), 1):.2g} %"
+
+
+SPREAD = PromptMeasure(
+    "spread",
+    "one minus the mean kernel of two samples of one prompt: what an alert about lost variety goes by",
+    "Spread of the samples of each prompt",
+    "high",
+    "lost {their} variety",
+    how=lambda change: f"have {_kept(change)} of the spread that they had",
+    value=_kept,
+)
 
 
 @dataclass(frozen=True, eq=False)

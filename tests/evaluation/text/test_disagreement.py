@@ -6,7 +6,6 @@ import pytest
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Mode
 from genmonitor.evaluation.text.disagreement import (
     AGAINST,
-    CURVES,
     DisagreementPresenter,
     DisagreementValues,
     disagreement_finding,
@@ -120,7 +119,3 @@ def test_disagreement_charts_say_what_is_compared_with():
 def test_only_the_disagreement_with_data_is_better_when_lower():
     better = {reference: DisagreementValues(1, reference).specs[0].better for reference in AGAINST}
     assert better == {"data": "low", "start": None, "previous": None}
-
-
-def test_distances_of_many_prompts_have_no_curves():
-    assert len(DisagreementValues(1, "data", [str(i) for i in range(100)]).distance) == CURVES

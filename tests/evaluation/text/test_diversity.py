@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
+from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.text.diversity import REAL, SCORES, DiversityPresenter, diversity_values, lost_variety, state
+from genmonitor.evaluation.prompts.estimates import ALL, PromptGroups
+from genmonitor.evaluation.text.diversity import REAL, SCORES, SPREAD, DiversityPresenter, diversity_values, state
 from genmonitor.evaluation.values import grouped_by_chart
 from genmonitor.functional.w1kp import PromptVariability
 
 LOST = [Change(f"p{i}", 0.04, 1.0, 9.0, 1e-9) for i in range(7)]
+PROMPTS = PromptGroups(Prompts([f"p{i}" for i in range(7)]), 56)
 FIRST = {"epoch": 0.0, "vendi": 9.0, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
 LAST = FIRST | {"epoch": 1.0, "vendi": 5.0}
 WITH_REAL = LAST | {"real_vendi": 12.0, "real_rke": 7.0, "precision": 0.5}
@@ -30,14 +33,14 @@ def test_diversity_finding_says_what_real_images_get():
 
 
 @pytest.mark.parametrize(
-    ("lost", "by_prompt", "begin"),
+    ("lost", "groups", "begin"),
     [
-        (LOST[:1], True, "Prompt 'p0' lost its variety: "),
-        ([Change("all samples", 0.1, 1.0, 9.0, 1e-9)], False, "All samples lost their variety: "),
+        (LOST[:1], PROMPTS, "Prompt 'p0' lost its variety: "),
+        ([Change(ALL, 0.1, 1.0, 9.0, 1e-9)], PromptGroups(None, 8), "All samples lost their variety: "),
     ],
 )
-def test_diversity_message_begins_with_lost_variety(lost, by_prompt, begin):
-    found = (*lost_variety(lost, LAST, by_prompt, {}), state(LAST, 24))
+def test_diversity_message_begins_with_lost_variety(lost, groups, begin):
+    found = (*SPREAD.findings(lost, LAST, groups), state(LAST, 24))
     said = DiversityPresenter(None, 24, None).message(found, LAST)
     assert said.startswith(begin)
     assert "; so did" not in said
@@ -47,7 +50,7 @@ def test_diversity_message_begins_with_lost_variety(lost, by_prompt, begin):
 
 
 def test_many_lost_prompts_are_one_finding():
-    (found,) = lost_variety(LOST, LAST, True, {})
+    (found,) = SPREAD.findings(LOST, LAST, PROMPTS)
     assert str(found).endswith("so did 'p1' (4 %), 'p2' (4 %), 'p3' (4 %), 'p4' (4 %), 'p5' (4 %) and 1 more.")
 
 
