@@ -12,7 +12,6 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -26,6 +25,7 @@ from genmonitor.plotting.style import (
     add_curve,
     add_legend_below,
     add_picture,
+    add_text,
     cluster_color,
     epoch_axis,
     new_figure,
@@ -123,21 +123,19 @@ def mode_prompts(
     height, widths = _sizes(pair for group in groups for pair in group)
     side, gap, head, text = 110, 40, 102, 34
     cell = max(sum(widths) + BETWEEN, 130) + gap
-    size = (side + max(map(len, groups)) * cell, head + len(modes) * (height + text))
+    size = (max(side + max(map(len, groups)) * cell, 640), head + len(modes) * (height + text))
     note = f"Prompts by their mean score. Orange: {model}. Blue: {against}."
-    figure = new_figure(max(size[0], 640), size[1], "Which prompts each mode is about", note)
-    full = figure.get_size_inches() * figure.dpi
+    figure = new_figure(*size, "Which prompts each mode is about", note)
     for row, (mode, group) in enumerate(zip(modes, groups, strict=True)):
         top = head + row * (height + text)
         color = FAINT if mode.name == "similar" else MODEL if mode.eigenvalue > 0 else REFERENCE
         label = f"{mode.name}\n{round(mode.eigenvalue, 4) + 0.0:+.4f}"  # never -0.0000
-        figure.text(18 / full[0], 1 - (top + height / 2) / full[1], label, fontsize=11, va="center", color=color)
+        add_text(figure, 18, top + height / 2, label, color, va="center")
         for column, (sides, pair) in enumerate(zip(mode.prompts, group, strict=True)):
             x = side + column * cell
             _draw_pair(figure, pair, (x, x + widths[0] + BETWEEN), top)
             words = f"{sides.value:.2f}  {printable(sides.prompt, int((cell - gap) / 7.6) - 6)}"
-            place = (x / full[0], 1 - (top + height + 5) / full[1])
-            figure.text(*place, s=words, fontsize=9, va="top", color=INK, parse_math=False)
+            add_text(figure, x, top + height + 5, words, fontsize=9, va="top")
     return figure
 
 
@@ -161,13 +159,11 @@ def changed_prompts(
     figure = new_figure(*size, title, "Share: the part of the largest modes that comes from this prompt.")
     heads = ((18, "prompt", INK), (18 + words, "share", INK), (xs[0], model, MODEL), (xs[1], against, REFERENCE))
     for x, text, color in heads:
-        figure.text(x / size[0], 1 - 84 / size[1], text, fontsize=11, color=color)
+        add_text(figure, x, 84, text, color)
     for row, (sides, pair) in enumerate(zip(rows, pairs, strict=True)):
         top = head + row * (height + gap)
-        y = 1 - (top + height / 2) / size[1]
-        place: dict[str, Any] = {"fontsize": 11, "va": "center", "color": INK, "parse_math": False}
-        figure.text(18 / size[0], y, fill(printable(sides.prompt, 100), 34), **place)
-        figure.text((18 + words) / size[0], y, f"{100 * sides.value:.0f} %", **place)
+        add_text(figure, 18, top + height / 2, fill(printable(sides.prompt, 100), 34), va="center")
+        add_text(figure, 18 + words, top + height / 2, f"{100 * sides.value:.0f} %", va="center")
         _draw_pair(figure, pair, xs, top)
     return figure
 
@@ -193,15 +189,9 @@ def _sizes(pairs: Any) -> tuple[int, tuple[int, int]]:
     return shapes[0][0][0], (max(left[1] for left, _ in shapes), max(right[1] for _, right in shapes))
 
 
-def _draw_pair(
-    figure: Figure, pair: tuple[NDArray[Any], NDArray[Any]], xs: tuple[float, float], top: float
-) -> tuple[Axes, ...]:
+def _draw_pair(figure: Figure, pair: tuple[NDArray[Any], NDArray[Any]], xs: tuple[float, float], top: float) -> None:
     """Draw both pictures at places in pixels from the upper left corner, each with a line in its side's color."""
-    drawn = []
-    total = figure.get_size_inches()[1] * figure.dpi
     for picture, x, color in zip(pair, xs, (MODEL, REFERENCE), strict=True):
-        ax = add_picture(figure, x, total - top - picture.shape[0], picture)
+        ax = add_picture(figure, x, top, picture)
         ax.spines[:].set_visible(False)
         ax.spines["top"].set(visible=True, color=color, linewidth=3)
-        drawn.append(ax)
-    return tuple(drawn)

@@ -26,6 +26,7 @@ from genmonitor.plotting.style import (
     add_curve,
     add_legend_below,
     add_picture,
+    add_text,
     cluster_color,
     epoch_axis,
     latest,
@@ -184,23 +185,20 @@ def mode_samples(
     tiles = to_tiles(images.reshape(-1, *images.shape[2:]), value_range)
     height, width, gap, text, middle, side = *tiles.shape[1:3], 8, 17, 34, 96
     xs = [side + c * (width + gap) + (middle if c >= columns // 2 else 0) for c in range(columns)]
-    total = (xs[-1] + width + 18, rows * (height + gap + text) + 92)
     removed, by_itself = ("", "") if prompts is None else ("Prompts removed. ", " by itself")
     note = f"{removed}Each row: the samples at the two ends of one mode."
-    figure = new_figure(max(total[0], 520), total[1], f"What the model varies{by_itself}", note)
+    size = (max(xs[-1] + width + 18, 520), rows * (height + gap + text) + 92)
+    figure = new_figure(*size, f"What the model varies{by_itself}", note)
     for c, head in ((0, "one end"), (columns // 2, "the other end")):
-        figure.text(xs[c] / total[0], 1 - 84 / total[1], head, fontsize=11, color=INK)
+        add_text(figure, xs[c], 84, head)
     for row in range(rows):
         top = 92 + row * (height + gap + text)
-        label = f"mode {row + 1}\n{100 * shares[row]:.0f} %"
-        figure.text(18 / total[0], 1 - (top + height / 2) / total[1], label, fontsize=11, va="center", color=MODEL)
+        add_text(figure, 18, top + height / 2, f"mode {row + 1}\n{100 * shares[row]:.0f} %", MODEL, va="center")
         for c in range(columns):
-            add_picture(figure, xs[c], total[1] - top - height, tiles[row * columns + c])
-            if prompts is None:
-                continue
-            place: dict[str, Any] = {"fontsize": 9, "ha": "center", "va": "top", "color": INK, "parse_math": False}
-            middle_of = ((xs[c] + width / 2) / total[0], 1 - (top + height + 3) / total[1])
-            figure.text(*middle_of, s=printable(prompts[row][c], int(width / 5.6)), **place)
+            add_picture(figure, xs[c], top, tiles[row * columns + c])
+            if prompts is not None:
+                prompt = printable(prompts[row][c], int(width / 5.6))
+                add_text(figure, xs[c] + width / 2, top + height + 3, prompt, fontsize=9, ha="center", va="top")
     return figure
 
 
@@ -223,12 +221,11 @@ def least_varied(
     note = "W1KP: 1 where all images of a prompt are alike, 0 where they differ as much as any."
     figure = new_figure(*size, "The least varied prompts", note)
     for x, above in zip(xs[::2], ("closest pair", "others"), strict=False):
-        figure.text(x / size[0], 1 - 78 / size[1], above, fontsize=11, color=INK)
+        add_text(figure, x, 78, above)
     for row, ((prompt, w1kp, remark, _), some) in enumerate(zip(rows, tiles, strict=True)):
         top = head + row * (height + gap)
         text = f"{fill(printable(prompt, 66), 34)}\n{w1kp:.2f}  {remark}"
-        place: dict[str, Any] = {"fontsize": 11, "va": "center", "color": INK, "parse_math": False}
-        figure.text(18 / size[0], 1 - (top + height / 2) / size[1], text, **place)
-        for column, tile in enumerate(some):
-            add_picture(figure, xs[column], size[1] - top - height, tile)
+        add_text(figure, 18, top + height / 2, text, va="center")
+        for x, tile in zip(xs, some, strict=False):
+            add_picture(figure, x, top, tile)
     return figure

@@ -52,9 +52,8 @@ def new_figure(width: float, height: float, title: str, note: str = "", color: s
     """A white figure of so many pixels on its own Agg canvas, unknown to pyplot, with a headline."""
     figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor="white")
     FigureCanvasAgg(figure)
-    place: dict[str, Any] = {"x": 18 / width, "va": "top"}
-    figure.text(**place, y=1 - 14 / height, s=title, fontsize=13, fontweight="bold", color=color)
-    figure.text(**place, y=1 - 38 / height, s=note, fontsize=10, color="#555555")
+    add_text(figure, 18, 14, title, color, va="top", fontsize=13, fontweight="bold")
+    add_text(figure, 18, 38, note, "#555555", va="top", fontsize=10)
     return figure
 
 
@@ -201,8 +200,15 @@ def open_axes(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
-def add_picture(figure: Figure, left: float, bottom: float, picture: NDArray[Any]) -> Axes:
-    """A picture (h, w, 3), pixel by pixel, at a place given in pixels from the lower left corner."""
+def add_text(figure: Figure, left: float, top: float, text: str, color: str = INK, **look: Any) -> None:
+    """Text as it is, at a place given in pixels from the upper left corner."""
+    width, height = figure.get_size_inches() * _DPI
+    figure.text(left / width, 1 - top / height, text, color=color, parse_math=False, **{"fontsize": 11, **look})
+
+
+def add_picture(figure: Figure, left: float, top: float, picture: NDArray[Any]) -> Axes:
+    """A picture (h, w, 3), pixel by pixel, at a place given in pixels from the upper left corner."""
+    bottom = figure.get_size_inches()[1] * _DPI - top - picture.shape[0]
     ax = add_axes(figure, left, bottom, picture.shape[1], picture.shape[0])
     ax.imshow(picture, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
