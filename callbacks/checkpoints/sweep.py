@@ -76,10 +76,7 @@ def sweep(
     Example:
         >>> sweep("lightning_logs/version_3", "train.py:build", workers=2)  # doctest: +SKIP
     """
-    places = [Path(place) for place in ([run] if isinstance(run, (str, Path)) else run)]
-    for place in places:
-        if not place.exists():
-            raise FileNotFoundError(f"Expected the folder of a run, or checkpoints, but there is no {place}.")
+    places = _existing([run] if isinstance(run, (str, Path)) else run)
     check_at_least("workers", workers, 1)
     where = on_device(device)
     if follow and workers > 1:
@@ -88,8 +85,6 @@ def sweep(
         config = run_of(places) / CONFIG
     make = partial(_make, setup, config, script)
     made = make()
-    if any(isinstance(monitor.sampler, ValidationSamples) for monitor in made.monitors):
-        raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
     folder = (run_of(places) if out is None else Path(out)).resolve()
     state = SweepState(folder / "genmonitor", made.monitors)
     result = SweepResult(folder, {}, len(state.moments))
@@ -122,8 +117,20 @@ def sweep(
     return result
 
 
+def _existing(places: Sequence[str | Path]) -> list[Path]:
+    """Return the places of checkpoints as paths; refuse those that are not there."""
+    paths = [Path(place) for place in places]
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"Expected the folder of a run, or checkpoints, but there is no {path}.")
+    return paths
+
+
 def _make(*arguments: Any) -> Setup:
+    """Make the module, its data and monitors that draw samples."""
     made = make_setup(*arguments)
+    if any(isinstance(monitor.sampler, ValidationSamples) for monitor in made.monitors):
+        raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
     return replace(made, monitors=made.monitors or [PixelClusterMonitor()])
 
 

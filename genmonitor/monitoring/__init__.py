@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluations along a training run, whoever runs it: fitted once, each published, none of them its end."""
 
-from genmonitor.monitoring.base import EvaluationOptions, Monitor
+from genmonitor.monitoring.base import Monitor
 from genmonitor.monitoring.loop import LoopMonitor
+from genmonitor.monitoring.options import EvaluationOptions
 
 __all__ = ["EvaluationOptions", "LoopMonitor", "Monitor"]

@@ -29,7 +29,8 @@ from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.loggers.facade import as_logger
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.monitoring.averages import averaged_weights
-from genmonitor.monitoring.base import EvaluationOptions, Moment, Monitor, check_names
+from genmonitor.monitoring.base import Moment, Monitor
+from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded
