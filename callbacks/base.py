@@ -48,15 +48,12 @@ from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_r
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions
 from genmonitor.training_state.isolation import preserve_training_state
-from genmonitor.training_state.proof import prove_unchanged
+from genmonitor.training_state.proof import PROOFS, prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
 
-
-PROOFS = 2
-"""How often a fit proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
 
 WORST = 1e9
 

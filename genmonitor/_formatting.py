@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+Band = tuple[float, float, float]
+"""A baseline: its lower end, median and upper end."""
 RESOLUTION = 1e-6  # float32 sums cannot tell a CMS above 1 - 1e-6 from 1
 
 

@@ -25,6 +25,7 @@ from genmonitor.callbacks.checkpoints.trainer import on_device, run_at_start, se
 from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Work
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
+from genmonitor.report.files import FOLDER
 
 
 def sweep(
@@ -86,7 +87,7 @@ def sweep(
     make = partial(_make, setup, config, script)
     made = make()
     folder = (run_of(places) if out is None else Path(out)).resolve()
-    state = SweepState(folder / "genmonitor", made.monitors)
+    state = SweepState(folder / FOLDER, made.monitors)
     result = SweepResult(folder, {}, len(state.moments))
     evaluated = CheckpointEvaluations(made.monitors, state, result, tell)
     finder = CheckpointFinder(places, state, evaluated.skip)
@@ -94,7 +95,7 @@ def sweep(
     if found:
         count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
         tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
-        _take_regions(run_of(places) / "genmonitor", folder / "genmonitor", made.monitors)
+        _take_regions(run_of(places) / FOLDER, folder / FOLDER, made.monitors)
         with ExitStack() as stack:
             evaluated.weights = CheckpointWeights(found[0].averaged)
             if workers > 1:

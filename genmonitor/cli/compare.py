@@ -16,6 +16,7 @@ from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import (
+    Measurement,
     Result,
     add_out_argument,
     block_map,
@@ -23,7 +24,7 @@ from genmonitor.cli.results import (
     closing_lines,
     colored_table,
     with_finding,
-    write_notes,
+    write_measurement,
     write_result,
 )
 from genmonitor.evaluation import Comparison, RegionSettings, compare
@@ -152,31 +153,30 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
     figures = {**evaluator.presenter().fit_figures(), "samples": comparison.figure()}
     if (diagnosis := comparison.diagnosis_figure()) is not None:
         figures = {"diagnosis": diagnosis} | figures
-    folder.write_figures(PREFIX, figures, step=0)
     for name, shown in comparison.shown_images().items():
         folder.write_images(PREFIX, name, shown, step=0)
     if comparison.table is not None:
         folder.write_table(PREFIX, "which_is_closer", comparison.table, step=0)
-    evaluator.write_artifacts(folder.path)
-    folder.write_values(PREFIX, evaluator.values())
-    write_notes(folder, PREFIX, comparison.notes)
+    found = Measurement(
+        title="Comparison",
+        findings=comparison.findings,
+        values=comparison.values,
+        specs=evaluator.values(),
+        split=comparison.split,
+        rows={},
+        figures=figures,
+        notes=comparison.notes,
+        evaluator=evaluator,
+        manifest={} if comparison.differences is None else {"differences": comparison.differences},
+    )
     manifest = {
-        **evaluator.manifest(),
         "baseline": comparison.baseline,
         "monitor": "compare",
-        "title": "Comparison",
-        "findings": [finding.to_dict() for finding in comparison.findings],
         "heading": f"{' and '.join(filter(None, (args.fake, args.other)))} compared with {args.real}",
-        "evaluation": comparison.values,
-        "message": comparison.finding,
-        "split": f"{comparison.split}.",
         "real_images": args.real,
         "generated_images": args.fake,
         "other_images": args.other,
         "paired": args.paired,
-        "settings": evaluator.settings.to_manifest(),
         "n_samples": comparison.n_samples,
     }
-    if comparison.differences is not None:
-        manifest["differences"] = comparison.differences
-    folder.write_manifest(PREFIX, 1, manifest)
+    write_measurement(folder, PREFIX, found, manifest)

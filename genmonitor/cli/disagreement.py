@@ -33,7 +33,7 @@ from genmonitor.evaluation.prompts.figures import (
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
-from genmonitor.evaluation.text.disagreement import disagreement_finding
+from genmonitor.evaluation.text.disagreement import LEAST, disagreement_finding
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
@@ -42,8 +42,6 @@ from genmonitor.plotting.style import Drawing
 NAME = "disagreement"
 MAX_PROMPTS, SHOWN_PER_MODE = 20, 3
 BASELINE_DRAWS, CHANCE = 9, "(chance)"
-MIN_SHARE = 0.005
-"""A prompt with a smaller share is not listed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,7 +143,7 @@ def _measure(
     ]
     return Measurement(
         title="What two models do differently",
-        finding=disagreement_finding(found.values, [] if prompts is None else found.found.changed, second, of=first),
+        findings=[disagreement_finding(found.values, [] if prompts is None else found.found.changed, second, of=first)],
         values=found.values,
         specs=of_page,
         split=f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below only "
@@ -230,7 +228,7 @@ def _prompt_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRo
     for name, side, values in zip(_titles(sets), sets, (prompts.values[:split], prompts.values[split:]), strict=True):
         sides.append((name, side, {prompt: row for row, prompt in reversed(list(enumerate(values)))}))
     for prompt, share in found.changed[:MAX_PROMPTS]:
-        if share >= MIN_SHARE:
+        if share >= LEAST:
             row = {"share": f"{100 * share:.0f} %", "prompt": cut(prompt, 60)}
             rows.append(
                 row | {name: side.label(first[prompt]) if prompt in first else "" for name, side, first in sides}
@@ -250,7 +248,7 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     current = replace(found.current, shown=thumbnail(images[0][found.current.shown_indices.cpu()]))
     of_others = found.reference.shown_indices.cpu() - len(images[0])
     reference = replace(found.reference, shown=thumbnail(images[1][of_others]))
-    changed = [(prompt, share) for prompt, share in found.found.changed if share >= MIN_SHARE]
+    changed = [(prompt, share) for prompt, share in found.found.changed if share >= LEAST]
     figures = DisagreementFigures(
         replace(found.found, changed=changed), current, reference, prompts, bounds, against, name
     )
@@ -266,9 +264,4 @@ def _drawn_modes(found: Disagreement, images: tuple[Tensor, Tensor]) -> list[Mod
             "", mode.eigenvalue, *(thumbnail(x[list(rows)]) for x, rows in zip(images, chosen, strict=True))
         )
 
-    signs = {"top": found.top[:DRAWN_MODES], "bottom": found.bottom[:DRAWN_MODES]}
-    return [
-        ModePrompts(f"{sign} {rank}", mode.eigenvalue, [sides(mode)])
-        for sign, modes in signs.items()
-        for rank, mode in enumerate(modes, start=1)
-    ]
+    return [ModePrompts(name, mode.eigenvalue, [sides(mode)]) for name, mode in found.named(DRAWN_MODES)]

@@ -31,10 +31,10 @@ from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.table import aligned, aligned_rows, terminal_width, within
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing, cluster_color
+from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
 
-FOLDER = "genmonitor"
 Result = dict[str, Any]
 """What `--json` prints."""
 MIN_CELLS, MAX_CELLS = 16, 24
@@ -47,7 +47,7 @@ class Measurement:
 
     Attributes:
         title: heading of its section on the page.
-        finding: what was found.
+        findings: the one to look at first is the first.
         values: the measured values, by key.
         specs: declarations of the values.
         split: what was measured and how much of it, in one sentence.
@@ -60,13 +60,13 @@ class Measurement:
     """
 
     title: str
-    finding: Finding
+    findings: Sequence[Finding]
     values: Mapping[str, Any]
     specs: Sequence[ValueSpec]
     split: str
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
     figures: Mapping[str, Figure | Drawing]
-    notes: list[str]
+    notes: Sequence[str]
     evaluator: Evaluator[Any] | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
@@ -127,38 +127,21 @@ def run_measurement(
     with show_progress("measuring") as progress:
         found = measure(args, sets, prompts, progress)
     manifest = {
-        **({} if found.evaluator is None else _of_evaluator(found.evaluator)),
         "monitor": command,
-        "title": found.title,
-        "findings": [found.finding.to_dict()],
         "heading": " beside ".join(places),
-        "evaluation": found.values,
-        "message": str(found.finding),
-        "split": f"{found.split}.",
         "generated_images": args.outputs,
         "real_images": getattr(args, "real", None),
         "other_images": getattr(args, "others", None),
         "n_samples": len(sets[0]),
         "value_range": encoder_range(args, sets),
         "arguments": {name: str(x) if isinstance(x, Path) else x for name, x in vars(args).items()},
-        **found.manifest,
     }
-
-    def write(folder: RunFolder) -> None:
-        folder.write_figures(command, found.figures, step=0)
-        for name, rows in found.rows.items():
-            if rows:
-                folder.write_table(command, f"ranked_{name}", as_table(rows), step=0)
-        if found.evaluator is not None:
-            found.evaluator.write_artifacts(folder.path)
-        folder.write_values(command, found.specs)
-        write_notes(folder, command, found.notes)
-        folder.write_manifest(command, 1, manifest)
-
     with show_progress("writing the page"):
-        written = write_result(args.out, command, command, write)
+        written = write_result(
+            args.out, command, command, lambda folder: write_measurement(folder, command, found, manifest)
+        )
     return {
-        "finding": str(found.finding),
+        "finding": str(found.findings[0]),
         "values": found.values,
         **found.rows,
         **found.data,
@@ -166,8 +149,33 @@ def run_measurement(
     } | written
 
 
-def _of_evaluator(evaluator: Evaluator[Any]) -> dict[str, Any]:
-    return {**evaluator.manifest(), "settings": evaluator.settings.to_manifest()}
+def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manifest: Mapping[str, Any]) -> None:
+    """Write what was measured: figures, tables, the evaluator's files, values, notes and the manifest.
+
+    Args:
+        folder: to write into.
+        prefix: of the files.
+        found: what was measured.
+        manifest: entries of the manifest that say of what.
+    """
+    folder.write_figures(prefix, found.figures, step=0)
+    for name, rows in found.rows.items():
+        if rows:
+            folder.write_table(prefix, f"ranked_{name}", as_table(rows), step=0)
+    folder.write_values(prefix, found.specs)
+    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in found.notes])
+    evaluated: dict[str, Any] = {}
+    if found.evaluator is not None:
+        found.evaluator.write_artifacts(folder.path)
+        evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
+    evaluated |= {
+        "title": found.title,
+        "findings": [finding.to_dict() for finding in found.findings],
+        "evaluation": found.values,
+        "message": str(found.findings[0]),
+        "split": f"{found.split}.",
+    }
+    folder.write_manifest(prefix, 1, {**evaluated, **manifest, **found.manifest})
 
 
 def format_plain(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> str:
@@ -229,11 +237,6 @@ def write_result(out: Path | None, command: str, prefix: str, write: Callable[[R
             for file in Path(aside).iterdir():
                 os.replace(file, folder.path / file.name)
             return {"report": str(folder.write_report()), "replaced": replaced}
-
-
-def write_notes(folder: RunFolder, prefix: str, notes: Sequence[str]) -> None:
-    """Write the notes of a result, which hold for all of it, for the page."""
-    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in notes])
 
 
 def _new_version(parent: Path) -> Path:

@@ -153,7 +153,7 @@ def _measure(
     values["p"] = variability_p_value(features, numbers, calibration)
     return Measurement(
         title="Likeness of the outputs of a prompt",
-        finding=_finding(rows, values, calibrated),
+        findings=[_finding(rows, values, calibrated)],
         values=values,
         specs=SPECS,
         split=f"{len(outputs)} {outputs.kind} of {len(names)} prompts",

@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress
 
 DRAWS = 20
 TAIL = 0.05
 """The nominal chance that real images lie below their band: of one value, or of all regions together."""
-Band = tuple[float, float, float]
 """The lower end, the median and the upper end of a value."""
 
 

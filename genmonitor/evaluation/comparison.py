@@ -12,11 +12,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from genmonitor._formatting import RESOLUTION, as_sentence
+from genmonitor._formatting import RESOLUTION, Band, as_sentence
 from genmonitor._html import figure_html, heading_html, text_html
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
-from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, copy_notes, sample_size
 from genmonitor.evaluation.data.reference import ReferenceImages

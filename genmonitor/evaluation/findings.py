@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor.functional.two_sample_test import LEVEL
+
 SAID = 3
 """Findings that are said in full at most."""
 
-LEVEL = 0.05
-"""The level of a verdict, of all regions of an evaluation together."""
 ALERT_LEVEL = 0.002
 """The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
 EVALUATIONS_BELOW = 2

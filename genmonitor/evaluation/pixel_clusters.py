@@ -13,11 +13,10 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
-from genmonitor._formatting import error_ratio
+from genmonitor._formatting import Band, error_ratio
 from genmonitor._io import Progress, no_progress, write_json
 from genmonitor._validation.arguments import check_patches
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.baseline import Band
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts

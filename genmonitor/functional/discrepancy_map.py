@@ -23,15 +23,13 @@ from genmonitor.functional.two_sample_test import (
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import float64_sum, in_cache
 from genmonitor.linalg.precision import full_precision
-from genmonitor.linalg.whitening import Whitening
+from genmonitor.linalg.whitening import FLOOR, Whitening
 
 SIDES = (4, 8, 16)
 CELLS = 48
 """Larger images are seen in so many cells a side at most."""
 FREQUENCIES = (0.5, 1.0)
 """Of the characteristic functions compared at each pixel, in units of one over its deviation: one and its double."""
-FLOOR = 0.02
-"""Part of the largest deviation that is added to all, so that what hardly varies counts for little."""
 SHARP = (1, 1, 3)
 """Sides of the windows that are drawn, in cells: small, so that the peak lies inside a fault; one cell counts twice."""
 STEADY = 0.1

@@ -23,6 +23,7 @@ View = Literal["structure", "texture"]
 VIEWS: tuple[View, ...] = get_args(View)
 GAMMAS = (0.5, 2.0, 8.0, 32.0)
 LEVEL = 0.05
+"""The level of a test and of a verdict, of all regions together."""
 MIN_PERMUTATIONS = round(1 / LEVEL) - 1
 MIN_SAMPLES = 8
 """Fewer samples than this say nothing about their own spread."""

@@ -20,6 +20,7 @@ from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.jobs import Attempt, Jobs
 from genmonitor.loggers.notes import Notes
 from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Publisher:
         self.message = ""
 
     def start(
-        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = "genmonitor", parallel: bool = False
+        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = FOLDER, parallel: bool = False
     ) -> None:
         """Begin a fit; every process calls it.
 

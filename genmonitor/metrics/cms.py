@@ -8,13 +8,13 @@ from typing import Any
 
 from torch import Tensor
 
+from genmonitor._formatting import Band
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans
 from genmonitor.metrics._real_fake import TwoSampleMetric
 from genmonitor.partition import PixelPartition
 
-Band = tuple[float, float, float]
 """Of a baseline: lower end, median, upper end."""
 
 

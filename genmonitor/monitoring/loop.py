@@ -32,11 +32,8 @@ from genmonitor.monitoring.averages import averaged_weights
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state
-from genmonitor.training_state.proof import prove_unchanged
+from genmonitor.training_state.proof import PROOFS, prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded
-
-PROOFS = 2
-"""How often a run proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
 
 
 class LoopMonitor(Monitor):

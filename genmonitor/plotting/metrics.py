@@ -11,13 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullFormatter
 
-from genmonitor._formatting import format_cms
+from genmonitor._formatting import Band, format_cms
 from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.style import (
     FAINT,
     INK,
-    Band,
     Curve,
     add_axes,
     add_curve,

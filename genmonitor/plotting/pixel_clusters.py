@@ -17,13 +17,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from genmonitor._formatting import format_cms
+from genmonitor._formatting import Band, format_cms
 from genmonitor.plotting.images import GAP, paste, region_alone
 from genmonitor.plotting.style import (
     FAINT,
     INK,
     Array,
-    Band,
     Curve,
     add_axes,
     add_curve,

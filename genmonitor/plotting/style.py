@@ -18,7 +18,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from genmonitor._formatting import RESOLUTION, reaches_baseline
+from genmonitor._formatting import RESOLUTION, Band, reaches_baseline
 from genmonitor._places import cluster_color as cluster_color
 from genmonitor._places import colorize as colorize
 
@@ -31,7 +31,6 @@ THUMBNAIL = 128
 
 Array = ArrayLike | torch.Tensor
 Curve = Sequence[float]
-Band = tuple[float, float, float]  # a baseline: low, median, high
 Drawing = Callable[[], Figure]  # draws a figure when it is called, perhaps in another process
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor.evaluation.findings import LEVEL, verdict_of
+from genmonitor.evaluation.findings import verdict_of
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.values import ValueSpec, grouped_by_chart, lookup
+from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.plotting.style import cluster_color, inmost
 from genmonitor.report.run import MonitorRun
 from genmonitor.report.sanitize import Note, as_record

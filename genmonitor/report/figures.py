@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LOSSLESS_SIDE = 32
 """Images up to this side are kept bit for bit: between so small ones the blocks of a lossy file would show."""
 QUALITY = 80
-"""Of larger ones, on Pillow's scale to 100."""
+"""Of larger pictures, on Pillow's scale to 100."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 MANIFEST = re.compile(r"(.+)_evaluation_(\d+)\.json")
 BY_EPOCH = re.compile(r"(.+)_epoch_(\d+)_step_(\d+)")
+FOLDER = "genmonitor"
+"""Of these files, in the folder of a run."""
 REPORT = "report.html"
 HISTORY = "history.csv"
 _MARKS_A_PREFIX = re.compile(r"(.+)_(?:evaluation_\d+|values|notes)\.json")

@@ -12,7 +12,7 @@ from typing import Any
 
 from genmonitor._io import atomic_write
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.report.files import HISTORY, REPORT, own_files
+from genmonitor.report.files import FOLDER, HISTORY, REPORT, own_files
 from genmonitor.report.pictures import MAX_BYTES, Pictures, embedded
 from genmonitor.report.run import MonitorRun, Run, read_run
 from genmonitor.report.sections import section, summary
@@ -75,7 +75,7 @@ def run_name(folder: Path, parts: int = 2) -> str:
         'dcgan/version_0'
     """
     path = folder.resolve().parts
-    return "/".join((path[:-1] if path[-1] == "genmonitor" else path)[-parts:])
+    return "/".join((path[:-1] if path[-1] == FOLDER else path)[-parts:])
 
 
 def _tell_apart(first: Path, second: Path) -> tuple[str, str]:

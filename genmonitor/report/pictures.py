@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 
+from genmonitor.report.figures import QUALITY
 from genmonitor.report.run import MonitorRun, Picture, Strip
 
 _PictureT = TypeVar("_PictureT", bound=Picture)
@@ -20,7 +21,6 @@ MAX_BYTES = 560_000
 """Of all pictures of a page, which are a third more in its text; where they are more, fewer evaluations are shown."""
 MAX_SHOWN = 24
 """Evaluations whose pictures the slider shows: the first, the last, and others evenly between."""
-QUALITY = 80
 PLAIN = 40_000
 """Bytes: lines and letters are kept bit for bit, only what is still larger, such as photographs, is not."""
 _DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from genmonitor._formatting import Band
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec, by_key
 from genmonitor.partition import PixelPartition
-from genmonitor.report.files import BY_EPOCH, HISTORY, MANIFEST, find_prefixes, own_files, owner
+from genmonitor.report.files import BY_EPOCH, FOLDER, HISTORY, MANIFEST, find_prefixes, own_files, owner
 from genmonitor.report.sanitize import (
-    Band,
     Note,
     as_bands,
     as_findings,
@@ -110,10 +110,10 @@ def find_folder(run: Path) -> Path:
     Raises:
         FileNotFoundError: if there is none, naming the runs below where there are some.
     """
-    for folder in (run, run / "genmonitor"):
+    for folder in (run, run / FOLDER):
         if any(MANIFEST.fullmatch(path.name) for path in own_files(folder)):
             return folder
-    found = run.glob("**/genmonitor/*_evaluation_*.json") if run.is_dir() else []
+    found = run.glob(f"**/{FOLDER}/*_evaluation_*.json") if run.is_dir() else []
     below = sorted({path.parent.parent for path in found})
     hint = f" There are runs below it: {', '.join(map(str, below[:5]))}." if below else " Train with a monitor first."
     raise FileNotFoundError(f"Expected the folder of a run with the manifests of a monitor, but got {run}.{hint}")

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from genmonitor._formatting import Band
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec
 
-Band = tuple[float, float, float]
 T = TypeVar("T")
 
 

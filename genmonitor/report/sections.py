@@ -47,7 +47,7 @@ def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence
         tables: of the run.
     """
     run, *others = runs.values()
-    same = all(_same_regions(run, other) for other in others)
+    same = all(run.partition == other.partition for other in others)
     rows = region_rows(run) if same else []
     for other in others:
         of = {row["region"]: row for row in region_rows(other)}
@@ -125,13 +125,6 @@ def _alerts(name: str, run: MonitorRun) -> list[dict[str, Any]]:
 def _title(run: MonitorRun) -> str:
     title = str(run.manifest.get("title") or run.manifest.get("monitor") or run.prefix)
     return title if run.compared else f"{title} ({run.prefix})"
-
-
-def _same_regions(run: MonitorRun, other: MonitorRun) -> bool:
-    """Say whether curves of regions can be compared: where the regions are the same, or there are none in either."""
-    if run.partition is None or other.partition is None:
-        return run.partition is other.partition
-    return run.partition == other.partition
 
 
 def _copies(run: MonitorRun) -> str:

@@ -17,6 +17,8 @@ from torch.nn.parameter import is_lazy
 from genmonitor.training_state.isolation import local_part
 from genmonitor.training_state.sharding import gather, sharded_parts
 
+PROOFS = 2
+"""How often a run proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
 NAMED = 3
 """Things that moved which a note names."""
 

@@ -6,25 +6,25 @@ import torch
 from rich.console import Console
 
 from genmonitor.cli.results import (
+    Measurement,
     as_table,
     block_map,
     closing_lines,
     colored_table,
     with_finding,
-    write_notes,
+    write_measurement,
     write_result,
 )
+from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import cluster_color
 
-MANIFEST = {"monitor": "diversity", "evaluation": {"vendi": 2.0}, "generated_images": "a"}
-
 
 def fill(folder):
-    folder.write_values("diversity", [ValueSpec("vendi")])
-    write_notes(folder, "diversity", ["a note"])
-    folder.write_manifest("diversity", 1, MANIFEST)
+    finding = Finding("2 modes.", Area("all images"), "", "vendi")
+    found = Measurement("Variety", [finding], {"vendi": 2.0}, [ValueSpec("vendi")], "9 images", {}, {}, ["a note"])
+    write_measurement(folder, "diversity", found, {"monitor": "diversity", "generated_images": "a"})
 
 
 def test_each_result_has_a_folder_of_its_own(tmp_path, monkeypatch):

@@ -77,15 +77,9 @@ class DisagreementFigures:
 
     def modes(self) -> Drawing:
         """Prepare the prompts of the largest modes of either sign, and of one that both sides have."""
-        signs = {"top": self.found.top, "bottom": self.found.bottom}
-        named = [
-            (f"{sign} {rank}", mode)
-            for sign, modes in signs.items()
-            for rank, mode in enumerate(modes[:DRAWN_MODES], start=1)
-        ]
         rows = [
             ModePrompts(name, mode.eigenvalue, self._sides(most_of(mode.prompts), SAMPLES_OF_MODE))
-            for name, mode in [*named, ("similar", self.found.similar)]
+            for name, mode in [*self.found.named(DRAWN_MODES), ("similar", self.found.similar)]
         ]
         return partial(mode_prompts, rows, self.value_range, self.against, self.model)
 

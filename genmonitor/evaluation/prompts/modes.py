@@ -121,6 +121,11 @@ class Disagreement:
     p: float = 0.0
     by_chance: Sequence[ByChance] = ()
 
+    def named(self, count: int) -> list[tuple[str, Mode]]:
+        """Return so many modes of either sign by their names, "top 1" and so on."""
+        signs = {"top": self.top, "bottom": self.bottom}
+        return [(f"{sign} {i}", mode) for sign, modes in signs.items() for i, mode in enumerate(modes[:count], start=1)]
+
     def beyond_chance(self, mode: Mode) -> bool:
         """Say whether a mode is larger than any that chance alone gives."""
         limits = [drawn.top if mode.eigenvalue > 0 else -drawn.bottom for drawn in self.by_chance]

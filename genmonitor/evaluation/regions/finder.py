@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import Band
 from genmonitor._io import Progress, no_progress
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.baseline import Band, measure_baseline
+from genmonitor.evaluation.baseline import measure_baseline
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
 from genmonitor.evaluation.regions.clustering import Stability, by_content, find_clusters, region_notes

@@ -10,7 +10,7 @@ from statistics import median
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures
+from genmonitor.evaluation.prompts.figures import LISTED, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, Table, curve, dated
 from genmonitor.evaluation.text.prompts import PromptMeasure, quoted
@@ -19,10 +19,10 @@ from genmonitor.plotting.disagreement import disagreement_curves
 from genmonitor.plotting.style import Drawing
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
-NAMED, LISTED = 3, 10
-"""Prompts that a finding names, and the table."""
+NAMED = 3
+"""Prompts that a finding names."""
 LEAST = 0.005
-"""A smaller part is not named."""
+"""A prompt with a smaller part is neither named nor listed."""
 _SIGNS = {"top": ("the model", "has and the reference lacks"), "bottom": ("the reference", "has and the model lacks")}
 _ORDINALS = {1: "", 2: "2nd ", 3: "3rd "}
 
