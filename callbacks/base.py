@@ -33,7 +33,6 @@ from genmonitor.callbacks.integration.compat import (
 from genmonitor.callbacks.integration.data import batch_size, reference_images, validates
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.once import evaluate_once
-from genmonitor.callbacks.options import split_options
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
@@ -41,12 +40,12 @@ from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import MOMENT, Record, Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.model import SampledModel
-from genmonitor.evaluation.sampling.sampler import Sampler
+from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.kernels import Kernel
 from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
-from genmonitor.monitoring.options import EvaluationOptions
+from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import PROOFS, prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
@@ -347,6 +346,52 @@ def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bo
 def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:
     """Return the monitors of a Trainer, in its order."""
     return [callback for callback in trainer.callbacks if isinstance(callback, GenerativeMonitor)]  # type: ignore[attr-defined]
+
+
+class MonitorOptions(EvaluationOptions, total=False):
+    """Options that all monitors of a Trainer take by keyword, beside those of `EvaluationOptions`.
+
+    These are `image_key`, `evaluate_on`, `on_alert`, `on_error` and `verbose`.
+
+    Args:
+        every_n_epochs: evaluate in every n-th epoch, at the end of validation if there is any, else at the end of the
+            epoch; 1 by default.
+        every_n_train_steps: evaluate after the first training batch and then after every n-th instead.
+        sample_fn: `sample_fn(pl_module, n)` returns n images [n, C, H, W]; None, the default, calls
+            `pl_module.sample(n)`. With prompts the arguments are `(pl_module, prompts)` and the method is
+            `sample_prompts(prompts)`: a list of strings, or labels as int64 [n] on the module's device.
+        sample_batch_size: images per call of it, and samples per call of an encoder; 100 by default.
+        real_images: a Dataset, DataLoader or tensor; None, the default, for the Trainer's: see the monitor.
+        weights: which weights to evaluate where Lightning's WeightAveraging runs: "auto", the default, for the averaged
+            ones where there are any, "raw" or "averaged".
+    """
+
+    every_n_epochs: int
+    every_n_train_steps: int | None
+    sample_fn: SampleFn | PromptedSampleFn | None
+    sample_batch_size: int
+    real_images: Any
+    weights: Weights
+
+
+def split_options(monitor: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule, dict[str, Any]]:
+    """Return what a `Sampler` takes of the options of a monitor, when to evaluate, and what `GenerativeMonitor` takes.
+
+    Args:
+        monitor: the name of its class.
+        given: the arguments of its constructor, with those that are options under "options".
+
+    Raises:
+        TypeError: if an option is not known, naming the nearest one.
+    """
+    options = dict(given["options"])
+    own = given.keys() - {"self", "__class__", "options"}
+    check_names(monitor, options, [*MonitorOptions.__annotations__, *own])
+    sampling = {"sample_fn": "sample_fn", "sample_batch_size": "batch_size"}
+    timing = ("every_n_epochs", "every_n_train_steps")
+    of_sampler = {name: options.pop(option) for option, name in sampling.items() if option in options}
+    schedule = Schedule(**{name: options.pop(name) for name in timing if name in options})
+    return of_sampler, schedule, options
 
 
 def fill_scheduler_keys(trainer: pl.Trainer, prefix: str) -> None:

@@ -8,8 +8,7 @@ from typing import Unpack
 
 from torch import Tensor
 
-from genmonitor.callbacks.base import PromptedMonitor
-from genmonitor.callbacks.options import MonitorOptions
+from genmonitor.callbacks.base import MonitorOptions, PromptedMonitor
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.data.real_subset import PromptKey
 from genmonitor.evaluation.disagreement import DisagreementEvaluator

@@ -10,23 +10,13 @@ from pathlib import Path
 from rich.console import RenderableType
 from rich.text import Text
 
+from genmonitor.cli import results
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.gate import check_names, condition, failures
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.results import (
-    Measurement,
-    Result,
-    add_out_argument,
-    block_map,
-    check_out,
-    closing_lines,
-    colored_table,
-    with_finding,
-    write_measurement,
-    write_result,
-)
+from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.saved import load_partition
@@ -68,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         '"error_ratio > 3"; p, error_ratio, share, structure and texture are of any region or the image, error_ratio_2 '
         "of one; p_worse is small where OTHER is closer to real; may be given several times",
     )
-    add_out_argument(parser, "compare")
+    results.add_out_argument(parser, "compare")
 
 
 def run(args: argparse.Namespace) -> Result:
     """Compare, and write figures, a manifest and the report."""
-    check_out(args.out)
+    results.check_out(args.out)
     if args.partition is not None:
         args.partition = _read_partition(args.partition)
     regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
@@ -86,7 +76,7 @@ def run(args: argparse.Namespace) -> Result:
         comparison = compare(real, fake.to(default_device()), *other, paired=args.paired, progress=progress, **settings)
     comparison = replace(comparison, names=_names(args.fake, args.other))
     with show_progress("writing the report"):
-        written = write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
+        written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
     found = {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
     return found | {"failed": failures(args.fail_if, *_gated(comparison))}
@@ -94,7 +84,7 @@ def run(args: argparse.Namespace) -> Result:
 
 def format_plain(result: Result) -> str:
     """Format the result as text, the finding first."""
-    return f"{result['text']}\n{closing_lines(result)[-1]}"
+    return f"{result['text']}\n{results.closing_lines(result)[-1]}"
 
 
 def format_rich(result: Result) -> RenderableType:
@@ -109,10 +99,10 @@ def format_rich(result: Result) -> RenderableType:
     else:
         found = region_table(regions)
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = "\n".join(["", *closing_lines(result)])
-    shown = (block_map(result["labels"]), Text(), colored_table(found, labels, bad), Text(notes))
+    notes = "\n".join(["", *results.closing_lines(result)])
+    shown = (results.block_map(result["labels"]), Text(), results.colored_table(found, labels, bad), Text(notes))
     more = "" if "differences" in result else "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
-    return with_finding(
+    return results.with_finding(
         result["finding"],
         bool(bad),
         Text(f"{more}{result['split']}.\n"),
@@ -179,4 +169,4 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         "paired": args.paired,
         "n_samples": comparison.n_samples,
     }
-    write_measurement(folder, PREFIX, found, manifest)
+    results.write_measurement(folder, PREFIX, found, manifest)

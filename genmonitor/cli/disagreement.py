@@ -24,12 +24,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.figures import (
-    DRAWN_MODES,
-    DisagreementEvaluation,
-    DisagreementFigures,
-    most_of,
-)
+from genmonitor.evaluation.prompts.figures import DRAWN_MODES, DisagreementEvaluation, DisagreementFigures, most_of
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings

@@ -19,13 +19,7 @@ from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import (
-    EvaluationT,
-    FitReport,
-    History,
-    Presenter,
-    Samples,
-)
+from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter, Samples
 from genmonitor.evaluation.settings import SampleSettings, Settings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.training_state.isolation import remember_attributes

@@ -13,13 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_images, check_min_samples
-from genmonitor.functional.two_sample_test import (
-    MIN_SAMPLES,
-    TIE,
-    check_test_arguments,
-    pooled,
-    random_splits,
-)
+from genmonitor.functional.two_sample_test import MIN_SAMPLES, TIE, check_test_arguments, pooled, random_splits
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import float64_sum, in_cache
 from genmonitor.linalg.precision import full_precision

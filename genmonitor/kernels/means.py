@@ -13,13 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor._validation import (
-    check_at_least,
-    check_features,
-    check_min_samples,
-    check_samples,
-    check_whole_blocks,
-)
+from genmonitor._validation import check_at_least, check_features, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
 from genmonitor.kernels.gaussian import GaussianKernel
 from genmonitor.linalg.chunking import float64_sum, row_blocks

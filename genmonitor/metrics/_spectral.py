@@ -11,13 +11,7 @@ import torch
 from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor._validation import (
-    check_at_least,
-    check_count,
-    check_features,
-    check_min_samples,
-    check_same_length,
-)
+from genmonitor._validation import check_at_least, check_count, check_features, check_min_samples, check_same_length
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, add_moments, feature_map, has_features, packed_size, unpack
 from genmonitor.metrics._base import KernelMetric, from_rank_zero

@@ -17,13 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 
-from genmonitor.training_state.rng import (
-    MAX_DEPTH,
-    MAX_OBJECTS,
-    find_generators,
-    preserve_generators,
-    preserve_rng,
-)
+from genmonitor.training_state.rng import MAX_DEPTH, MAX_OBJECTS, find_generators, preserve_generators, preserve_rng
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
 """What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""

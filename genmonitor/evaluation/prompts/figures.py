@@ -16,13 +16,7 @@ from genmonitor.evaluation.prompts.variability import LeastVaried
 from genmonitor.evaluation.results import Evaluation, Table
 from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.plotting import diversity as plots
-from genmonitor.plotting.disagreement import (
-    ModePrompts,
-    PromptSides,
-    changed_prompts,
-    mode_prompts,
-    strip,
-)
+from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
 from genmonitor.plotting.metrics import reusability_figure
 from genmonitor.plotting.style import Drawing
 

@@ -17,14 +17,7 @@ from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import cka_work
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.kernels import Kernel
-from genmonitor.linalg.clustering import (
-    Linkage,
-    adjusted_rand_index,
-    best_overlaps,
-    cut_tree,
-    merge_tree,
-    site_points,
-)
+from genmonitor.linalg.clustering import Linkage, adjusted_rand_index, best_overlaps, cut_tree, merge_tree, site_points
 from genmonitor.partition import PixelPartition, by_size
 
 MAX_SPLITS, LEAST_SPLITS = 16, 4
