@@ -153,8 +153,8 @@ def diagnose(
     Raises:
         TypeError: if a side is no tensor of real numbers, `area` none of booleans, or a fault model lacks an attribute.
         ValueError: if shapes differ, values are not finite, samples are fewer than 8, the area is of another size or
-            empty, both `area` and `partition` are given, either is with aligned=False, or a fault model returns another
-            shape, NaN or infinities.
+            empty, both `area` and `partition` are given, either is with aligned=False, that with features, or a fault
+            model returns another shape, NaN or infinities.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -174,6 +174,8 @@ def diagnose(
         check_bool(name, value)
     fake, real = _checked(fake, real)
     pixels = real.ndim == 4 and not encoded
+    if real.ndim == 2 and not aligned:
+        raise ValueError("Expected images for aligned=False, but got features, which have no places. Leave it out.")
     if real.ndim == 2:
         fake, real = fake[:, :, None, None], real[:, :, None, None]
     models, left_out = _models(fault_models, pixels)

@@ -241,10 +241,11 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
         y, x = (torch.arange(size, device=real.device) % period for size in area.shape)
         cell = (y[:, None] * period + x)[area]
         folded = difference.new_zeros(len(difference), period**2)
-        count = torch.bincount(cell, minlength=period**2).clamp_min(1)
+        count = torch.bincount(cell, minlength=period**2)
         folded.index_add_(1, cell, difference[:, area])
-        folded = folded / count
-        folded = folded - folded.mean(1, keepdim=True)
+        folded = folded / count.clamp_min(1)
+        there = count > 0  # an area such as a border need not have every cell
+        folded = (folded - folded[:, there].mean(1, keepdim=True)).where(there, 0)
         if not float(folded.abs().max()):
             return None
         pattern = (folded / folded.abs().max())[:, y[:, None] * period + x]

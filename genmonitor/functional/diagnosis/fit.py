@@ -3,7 +3,9 @@
 
 Strengths are fitted on one half of the images and judged on the other, so that more models or strengths to try explain
 nothing by themselves (Kulinski and Inouye's share explained). Several faults share it by Shapley's value: what each
-adds, in the mean over the orders in which they could be added.
+adds, in the mean over the orders in which they could be added. The search begins with few images, chosen so that their
+mean is that of all (Chen, Welling and Smola, "Super-Samples from Kernel Herding", UAI 2010): of as many at random, a
+class too many weighs more than a fault.
 """
 
 from __future__ import annotations
@@ -49,12 +51,13 @@ Faults = tuple[PutFault, ...]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Half of the images: real ones to put faults into, generated ones to compare with.
+    """Half of the images: real ones to put faults into, generated ones to compare with, both the most typical first.
 
     Attributes:
         real: [N, C, H, W], scaled as fault models want them.
         area: bool [H, W], where faults are put.
         low, high: the range of generated and real images; what a generator cannot return, a fault does not either.
+        offset: what is added to distances, so that those of the first images are about those of all.
     """
 
     distance: Distance
@@ -65,20 +68,28 @@ class Side:
     low: float
     high: float
     seed: int
+    offset: float = 0.0
 
     @classmethod
     def of(
         cls, distance: Distance, real: Tensor, fake: Tensor, area: Tensor, bounds: tuple[float, float], seed: int
     ) -> Side:
-        """Embed the generated images."""
-        embedded = distance.embedded(fake)
-        return cls(distance, real, embedded, distance.gram(embedded, embedded), area.to(real.device), *bounds, seed)
+        """Embed the generated images, and put both sides in order."""
+        embedded = [distance.embedded(x) for x in (real, fake)]
+        orders = [_typical_first(distance.gram(x, x)) for x in embedded]
+        chosen = [x[orders[1]] for x in embedded[1]]
+        return cls(
+            distance, real[orders[0]], chosen, distance.gram(chosen, chosen), area.to(real.device), *bounds, seed
+        )
 
     def first(self, count: int) -> Side:
         """Return the side of the first images alone."""
-        return replace(
+        if count >= max(len(self.real), len(self.fake_gram)):
+            return self
+        few = replace(
             self, real=self.real[:count], fake=[x[:count] for x in self.fake], fake_gram=self.fake_gram[:count, :count]
         )
+        return replace(few, offset=self.offset + self.left(()) - few.left(()))
 
     def put_into(self, area: Tensor) -> Side:
         """Return the side with faults put into another area [H, W]."""
@@ -91,7 +102,19 @@ class Side:
     def left(self, faults: Faults) -> float:
         """Return the distance of generated images from real ones with faults."""
         x = self.distance.embedded(self.put(faults))
-        return distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
+        return self.offset + distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
+
+
+def _typical_first(gram: Tensor) -> Tensor:
+    """Return an order of samples by their Gram matrix [N, N] in which the mean of the first is near that of all."""
+    gram = gram.double()
+    mean, taken, left = gram.mean(1), torch.zeros_like(gram[0]), torch.zeros_like(gram[0])
+    order = []
+    for count in range(1, len(gram) + 1):
+        order.append((count * mean - taken + left).argmax())
+        taken += gram[order[-1]]
+        left[order[-1]] = -torch.inf
+    return torch.stack(order)
 
 
 def put_faults(real: Tensor, faults: Faults, area: Tensor, bounds: tuple[float, float], seed: int) -> Tensor:

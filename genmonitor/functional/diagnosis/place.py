@@ -64,7 +64,8 @@ def located(
     if not best[1]:
         return mask
     around = sides(images, grown(significant, REACH))[0].first(SEARCHED)
-    return moved_to_fit(around, [mask, _by_pixel(images, mask, significant, best[1])], best[1])
+    moved = moved_to_fit(around, [mask, _by_pixel(images, mask, significant, best[1])], best[1])
+    return moved if around.put_into(moved).left(best[1]) < around.left(()) else mask
 
 
 def moved_to_fit(side: Side, areas: Sequence[Tensor], faults: Faults) -> Tensor:
