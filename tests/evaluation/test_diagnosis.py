@@ -282,8 +282,13 @@ def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
         ({"seed": -1}, ValueError, "`seed`"),
         ({"aligned": False}, ValueError, "aligned=False, which has no places"),
         ({"aligned": "no"}, TypeError, "`aligned`"),
+        (
+            {"fake": torch.rand(20, 3), "real": torch.rand(20, 3), "area": None, "aligned": False},
+            ValueError,
+            "images for aligned=False, but got features",
+        ),
     ],
-    ids=["fake", "real", "size", "empty", "dtype", "model", "both", "seed", "place", "aligned"],
+    ids=["fake", "real", "size", "empty", "dtype", "model", "both", "seed", "place", "aligned", "features"],
 )
 def test_bad_input_is_refused(change: dict[str, object], error: type[Exception], says: str) -> None:
     arguments = {"fake": disks(20, 1), "real": disks(20, 2), "area": CORNER} | change

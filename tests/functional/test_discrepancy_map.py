@@ -154,6 +154,16 @@ def test_pixels_that_only_a_generator_fills_are_found():
     assert int(found["map"].argmax()) % 14 < 3
 
 
+def test_pixels_that_hardly_vary_have_no_evidence_of_what_is_beside_them():
+    fake, real = two_sides(300)
+    for x in (fake, real):
+        x[..., :7] = 0.5 + 1e-4 * x[..., :7]
+    fake[..., 8:] += 0.1 * torch.randn(300, 1, 12, 6, generator=torch.Generator().manual_seed(5), dtype=fake.dtype)
+    found = discrepancy_map(fake, real, sides=(1,), num_permutations=39)
+    assert float(found["p_map"][:, 8:].median()) <= 0.05
+    assert float(found["p_map"][:, :7].min()) > 0.05
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16])
 def test_other_dtypes_are_promoted(dtype):
     fake, real = (200 * x.clamp(0, 1) for x in two_sides(20))

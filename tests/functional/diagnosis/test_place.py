@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a fault is: where real images with it are closest to generated ones."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis import FAULT_MODELS, Images
+from genmonitor.functional.diagnosis.fit import PutFault
+from genmonitor.functional.diagnosis.images import sides
+from genmonitor.functional.diagnosis.place import box, grown, located, moved_to_fit, unlike
+
+BRIGHTER = [x for x in FAULT_MODELS if x.name == "brighter"]
+
+
+def waves(n: int, seed: int) -> Tensor:
+    """Smooth images [n, 1, 14, 14] whose brightness varies far more than neighboring pixels differ."""
+    generator = torch.Generator().manual_seed(seed)
+    y, x = torch.meshgrid(torch.linspace(0, 3, 14), torch.linspace(0, 3, 14), indexing="ij")
+    a, b, phase, level = torch.rand(4, n, 1, 1, generator=generator)
+    return (0.5 + 0.2 * torch.sin(a * x + b * y + 6 * phase) + 0.4 * (level - 0.5))[:, None]
+
+
+def rectangle(top: int, left: int, height: int, width: int) -> Tensor:
+    out = torch.zeros(14, 14, dtype=torch.bool)
+    out[top : top + height, left : left + width] = True
+    return out
+
+
+def planted(area: Tensor, seed: int = 0) -> Images:
+    """Images of which generated ones are brighter in an area."""
+    fake = waves(200, 2 * seed)
+    return Images.of(torch.where(area, fake + 0.1, fake), waves(200, 2 * seed + 1), seed)
+
+
+def overlap(a: Tensor, b: Tensor) -> float:
+    return float((a & b).sum()) / float((a | b).sum())
+
+
+@pytest.mark.parametrize("start", [(2, 4, 6, 6), (5, 6, 5, 4), (3, 3, 8, 9)])
+def test_an_area_moves_to_where_the_fault_is(start: tuple[int, int, int, int]) -> None:
+    true = rectangle(4, 5, 6, 6)
+    side = sides(planted(true), torch.ones_like(true))[0].first(80)
+    area = moved_to_fit(side, [rectangle(*start)], (PutFault(BRIGHTER[0], 0.1),))
+    assert overlap(area, true) > 0.9
+
+
+def test_an_area_never_becomes_all_of_the_image() -> None:
+    everywhere = rectangle(0, 0, 14, 14)
+    side = sides(planted(everywhere), everywhere)[0].first(60)
+    area = moved_to_fit(side, [rectangle(1, 0, 13, 14)], (PutFault(BRIGHTER[0], 0.1),))
+    assert not bool(area.all())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_fault_is_around_the_edge_that_the_map_shows_of_it(seed: int) -> None:
+    """That smooth images are brighter shows where it begins: a step between pixels that no real image has."""
+    true = rectangle(4, 4, 6, 6)
+    edge = grown(true, 1) & ~grown(true, -2)
+    area = located(planted(true, seed), edge, edge, FAULT_MODELS, skip_failing=False)
+    assert overlap(area, true) > overlap(edge, true)
+
+
+def test_what_no_fault_explains_stays_where_it_is() -> None:
+    true = rectangle(4, 4, 6, 6)
+    images = Images.of(waves(100, 0), waves(100, 1), 0)
+    assert torch.equal(located(images, true, true, BRIGHTER, skip_failing=False), true)
+
+
+def test_masks_grow_shrink_and_are_boxed() -> None:
+    small, large = rectangle(4, 4, 3, 3), rectangle(3, 3, 5, 5)
+    torch.testing.assert_close(grown(small, 1), large)
+    torch.testing.assert_close(grown(large, -1), small)
+    torch.testing.assert_close(box(rectangle(2, 2, 1, 1) | rectangle(6, 9, 1, 1)), rectangle(2, 2, 5, 8))
+    assert len(unlike([small, large, small, rectangle(0, 0, 14, 14)])) == 2
