@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 AS_INSTALLED := build/as-installed
+# which containers set: every process would compile anew all that it imports, seconds each
+unexport PYTHONDONTWRITEBYTECODE
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 CREATE := uv venv --quiet --python $(PYTHON) .venv
