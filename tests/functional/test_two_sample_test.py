@@ -123,6 +123,7 @@ def test_level_by_simulation():
     assert 7 <= rejected_image <= 33
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["drawn each time", "the same"])
 def test_the_level_holds_at_each_seed_where_one_direction_decides(pool):
     """As binomial as chance: the squared deviations of 8 rates from 5 % sum to 31.8 with probability 1e-4."""
