@@ -39,7 +39,7 @@ demo: .venv/for-demo
 
 # every warning is an error, a link that leads nowhere too; the notebook is executed
 docs: .venv/for-docs
-	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --jobs auto -d build/doctrees docs build/docs
 	@echo "The pages: build/docs/index.html"
 
 test: .venv/for-development
