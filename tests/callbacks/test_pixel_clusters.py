@@ -24,6 +24,7 @@ from _helpers.modules import (
     measured,
     plain,
 )
+from _helpers.slow import slow_but
 from _pytest.logging import LogCaptureHandler
 from planted import planted_labels
 from sklearn.metrics import adjusted_rand_score
@@ -78,7 +79,7 @@ def planted(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("spoiled", [1, 2, 3, 4])
+@pytest.mark.parametrize("spoiled", slow_but([1, 2, 3, 4], 3))
 def test_planted_regions_are_found_and_the_spoiled_one_named(planted, spoiled):
     run = planted(spoiled)
     monitor, said = run.monitor, run.alerts
@@ -109,7 +110,7 @@ def test_planted_regions_are_found_and_the_spoiled_one_named(planted, spoiled):
     assert f"cluster_{spoiled}" in {other.area.region for other in others}
 
 
-@pytest.mark.parametrize("spoiled", [2, 4])
+@pytest.mark.parametrize("spoiled", slow_but([2, 3, 4], 3))
 def test_image_and_product_agree_within_the_baseline(planted, spoiled):
     monitor = planted(spoiled).monitor
     low, _, high = monitor.baseline["image"]

@@ -111,6 +111,7 @@ def test_level_is_exact_over_all_12870_splits_of_eight_and_eight():
             assert share >= level - 0.002  # p-values are multiples of 2 / 12870, a little larger where splits tie
 
 
+@pytest.mark.slow
 def test_level_by_simulation():
     """400 evaluations without a difference: 20 rejections expected, standard deviation 4.4, three of them allowed."""
     generator, rejected, rejected_image = torch.Generator().manual_seed(0), 0, 0
