@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 AS_INSTALLED := build/as-installed
+# which containers set: every process would compile anew all that it imports, seconds each
+unexport PYTHONDONTWRITEBYTECODE
 
 ifneq ($(shell command -v uv 2>/dev/null),)
 CREATE := uv venv --quiet --python $(PYTHON) .venv
@@ -37,7 +39,7 @@ demo: .venv/for-demo
 
 # every warning is an error, a link that leads nowhere too; the notebook is executed
 docs: .venv/for-docs
-	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d build/doctrees docs build/docs
+	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going --jobs auto -d build/doctrees docs build/docs
 	@echo "The pages: build/docs/index.html"
 
 test: .venv/for-development

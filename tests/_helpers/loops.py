@@ -2,9 +2,8 @@
 """A generator of digits by class without Lightning, a plain loop that trains it, and the monitors for it."""
 
 import torch
-from _helpers.modules import digits
+from _helpers.modules import digits, load_digits
 from _helpers.presenters import without_figures
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import TensorDataset
 

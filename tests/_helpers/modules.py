@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny modules, data and Trainers for the tests of the callbacks."""
 
+import functools
+
 import pytest
 import torch
 from _helpers import presenters
 from lightning import LightningModule, Trainer
 from planted import PlantedGenerator, planted_images
-from sklearn.datasets import load_digits
+from sklearn import datasets
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import Metric
@@ -27,6 +29,10 @@ LIGHTNING_SAYS = [
         "ignore:Guards may run slower on Python 3.13.0",
     )
 ]
+
+
+load_digits = functools.cache(datasets.load_digits)
+"""Their file takes as long to parse as a small evaluation."""
 
 
 def digits(start=0, stop=None):

@@ -2,9 +2,8 @@
 """A tiny generator of digits by class, and the monitors that the tests attach to it."""
 
 import torch
-from _helpers.modules import Linear, digits, fit, without_figures
+from _helpers.modules import Linear, digits, fit, load_digits, without_figures
 from lightning.pytorch.callbacks import Callback
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 

@@ -14,6 +14,7 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, ema_averaging, fit, loader,
 from _helpers.prompted import Prompted
 from _helpers.prompted import plain as plain_diversity
 from _helpers.replayed import Digits, quiet
+from _helpers.slow import slow_but
 from data import ImageData
 from dcgan import DCGAN
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -99,7 +100,10 @@ def test_replay_of_other_runs_gives_the_same_bits(tmp_path, name):
     assert replay(manifests[0], checkpoints[0]) == logged(manifests[0])
 
 
-@pytest.mark.parametrize("name", [field.name for field in fields(RegionSettings)])
+@pytest.mark.parametrize(
+    "name",
+    slow_but([field.name for field in fields(RegionSettings)], "n_clusters", "partition", "kernel", "block_size"),
+)
 def test_replay_of_every_setting_gives_the_same_bits(tmp_path, name):
     torch.manual_seed(0)
     settings = {name: CHANGED[name]} | ({"n_clusters": None} if name == "partition" else {})

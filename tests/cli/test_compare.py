@@ -2,9 +2,11 @@
 import argparse
 import base64
 import contextlib
+import functools
 import io
 import json
 import re
+import shutil
 from dataclasses import fields
 
 import numpy as np
@@ -47,17 +49,48 @@ def test_compare_offers_every_setting_but_those_named():
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory):
+def sets(tmp_path_factory):
+    """Files of real images, of generated ones whose right half is too dark, and of others without a fault."""
+    place = tmp_path_factory.mktemp("sets")
+    np.save(place / "real.npy", halves(300, 1).numpy())
+    np.savez(place / "fake.npz", images=halves(120, 2, dark=0.6).numpy())
+    np.save(place / "light.npy", halves(120, 3).numpy())
+    PixelPartition.grid((4, 6), 1, 2).save(place / "columns.npz")
+    return place
+
+
+TERMINAL = {"FORCE_COLOR": "1", "TERM": "xterm", "COLORTERM": "truecolor"}
+
+
+@pytest.fixture(scope="module")
+def comparing(sets, tmp_path_factory):
+    """Return a function that compares files of `sets`, once for the same words; it returns what is said, the folder."""
+
+    @functools.cache
+    def run(words, columns=None, **environment):
+        out = tmp_path_factory.mktemp("compared")
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as said:
+            patch.chdir(sets)
+            patch.delenv("NO_COLOR", raising=False)
+            for name, value in ((TERMINAL | {"COLUMNS": str(columns)} if columns else {}) | environment).items():
+                patch.setenv(name, value)
+            assert main(["compare", "real.npy", "fake.npz", *words.split(), "--out", str(out)]) == 0
+        return said.getvalue(), out / "genmonitor"
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def compared(comparing):
     """What `compare` says of images whose right half is too dark, and the folder that it writes."""
-    place = tmp_path_factory.mktemp("compared")
-    real, fake = place / "real.npy", place / "fake.npz"
-    np.save(real, halves(300, 1).numpy())
-    np.savez(fake, images=halves(120, 2, dark=0.6).numpy())
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        status = main(["compare", str(real), str(fake), "--n-clusters", "2", "--out", str(place / "out")])
-    assert status == 0
-    return said.getvalue(), place / "out" / "genmonitor"
+    return comparing("--n-clusters 2")
+
+
+@pytest.fixture(scope="module")
+def as_json(comparing):
+    """The same as JSON holds it, and the folder."""
+    said, folder = comparing("--n-clusters 2 --json")
+    return json.loads(said), folder
 
 
 def test_compare_names_the_dark_half_first(compared):
@@ -94,8 +127,9 @@ def test_compare_writes_the_report_and_says_where(compared):
     assert (folder / "report.html").is_file()
 
 
-def test_compare_report_names_both_sets(compared):
+def test_compare_report_shows_pictures_and_names_both_sets(compared):
     page = (compared[1] / "report.html").read_text()
+    assert pictures_on(compared[1] / "report.html") == {"diagnosis", "cka", "clusters over average"}
     assert "real.npy" in page
     assert "fake.npz" in page
 
@@ -113,48 +147,36 @@ def test_compare_speaks_of_no_epoch(compared):
     assert "epoch" not in said + shown
 
 
-@pytest.fixture
-def compare(files, genmonitor, tmp_path):
-    """Compare the files; return the result as JSON holds it."""
-
-    def run(*options):
-        status, said, complaint = genmonitor("compare", *files, "--out", tmp_path / "out", "--json", *options)
-        assert status == 0, complaint
-        return json.loads(said)
-
-    return run
-
-
-def test_compare_as_json_holds_the_metrics_own_values(compare, tmp_path):
-    result = compare("--n-clusters", 2)
+def test_compare_as_json_holds_the_metrics_own_values(as_json):
+    result, folder = as_json
     assert result["n_samples"] == 120
     real = halves(300, 1)[torch.randperm(300, generator=torch.Generator().manual_seed(0))[:120]]
     values = cosine_mean_similarity(
         halves(120, 2, dark=0.6),
         real,
         kernel=GaussianKernel(result["gamma"]),
-        partition=PixelPartition.load(tmp_path / "out" / "genmonitor" / "cms_partition.npz"),
+        partition=PixelPartition.load(folder / "cms_partition.npz"),
     )
     expected = {name: float(value) for name, value in values.items()}  # of images in another order: float32 rounds them
     assert {name: result["values"][name] for name in values} == pytest.approx(expected, rel=1e-5)
 
 
-def test_compare_leaves_a_manifest_of_its_values(compare, tmp_path):
-    result = compare("--n-clusters", 2)
-    manifest = json.loads((tmp_path / "out" / "genmonitor" / "cms_evaluation_00001.json").read_text())
+def test_compare_leaves_a_manifest_of_its_values(as_json):
+    result, folder = as_json
+    manifest = json.loads((folder / "cms_evaluation_00001.json").read_text())
     assert manifest["evaluation"] == result["values"]
     assert manifest["monitor"] == "compare"
 
 
-def test_compare_says_what_real_images_get(compare):
-    result = compare("--n-clusters", 2)
+def test_compare_says_what_real_images_get(as_json):
+    result, _ = as_json
     low, median, high = result["baseline"]["image"]
     assert result["values"]["image"] < low < median < high
 
 
-def test_compare_takes_a_partition(compare, tmp_path):
-    PixelPartition.grid((4, 6), 2, 1).save(tmp_path / "rows.npz")
-    values = compare("--partition", tmp_path / "rows.npz")["values"]
+def test_compare_takes_a_partition(comparing, sets):
+    PixelPartition.grid((4, 6), 2, 1).save(sets / "rows.npz")
+    values = json.loads(comparing("--partition rows.npz --json")[0])["values"]
     assert values["share_1"] == pytest.approx(0.5, abs=0.1)  # upper and lower half are equally wrong
 
 
@@ -162,21 +184,23 @@ def pictures_on(page):
     return set(re.findall(r'<img[^>]* alt="([^"]+)"', page.read_text()))
 
 
-def test_compare_removes_what_an_earlier_one_left(compare, tmp_path):
-    page = tmp_path / "out" / "genmonitor" / "report.html"
-    compare("--n-clusters", 2)
-    assert pictures_on(page) == {"diagnosis", "cka", "clusters over average"}
-    PixelPartition.grid((4, 6), 1, 2).save(tmp_path / "columns.npz")
-    compare("--partition", tmp_path / "columns.npz")
-    assert pictures_on(page) == {"diagnosis", "clusters over average"}
+def test_compare_removes_what_an_earlier_one_left(comparing, sets, genmonitor, tmp_path):
+    _, earlier = comparing("light.npy --n-clusters 2")
+    folder = shutil.copytree(earlier, tmp_path / "genmonitor")
+    assert pictures_on(folder / "report.html") == {"cka", "clusters over average"}
+    assert (folder / "cms_which_is_closer.json").exists()
+    names = [sets / name for name in ("real.npy", "fake.npz")]
+    assert genmonitor("compare", *names, "--partition", sets / "columns.npz", "--out", tmp_path)[0] == 0
+    assert pictures_on(folder / "report.html") == {"diagnosis", "clusters over average"}
+    assert not (folder / "cms_which_is_closer.json").exists()
 
 
-def test_compare_shows_each_region_beside_its_name(compare, tmp_path):
+def test_compare_shows_each_region_beside_its_name(comparing, sets):
     named = PixelPartition.grid((4, 6), 1, 2).named({"cluster_1": "left_eye"})
-    named.save(tmp_path / "named.npz")
-    result = compare("--partition", tmp_path / "named.npz")
-    assert result["regions"].keys() == {"left_eye", "cluster_2"}
-    page = (tmp_path / "out" / "genmonitor" / "report.html").read_text()
+    named.save(sets / "named.npz")
+    said, folder = comparing("--partition named.npz --json")
+    assert json.loads(said)["regions"].keys() == {"left_eye", "cluster_2"}
+    page = (folder / "report.html").read_text()
     shown = dict(re.findall(r'<img alt="" src="data:image/webp;base64,([^"]+)">([\w ]+)</button>', page))
     assert {*shown.values()} == {"left eye", "cluster 2"}
     for content, name in shown.items():
@@ -238,22 +262,8 @@ def test_compare_refuses_an_empty_path(genmonitor, arguments):
     assert "expected a path, but got an empty one" in complaint
 
 
-@pytest.fixture
-def closer(files, genmonitor, tmp_path):
-    """Compare two generated sets, of which the second is not too dark; return what is said and the folder."""
-    np.save(tmp_path / "light.npy", halves(120, 3).numpy())
-
-    def run(*options):
-        out = tmp_path / "out"
-        status, said, complaint = genmonitor("compare", *files, tmp_path / "light.npy", "--out", out, *options)
-        assert status == 0, complaint
-        return said, out / "genmonitor"
-
-    return run
-
-
-def test_compare_says_first_which_of_two_sets_is_closer(closer):
-    said, folder = closer("--n-clusters", 2)
+def test_compare_says_first_which_of_two_sets_is_closer(comparing):
+    said, folder = comparing("light.npy --n-clusters 2")
     partition = PixelPartition.load(folder / "cms_partition.npz")
     dark, others = int(partition.labels[0, 5]), "; no evidence of a difference in the other"
     assert re.match(
@@ -266,10 +276,9 @@ def test_compare_says_first_which_of_two_sets_is_closer(closer):
     assert "which is closer</h2>" not in page
 
 
-@pytest.mark.parametrize("options", [[], ["--paired"]])
-def test_compare_of_two_sets_as_json_holds_the_differences(closer, tmp_path, options):
-    PixelPartition.grid((4, 6), 1, 2).save(tmp_path / "columns.npz")
-    result = json.loads(closer("--json", "--partition", tmp_path / "columns.npz", *options)[0])
+@pytest.mark.parametrize("options", ["", " --paired"])
+def test_compare_of_two_sets_as_json_holds_the_differences(comparing, options):
+    result = json.loads(comparing(f"light.npy --json --partition columns.npz{options}")[0])
     assert result["names"] == ["fake.npz", "light.npy"]
     found = result["differences"]
     assert list(found) == ["image", "cluster_1", "cluster_2"]
@@ -278,14 +287,7 @@ def test_compare_of_two_sets_as_json_holds_the_differences(closer, tmp_path, opt
     assert result["other_values"]["p_2"] > 0.05 >= result["values"]["p_2"]
 
 
-def test_compare_of_one_set_removes_the_table_of_two(closer, files, genmonitor):
-    _, folder = closer("--n-clusters", 2)
-    assert (folder / "cms_which_is_closer.json").exists()
-    genmonitor("compare", *files, "--n-clusters", 2, "--out", folder.parent)
-    assert not (folder / "cms_which_is_closer.json").exists()
-
-
-def test_compare_tells_sets_of_one_file_name_apart(closer, files, genmonitor, tmp_path):
+def test_compare_tells_sets_of_one_file_name_apart(files, genmonitor, tmp_path):
     (tmp_path / "a").mkdir()
     np.savez(tmp_path / "a" / "fake.npz", images=halves(120, 4).numpy())
     status, said, _ = genmonitor("compare", *files, tmp_path / "a" / "fake.npz", "--out", tmp_path / "out")
@@ -322,9 +324,9 @@ def test_compare_reports_no_band_without_width(genmonitor, tmp_path):
     assert all(low < high for low, _, high in manifest["baseline"].values())
 
 
-def test_compare_as_json_holds_the_regions_as_data(compare, tmp_path):
-    result = compare("--n-clusters", 2)
-    partition = PixelPartition.load(tmp_path / "out" / "genmonitor" / "cms_partition.npz")
+def test_compare_as_json_holds_the_regions_as_data(as_json):
+    result, folder = as_json
+    partition = PixelPartition.load(folder / "cms_partition.npz")
     assert result["labels"] == partition.labels.tolist()
     dark = partition.labels[0, 5].item()
     worst = next(iter(result["regions"]))
@@ -342,37 +344,29 @@ def plain(said):
     return re.sub(r"\x1b\[[\d;]*m", "", said)
 
 
-def test_compare_in_a_terminal_begins_with_the_finding_in_red(files, genmonitor, terminal, tmp_path):
-    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+ONE, TWO = "--n-clusters 2", "light.npy --n-clusters 2"
+
+
+def test_compare_in_a_terminal_begins_with_the_finding_in_red(comparing):
+    said, folder = comparing(ONE, 200)
     assert re.match(r"\x1b\[1;31mRight half, 3×4 px: contrast − [34]\d %", said)
     assert re.search(r"^■ cluster_\d +12 .* right half +differs \(p = 0.005\)", plain(said), re.MULTILINE)
-    assert f"Report: {tmp_path / 'out' / 'genmonitor' / 'report.html'}" in plain(said).replace("\n", "")
+    assert f"Report: {folder / 'report.html'}" in plain(said).replace("\n", "")
 
 
-def test_compare_of_two_sets_in_a_terminal_says_which_is_closer(files, genmonitor, terminal, tmp_path):
-    np.save(tmp_path / "good.npy", halves(120, 3).numpy())
-    options = ["--n-clusters", 2, "--out", tmp_path / "out"]
-    status, said, _ = genmonitor("compare", files[0], tmp_path / "good.npy", files[1], *options)
-    assert status == 0
-    assert "good.npy is closer to the real images than fake.npz in cluster_" in plain(said)
-    assert re.search(r"■ cluster_\d +12 +no evidence of a difference", plain(said))
+def test_compare_of_two_sets_in_a_terminal_says_which_is_closer(comparing):
+    said = plain(comparing(TWO, 200)[0])
+    assert "light.npy is closer to the real images than fake.npz in cluster_" in said
+    assert re.search(r"■ cluster_\d +12 .*no evidence of a difference", said)
 
 
 def words(text):
     return set(re.findall(r"[A-Za-z_]+", text))
 
 
-@pytest.mark.parametrize("sets", ["one", "two"])
-def test_compare_on_a_screen_of_80_columns_drops_columns_and_breaks_no_word(
-    files, genmonitor, terminal, tmp_path, monkeypatch, sets
-):
-    others = [tmp_path / "good.npy"] if sets == "two" else []
-    np.save(tmp_path / "good.npy", halves(120, 3).numpy())
-    arguments = ["compare", *files, *others, "--n-clusters", 2, "--out", tmp_path / "out"]
-    monkeypatch.setenv("COLUMNS", "200")
-    wide = plain(genmonitor(*arguments)[1])
-    monkeypatch.setenv("COLUMNS", "80")
-    narrow = plain(genmonitor(*arguments)[1])
+@pytest.mark.parametrize("words_given", [ONE, TWO], ids=["one", "two"])
+def test_compare_on_a_screen_of_80_columns_drops_columns_and_breaks_no_word(comparing, words_given):
+    wide, narrow = (plain(comparing(words_given, columns)[0]) for columns in (200, 80))
     body = narrow[: narrow.index("Report:")]
     assert max(map(len, body.splitlines())) <= 80
     assert words(body) <= words(wide)  # a part of a word would be a new one
@@ -382,17 +376,15 @@ def test_compare_on_a_screen_of_80_columns_drops_columns_and_breaks_no_word(
     assert narrow.index("▀") < narrow.index(header)  # the map is above the table
 
 
-def test_compare_in_a_pipe_has_a_line_per_region_with_columns_apart(files, genmonitor, tmp_path):
-    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+def test_compare_in_a_pipe_has_a_line_per_region_with_columns_apart(compared):
+    said, _ = compared
     lines = said.splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("region"))
     assert [len(re.split(r"  +", line)) for line in lines[start : start + 3]] == [7, 7, 7]
     assert "\x1b" not in said
 
 
-def test_compare_without_colors_still_breaks_lines_between_words(files, genmonitor, terminal, tmp_path, monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "80")
-    _, said, _ = genmonitor("compare", *files, "--n-clusters", 2, "--out", tmp_path / "out")
+def test_compare_without_colors_still_breaks_lines_between_words(comparing):
+    said, _ = comparing(ONE, 80, NO_COLOR="1")
     assert max(map(len, said[: said.index("Report:")].splitlines())) <= 80
     assert "\x1b" not in said

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands that are ended by Ctrl-C, as at a terminal, or by SIGTERM, as Slurm and docker do."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,17 +32,29 @@ def build():
 """
 
 
-def start(*words, **options):
+@pytest.fixture
+def start():
+    """Return a function that starts a command, which is killed at the end if it still runs then."""
     command = "import sys; from genmonitor.cli import main; sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    words = [sys.executable, "-c", command, *map(str, words)]
-    return subprocess.Popen(words, env=environment, start_new_session=True, **pipes, **options)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # under nohup it is ignored, in children too
+    with contextlib.ExitStack() as started:
+
+        def run(*words, **options):
+            words = [sys.executable, "-c", command, *map(str, words)]
+            process = subprocess.Popen(words, env=environment, start_new_session=True, **pipes, **options)
+            started.enter_context(process)
+            started.callback(process.kill)
+            return process
+
+        yield run
+    signal.signal(signal.SIGINT, before)
 
 
-def wait_for(path, process):
+def wait_for(ready, process):
     end = time.monotonic() + 240
-    while not path.exists():
+    while not ready():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -52,12 +65,20 @@ def wait_for(path, process):
     [(signal.SIGTERM, 143, "terminated by SIGTERM"), (signal.SIGINT, 130, "interrupted")],
     ids=["SIGTERM", "SIGINT"],
 )
-def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, number, status, word):
+def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, start, number, status, word):
     os.mkfifo(tmp_path / "texts.jsonl")
+    writers = []
+
+    def is_read():
+        with contextlib.suppress(OSError):  # nobody reads it yet
+            writers.append(os.open(tmp_path / "texts.jsonl", os.O_WRONLY | os.O_NONBLOCK))
+        return writers
+
     process = start("diversity", "texts.jsonl", "--text-encoder", "tf-idf", "--out", "out", cwd=tmp_path)
-    with (tmp_path / "texts.jsonl").open("w"):  # opens once the command reads it, which then waits for content
-        process.send_signal(number)
-        out, complaint = process.communicate(timeout=300)
+    wait_for(is_read, process)  # it then waits for content
+    process.send_signal(number)
+    out, complaint = process.communicate(timeout=60)
+    os.close(*writers)
     assert (process.returncode, out) == (status, "")
     assert complaint == f"genmonitor diversity: {word}\n"
     assert [path.name for path in tmp_path.iterdir()] == ["texts.jsonl"]
@@ -65,11 +86,11 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, number, st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_sweep_that_is_terminated_before_its_first_checkpoint_says_so(tmp_path, workers):
+def test_a_sweep_that_is_terminated_before_its_first_checkpoint_says_so(tmp_path, start, workers):
     train(tmp_path / "run", new(), Digits())
     (tmp_path / "slow_setup.py").write_text(SETUP.format(started=str(tmp_path / "started")))
     process = start("sweep", tmp_path / "run", "--setup", f"{tmp_path / 'slow_setup.py'}:build", "--workers", workers)
-    wait_for(tmp_path / "started", process)
+    wait_for((tmp_path / "started").exists, process)
     process.send_signal(signal.SIGTERM)
     out, complaint = process.communicate(timeout=300)  # sooner than a sample is drawn
     assert (process.returncode, out) == (143, "")

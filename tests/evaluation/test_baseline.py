@@ -58,6 +58,7 @@ def test_baseline_bands_are_widened_where_draws_overlap():
     assert bands == {"mean": student([np.mean(indices) for indices in read], widen=np.sqrt(4 / 3))}
 
 
+@pytest.mark.slow
 def test_bands_of_a_group_hold_together():
     """A 21st draw falls below some band in 5 % of the cases, below some one of those that hold alone in 20 %."""
     generator, left, left_singly = torch.Generator().manual_seed(0), 0, 0
@@ -72,6 +73,7 @@ def test_bands_of_a_group_hold_together():
     assert left_singly > 150
 
 
+@pytest.mark.slow
 def test_bands_of_similarities_hold_although_they_are_skewed():
     """1 - CMS as a chi-square of 4 degrees, which would leave bands of the values themselves far more often."""
     generator, left, left_plain = torch.Generator().manual_seed(0), 0, 0

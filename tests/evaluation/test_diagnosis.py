@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[Callable[[Tensor], Tensor], float | None]] = {
 }
 
 
-@pytest.mark.parametrize("area", [CORNER, WHOLE], ids=["corner", "whole"])
+@pytest.mark.parametrize("area", [CORNER, pytest.param(WHOLE, marks=pytest.mark.slow)], ids=["corner", "whole"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_gets_its_name(name: str, area: Tensor) -> None:
     fault, strength = FAULTS[name]
@@ -121,6 +121,7 @@ def test_nothing_wrong_has_no_name() -> None:
     assert found[0].areas["whole image"].spread == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.slow
 def test_no_picture_shows_another_fault_than_the_finding_says() -> None:
     """Repeated images have faults of their own that explain something; what is shown of them is not what was found."""
     found = diagnose(disks(30, 1).repeat(N // 30, 1, 1, 1), disks(N, 2))

@@ -5,13 +5,12 @@ from itertools import pairwise
 import dcgan
 import pytest
 import torch
+from _helpers.modules import plain
 from data import ImageData
 from dcgan import DCGAN
 from lightning import Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from torch import nn
-
-from genmonitor.callbacks import PixelClusterMonitor
 
 
 def small(side, channels=1):
@@ -119,6 +118,7 @@ def test_only_planted_regions_can_be_spoiled(monkeypatch, capsys):
     assert "--data planted" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(*FIT)
 def test_script_names_the_spoiled_region_and_where_to_look(monkeypatch, capsys, tmp_path):
     command = "dcgan.py --data planted --spoil-region 3 --spoil-from 1 --epochs 2 --out"
@@ -142,7 +142,7 @@ def test_checkpoints_and_early_stopping_go_by_its_values(tmp_path, validate):
     data = ImageData("digits", batch_size=256)
     best = ModelCheckpoint(tmp_path, monitor="cms/image", mode="max")
     stop = EarlyStopping("cms/product", mode="max", patience=1, min_delta=1.0)  # no gain is enough
-    monitor = PixelClusterMonitor(3, n_samples=100, n_cluster_images=200, on_error="raise")
+    monitor = plain(n_samples=100)
     settings = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
     limit = {} if validate else {"limit_val_batches": 0}
     trainer = Trainer(max_epochs=9, callbacks=[monitor, best, stop], default_root_dir=tmp_path, **settings, **limit)

@@ -18,6 +18,7 @@ def quick(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_the_region_that_fades_is_found_and_drawn(quick):
     evaluator, history, alerts, real, fake = hero.evaluate()
     assert [(epoch, alert.area.region) for epoch, alert in alerts] == [(4, "cluster_3")]

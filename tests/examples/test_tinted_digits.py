@@ -56,6 +56,7 @@ def test_more_answers_than_digits_are_refused():
         draw(44, seed=0)
 
 
+@pytest.mark.slow
 def test_script_prints_the_ranking_and_draws_it(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["tinted_digits.py", "--per-prompt", "16", "--out", str(tmp_path)])
     tinted_digits.main()

@@ -111,6 +111,7 @@ def test_level_is_exact_over_all_12870_splits_of_eight_and_eight():
             assert share >= level - 0.002  # p-values are multiples of 2 / 12870, a little larger where splits tie
 
 
+@pytest.mark.slow
 def test_level_by_simulation():
     """400 evaluations without a difference: 20 rejections expected, standard deviation 4.4, three of them allowed."""
     generator, rejected, rejected_image = torch.Generator().manual_seed(0), 0, 0
@@ -123,6 +124,7 @@ def test_level_by_simulation():
     assert 7 <= rejected_image <= 33
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["drawn each time", "the same"])
 def test_the_level_holds_at_each_seed_where_one_direction_decides(pool):
     """As binomial as chance: the squared deviations of 8 rates from 5 % sum to 31.8 with probability 1e-4."""

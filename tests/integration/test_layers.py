@@ -2,8 +2,8 @@
 """Imports point down the layers that CONTRIBUTING.md draws, never in a circle, and load nothing heavy on the way."""
 
 import ast
+import functools
 import importlib.util
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -53,28 +53,23 @@ class Arrow(NamedTuple):
     for_types: bool = False
 
 
-def installed() -> dict[str, Path]:
-    """Return the folders of the package, wherever it was imported from."""
+def installed() -> dict[str, str]:
+    """Return the source of each module by its name, `__init__` too, wherever the package was imported from."""
     specs = {name: importlib.util.find_spec(name) for name in ("genmonitor", "genmonitor.callbacks")}
-    return {name: Path(spec.submodule_search_locations[0]) for name, spec in specs.items()}
-
-
-def modules(folders: dict[str, Path]) -> dict[str, Path]:
-    """Return the file of each module by its name."""
+    folders = {name: Path(spec.submodule_search_locations[0]) for name, spec in specs.items()}
     return {
-        ".".join([package, *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): path
+        ".".join([package, *path.relative_to(folder).with_suffix("").parts]): path.read_text(encoding="utf-8")
         for package, folder in folders.items()
         for path in sorted(folder.rglob("*.py"))
     }
 
 
-def named(node: ast.AST, package: str) -> Iterator[str]:
+def named(node: ast.AST) -> Iterator[str]:
     """Yield what a statement or a call imports, each name with the module that it may be."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
         base = "." * node.level + (node.module or "")
-        base = importlib.util.resolve_name(base, package) if node.level else base
         yield from (f"{base}.{alias.name}" for alias in node.names)
     elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("import_module", "importlib.import_module"):
         yield from (word.value for word in node.args if isinstance(word, ast.Constant))
@@ -84,22 +79,26 @@ def inside(tops: Iterator[ast.AST]) -> set[int]:
     return {id(node) for top in tops for node in ast.walk(top)}
 
 
-def arrows(folders: dict[str, Path]) -> set[Arrow]:
+@functools.cache  # most tests change one module of all
+def imports(source: str) -> list[tuple[str, bool, bool]]:
+    """Return each name that a module imports, and whether inside a function, and whether for types alone."""
+    nodes = list(ast.walk(ast.parse(source)))
+    in_functions = inside(node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
+    for_types = inside(node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    return [(name, id(node) in in_functions, id(node) in for_types) for node in nodes for name in named(node)]
+
+
+def arrows(sources: dict[str, str]) -> set[Arrow]:
     """Return all imports of one module of the package by another, those inside functions and for types among them."""
-    files, found = modules(folders), set()
-    for importer, path in files.items():
-        package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
-        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-        in_functions = inside(node for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)))
-        for_types = inside(
-            node for node in nodes if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        )
-        for node in nodes:
-            for name in named(node, package):
-                # a name that is no module is defined in the one before its last dot
-                imported = name if name in files else name.rpartition(".")[0]
-                if imported in files and imported != importer:
-                    found.add(Arrow(importer, imported, id(node) in in_functions, id(node) in for_types))
+    modules, found = {name.removesuffix(".__init__") for name in sources}, set()
+    for file, source in sources.items():
+        importer, package = file.removesuffix(".__init__"), file.rpartition(".")[0]
+        for written, *where in imports(source):
+            name = importlib.util.resolve_name(written, package)
+            # a name that is no module is defined in the one before its last dot
+            imported = name if name in modules else name.rpartition(".")[0]
+            if imported in modules and imported != importer:
+                found.add(Arrow(importer, imported, *where))
     return found
 
 
@@ -162,64 +161,55 @@ def test_every_layer_is_read(tree):
     assert {layer(arrow.importer) for arrow in tree} == set(range(len(LAYERS)))
 
 
-@pytest.fixture
-def copy(tmp_path) -> dict[str, Path]:
-    """The folders of a copy that may be written to."""
-    for name, folder in installed().items():
-        shutil.copytree(folder, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-    shutil.rmtree(tmp_path / "genmonitor" / "callbacks", ignore_errors=True)  # a wheel has them there
-    return {name: tmp_path / name for name in installed()}
-
-
 @pytest.mark.parametrize(
-    ("file", "statement", "arrow"),
+    ("module", "statement", "arrow"),
     [
-        ("linalg/chunking.py", "import genmonitor.metrics", ("genmonitor.linalg.chunking", "genmonitor.metrics")),
-        ("_io.py", "from genmonitor.linalg import chunking", ("genmonitor._io", "genmonitor.linalg.chunking")),
-        ("functional/mmd.py", "from genmonitor import PixelCKA", ("genmonitor.functional.mmd", "genmonitor")),
-        ("functional/mmd.py", "from ..metrics import mmd", ("genmonitor.functional.mmd", "genmonitor.metrics.mmd")),
-        ("metrics/__init__.py", "from ..report import page", ("genmonitor.metrics", "genmonitor.report.page")),
+        ("linalg.chunking", "import genmonitor.metrics", ("genmonitor.linalg.chunking", "genmonitor.metrics")),
+        ("_io", "from genmonitor.linalg import chunking", ("genmonitor._io", "genmonitor.linalg.chunking")),
+        ("functional.mmd", "from genmonitor import PixelCKA", ("genmonitor.functional.mmd", "genmonitor")),
+        ("functional.mmd", "from ..metrics import mmd", ("genmonitor.functional.mmd", "genmonitor.metrics.mmd")),
+        ("metrics.__init__", "from ..report import page", ("genmonitor.metrics", "genmonitor.report.page")),
         (
-            "report/page.py",
+            "report.page",
             "def late():\n    from genmonitor.cli.main import main as run",
             ("genmonitor.report.page", "genmonitor.cli.main"),
         ),
         (
-            "report/page.py",
+            "report.page",
             "if TYPE_CHECKING:\n    from genmonitor.callbacks import GenerativeMonitor",
             ("genmonitor.report.page", "genmonitor.callbacks"),
         ),
         (
-            "plotting/style.py",
+            "plotting.style",
             "class Late:\n    def late(self):\n        importlib.import_module('genmonitor.report')",
             ("genmonitor.plotting.style", "genmonitor.report"),
         ),
         (
-            "cli/replay.py",
+            "cli.replay",
             "from genmonitor.callbacks.replay import replay",  # allowed where a function does it
             ("genmonitor.cli.replay", "genmonitor.callbacks.replay"),
         ),
     ],
 )
-def test_an_import_that_points_up_is_found(tree, copy, file, statement, arrow):
-    with (copy["genmonitor"] / file).open("a", encoding="utf-8") as source:
-        source.write(f"\n\n{statement}\n")
-    assert upward(arrows(copy) - tree) == {arrow}
+def test_an_import_that_points_up_is_found(tree, module, statement, arrow):
+    sources = installed()
+    sources[f"genmonitor.{module}"] += f"\n\n{statement}\n"
+    assert upward(arrows(sources) - tree) == {arrow}
 
 
-def test_a_circle_is_found(tree, copy):
-    here = copy["genmonitor"] / "linalg"
+def test_a_circle_is_found(tree):
+    sources = installed()
     for one, other in (("first", "second"), ("second", "third"), ("third", "first")):
-        (here / f"{one}.py").write_text(f"def late():\n    from genmonitor.linalg.{other} import name\n")
-    new = arrows(copy) - tree
+        sources[f"genmonitor.linalg.{one}"] = f"def late():\n    from genmonitor.linalg.{other} import name\n"
+    new = arrows(sources) - tree
     assert upward(new) == set()
     assert sorted(circle(new)[1:]) == [f"genmonitor.linalg.{name}" for name in ("first", "second", "third")]
 
 
-def test_a_module_without_a_layer_is_found(copy):
-    (copy["genmonitor"] / "misplaced.py").write_text("from genmonitor.linalg import chunking\n")
+def test_a_module_without_a_layer_is_found():
+    sources = installed() | {"genmonitor.misplaced": "from genmonitor.linalg import chunking\n"}
     with pytest.raises(LookupError, match="'misplaced' a place in LAYERS"):
-        upward(arrows(copy))
+        upward(arrows(sources))
 
 
 def loads(statements: str, after: str = "") -> set[str]:

@@ -125,7 +125,9 @@ def test_counting_the_images_seen_leaves_no_trace(expect_no_trace, what):
 
     key = 3 if what == "key" else draws
     data = [(*[0] * 3, image) for image in digits(0, 200)] if what == "key" else digits(0, 200)
-    expect_no_trace("one optimizer", False, plain(image_key=key, real_images=data))
+    monitor = plain(image_key=key, real_images=data)
+    expect_no_trace("one optimizer", False, monitor)
+    assert len(monitor.history) == 2
 
 
 class Counts(Deep):
@@ -150,7 +152,9 @@ class Counts(Deep):
 
 def test_what_a_sampler_writes_into_the_module_leaves_no_trace(expect_no_trace, monkeypatch):
     monkeypatch.setitem(MODULES, "counts", Counts)
-    expect_no_trace("counts", True, plain())
+    monitor = plain()
+    expect_no_trace("counts", True, monitor)
+    assert len(monitor.history) == 2
 
 
 def test_comparison_sees_a_single_draw_too_many(tmp_path):

@@ -178,6 +178,7 @@ class Compiled(Linear):
         return graph.forward
 
 
+@pytest.mark.slow
 def test_compiled_module_is_evaluated_and_compiled_no_more(tmp_path):
     torch._dynamo.reset()
     histories, graphs = [], []

@@ -250,6 +250,7 @@ def ranks(tmp_path_factory):
     return in_two_processes(everything, tmp_path_factory.mktemp("ranks"))
 
 
+@pytest.mark.slow
 @forms
 @pytest.mark.parametrize("share", ["uneven", "one side each"])
 def test_two_processes_say_what_one_says(ranks, share, form):
@@ -267,11 +268,13 @@ def test_two_processes_say_what_one_says(ranks, share, form):
         assert first[0] == GaussianKernel().resolved(random_sides()[2]).gamma
 
 
+@pytest.mark.slow
 def test_an_error_of_rank_zero_is_everyones(ranks):
     assert ranks[0]["refused"] == ranks[1]["refused"]
     assert "`output_kernel`: Expected samples that differ" in ranks[0]["refused"]
 
 
+@pytest.mark.slow
 def test_w1kp_of_two_processes(ranks):
     calibration = calibrate(FEATURES)
     metric = W1KPScore(calibration, k=3)

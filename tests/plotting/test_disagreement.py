@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -120,16 +118,3 @@ def test_a_strip_puts_images_beside_each_other():
     assert picture.dtype == np.uint8
     assert picture.shape == (96, 3 * 96 + 2 * 6, 3)
     assert [int(picture[50, x, 0]) for x in (50, 98, 150, 290)] == [0, 255, 128, 255]
-
-
-def test_drawing_never_touches_pyplot(tmp_path):
-    # torchmetrics itself loads pyplot; once it has, any further import of it is made to fail
-    code = """
-import sys, torch, genmonitor
-sys.modules["matplotlib.pyplot"] = None
-from genmonitor.plotting import disagreement as figures
-sides = figures.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
-figures.changed_prompts([sides], (0, 1), "real images").savefig(sys.argv[1])
-figures.disagreement_curves([0], [0.1], [0.1], [[0.1]], [[-0.1]], "real images").canvas.draw()
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "prompts.png")], check=True)

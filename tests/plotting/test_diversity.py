@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -165,15 +163,3 @@ def test_the_least_varied_prompts_are_rows_of_their_images():
         assert box.y1 <= size[1]
     curves = diversity_curves(EPOCHS, CURVES | {"w1kp": [0.9, 0.8, 0.75]}, {}, 500)
     assert "W1KP, likeness within a prompt: 0.75" in legend_texts(curves.axes[1])
-
-
-def test_drawing_never_touches_pyplot(tmp_path):
-    # torchmetrics itself loads pyplot; once it has, any further import of it is made to fail
-    code = """
-import sys, torch, genmonitor
-sys.modules["matplotlib.pyplot"] = None
-from genmonitor.plotting import diversity as figures
-figures.mode_samples([1.0], torch.zeros(1, 2, 1, 8, 8), [["a", "b"]]).savefig(sys.argv[1])
-figures.spectrum(torch.ones(2) / 2, torch.ones(2) / 4, torch.ones(2) / 4, 9).canvas.draw()
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "modes.png")], check=True)

@@ -1,6 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import subprocess
-import sys
 
 import matplotlib
 import numpy as np
@@ -325,17 +323,3 @@ def test_the_users_plot_style_changes_nothing():
     with matplotlib.rc_context(dark):
         styled = {name: pixels(figure) for name, figure in all_figures().items()}
     assert {name for name in plain if np.abs(plain[name] - styled[name]).max() > 8} == set()
-
-
-def test_drawing_never_touches_pyplot(tmp_path):
-    # torchmetrics itself loads pyplot; once it has, any further import of it is made to fail
-    code = """
-import sys, genmonitor, matplotlib
-before = dict(matplotlib.rcParams)
-sys.modules["matplotlib.pyplot"] = None
-from genmonitor.plotting import pixel_clusters as figures
-figures.cluster_map([[0, 1]]).savefig(sys.argv[1])
-figures.cluster_curves([1], {1: [0.9]}, {}, [[0, 1]]).canvas.draw()
-assert dict(matplotlib.rcParams) == before
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "map.png")], check=True)

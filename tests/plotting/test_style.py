@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -37,3 +39,23 @@ def test_tiles_are_rgb_bytes():
     tiles = to_tiles(np.zeros((2, 1, 3, 3)), (-1.0, 1.0))
     assert tiles.shape[-1] == 3
     assert tiles.min() == tiles.max()
+
+
+def test_drawing_never_touches_pyplot(tmp_path):
+    # torchmetrics itself loads pyplot; once it has, any further import of it is made to fail
+    code = """
+import sys, torch, genmonitor, matplotlib
+before = dict(matplotlib.rcParams)
+sys.modules["matplotlib.pyplot"] = None
+from genmonitor.plotting import disagreement, diversity, pixel_clusters
+pixel_clusters.cluster_map([[0, 1]]).savefig(f"{sys.argv[1]}/map.png")
+pixel_clusters.cluster_curves([1], {1: [0.9]}, {}, [[0, 1]]).canvas.draw()
+diversity.mode_samples([1.0], torch.zeros(1, 2, 1, 8, 8), [["a", "b"]]).savefig(f"{sys.argv[1]}/modes.png")
+diversity.spectrum(torch.ones(2) / 2, torch.ones(2) / 4, torch.ones(2) / 4, 9).canvas.draw()
+sides = disagreement.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
+disagreement.changed_prompts([sides], (0, 1), "real images").savefig(f"{sys.argv[1]}/prompts.png")
+disagreement.disagreement_curves([0], [0.1], [0.1], [[0.1]], [[-0.1]], "real images").canvas.draw()
+assert dict(matplotlib.rcParams) == before
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"map.png", "modes.png", "prompts.png"}

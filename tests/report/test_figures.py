@@ -25,7 +25,15 @@ def test_rendered_figure_of_a_function_is_what_it_draws():
     assert RenderedFigure.of(partial(cluster_map, labels)).png == RenderedFigure.of(cluster_map(labels)).png
 
 
-def test_ctrl_c_waits_until_the_figure_is_drawn():
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises, also where the tests run under nohup."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_waits_until_the_figure_is_drawn(interruptible):
     finished = []
 
     def drawing():

@@ -202,9 +202,9 @@ def test_zoom_shows_one_region_alone(opened, page):
     opened.get(page)
     choose(opened, 0, "cluster 2 (upper right) alone")
     size = "return [arguments[0].width / arguments[0].height]"  # columns 2 and 3, rows 0 to 1 of 3
-    until(opened, lambda page: page.execute_script(size, find(page, ".side canvas")[0]) == [1.0])
+    assert until(opened, lambda page: page.execute_script(size, find(page, ".side canvas")[0]) == [1.0])
     choose(opened, 0, "whole images")
-    until(opened, lambda page: page.execute_script(size, find(page, ".side canvas")[0]) == [4 / 3])
+    assert until(opened, lambda page: page.execute_script(size, find(page, ".side canvas")[0]) == [4 / 3])
 
 
 def test_chart_is_downloaded_as_csv(opened, page):

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from _helpers.modules import digits
+from _helpers.modules import digits, load_digits
 from lightning import LightningDataModule, LightningModule
-from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, Dataset
 
 TRAINING, VALIDATION, BATCH = range(140), range(140, 200), 35

@@ -4,6 +4,7 @@ import json
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Deep, Kept, digits, ema_averaging, fit, loader, plain
+from _helpers.slow import slow_but
 from lightning import LightningModule
 from lightning.pytorch.callbacks import Callback
 
@@ -113,7 +114,7 @@ class Average(Callback):
 @pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|samples depend)")
 @pytest.mark.parametrize("validate", [True, False], ids=["validated", "not validated"])
 @pytest.mark.parametrize(("weights", "monitor_first"), [("auto", True), ("raw", True), ("raw", False)])
-@pytest.mark.parametrize("precision", ["bf16-true", "64-true"])
+@pytest.mark.parametrize("precision", slow_but(["bf16-true", "64-true"], "bf16-true"))
 def test_averaging_in_any_precision_is_what_it_is_without(tmp_path, precision, weights, monitor_first, validate):
     outcomes = []
     for monitors in ([], [plain(weights=weights)]):
