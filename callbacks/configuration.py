@@ -56,7 +56,7 @@ def _check_sharding(trainer: pl.Trainer) -> None:
     if refused:
         raise ValueError(
             "Expected a strategy that keeps the whole model on every process, or ModelParallelStrategy (FSDP2, tensor "
-            f"parallelism), but got {refused}, which cannot go on after an error while samples are drawn. Train with "
+            f"parallelism), but got {refused}, which cannot continue after an error in sampling. Train with "
             f"one of these, or {SWEEP}"
         )
 

@@ -75,9 +75,10 @@ def describe_area(inside: Tensor) -> str:
         return f"border, {_width_of_ring(mask)} px wide"
     rows, columns = np.nonzero(mask.any(1))[0], np.nonzero(mask.any(0))[0]
     high, wide = np.ptp(rows) + 1, np.ptp(columns) + 1
-    if " and " in place or place.startswith("scattered") or mask.sum() < SPARSE * high * wide:
-        return f"{place}, {mask.sum()} px"
     h, w = mask.shape
+    no_box = " and " in place or place.startswith("scattered") or (high, wide) == (h, w)
+    if no_box or mask.sum() < SPARSE * high * wide:
+        return f"{place}, {mask.sum()} px"
     if len(place.split()) == 2 and {0, h - 1} & {*rows} and {0, w - 1} & {*columns}:
         place += " corner" * (place.split()[0] in ("upper", "lower") and place.split()[1] in ("left", "right"))
     return f"{place}, {wide}×{high} px"

@@ -67,6 +67,12 @@ def test_an_area_that_leaves_its_box_empty_is_told_by_its_pixels():
     assert describe_area(two) == "upper left and lower right, 18 px"
 
 
+def test_an_area_that_reaches_all_edges_is_no_corner():
+    below_diagonal = torch.ones(8, 8).tril(-1).bool()
+    below_diagonal[0, 0] = below_diagonal[7, 7] = True
+    assert describe_area(below_diagonal) == "lower left, 30 px"
+
+
 def test_partition_knows_where_its_labels_are():
     grid = PixelPartition.grid((9, 9), 3, 3)
     places = [grid.location(label) for label in range(1, 10)]

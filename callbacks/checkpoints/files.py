@@ -151,7 +151,7 @@ class CheckpointWeights:
         saved = read_checkpoint(path)
         if has_averaged(saved) != self.averaged:
             known = "has averaged weights" if has_averaged(saved) else "has no averaged weights"
-            raise ValueError(f"Expected a checkpoint of the same run as the first, but {path} {known}, unlike that.")
+            raise ValueError(f"Expected checkpoints of one run, but {path} {known}, unlike the first.")
         strict = pl_module.strict_loading
         pl_module.on_load_checkpoint(saved)
         if self._averaging is not None:

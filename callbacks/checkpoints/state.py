@@ -44,7 +44,7 @@ class SweepState:
         elif taken := {run.prefix for run in read_run(folder).monitors} & {monitor.prefix for monitor in monitors}:
             raise ValueError(
                 f"Expected a folder without evaluations, but {folder} has those that a training's monitor wrote under "
-                f"{', '.join(sorted(taken))}. Give --out FOLDER, another one."
+                f"{', '.join(sorted(taken))}. Give another folder with --out."
             )
 
     @property
@@ -62,7 +62,7 @@ class SweepState:
         atomic_write(self._path, content.getvalue())
 
     def _load(self) -> None:
-        remedy = f"Give --out FOLDER, another one, or remove {self._path} and the files next to it to start over."
+        remedy = f"Give another folder with --out, or remove {self._path} and the files next to it to start over."
         try:
             saved = torch.load(self._path, map_location="cpu", weights_only=True)
             states, moments = saved["monitors"], list(saved["moments"])

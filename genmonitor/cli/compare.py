@@ -45,9 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
     add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
     add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
-    add("--n-samples", type=whole_number(2), metavar="N", help="images of each side, at most (default: 1200)")
+    add("--n-samples", type=whole_number(2), metavar="N", help="at most N images of each side (default: 1200)")
     add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
-    add("--seed", type=whole_number(0), help="of the choice of images (default: 0)")
+    add("--seed", type=whole_number(0), help="seed of the choice of images (default: 0)")
     add(
         "--fail-if",
         type=condition,

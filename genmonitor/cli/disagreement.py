@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number(1),
         help="random features of the kernels, for many outputs (default: exact kernels)",
     )
-    add("--seed", type=whole_number(0), help="of random features (default: 0)")
+    add("--seed", type=whole_number(0), help="seed of random features (default: 0)")
     results.add_out_argument(parser, NAME)
 
 

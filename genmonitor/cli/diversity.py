@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--real",
         metavar="OUTPUTS",
         type=nonempty,
-        help="real ones, for precision, recall, density, coverage and their Vendi score",
+        help="real outputs, for precision, recall, density, coverage and their own Vendi score",
     )
     add(
         "--sigma",
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=number_above(0),
         help="count eigenvalues of the prompts' covariance below R times the largest as zero (default: rounding)",
     )
-    add("--seed", type=whole_number(0), help="of the choice of real ones (default: 0)")
+    add("--seed", type=whole_number(0), help="seed of the choice of real outputs (default: 0)")
     results.add_out_argument(parser, NAME)
 
 
@@ -157,8 +157,8 @@ def _check_features(args: argparse.Namespace, outputs: Outputs) -> None:
     if args.sigma is None and size > MAX_FEATURES:
         instead = "--encoder dinov2 or clip, a smaller --size, or" if outputs.images is not None else "fewer, or"
         raise ValueError(
-            f"Expected at most {MAX_FEATURES} features of each of the {outputs.kind}, but got {size}, of which a "
-            f"covariance takes minutes. Give {instead} --sigma."
+            f"Expected at most {MAX_FEATURES} features of each of the {outputs.kind}, but got {size}, whose "
+            f"covariance would take minutes. Give {instead} --sigma."
         )
 
 
@@ -169,7 +169,7 @@ def _notes(sets: Sequence[Outputs]) -> list[str]:
         return []
     if sizes[1] < sizes[0]:
         return [f"only {sizes[1]} real {kind} available for comparison with {sizes[0]} generated ones"]
-    return [f"{sizes[0]} of the {sizes[1]} real {kind} were compared with, chosen at random"]
+    return [f"compared with a random {sizes[0]} of the {sizes[1]} real {kind}"]
 
 
 def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: PromptRows | None) -> dict[str, Drawing]:

@@ -77,7 +77,7 @@ def format_plain(result: dict[str, Any]) -> str:
     ]
     if not result["same"] and result["processes"] > 1:
         rows.append(
-            f"The run had {result['processes']} processes, which add in another order, so the last digits may differ."
+            f"The run had {result['processes']} processes, which sum in another order, so the last digits may differ."
         )
     if not result["same"] and result["other_versions"]:
         rows.append(f"The run used different versions: {result['other_versions']}.")

@@ -21,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         type=nonempty_path,
-        help="page of two runs (default: compared_runs.html in this folder); the page of one run is in its folder",
+        help="where to write the page of two runs (default: compared_runs.html in this folder); that of one run goes "
+        "into its folder",
     )
 
 

@@ -36,13 +36,13 @@ from genmonitor.plotting.diversity import least_varied
 NAME, MAX_ROWS = "w1kp", 20
 SPECS = (
     ValueSpec(
-        "w1kp", "how alike two outputs of one prompt are, in [0, 1], the mean of the prompts: higher is less varied"
+        "w1kp", "how alike two outputs of one prompt are, in [0, 1], averaged over prompts: higher is less varied"
     ),
     ValueSpec("w1kp_error", "its standard error over draws of the outputs of these prompts", error_of="w1kp"),
     ValueSpec("p", "p-value of the hypothesis that all prompts vary alike; 0.05 or less: they differ", scale="p"),
     ValueSpec("prompts", "prompts with two outputs or more"),
     ValueSpec("skipped", "prompts with a single output, which have no score"),
-    ValueSpec("w1kp_k", "how alike the closest two of k outputs are, the mean of the prompts with as many"),
+    ValueSpec("w1kp_k", "how alike the closest two of k outputs are, averaged over prompts with at least k"),
 )
 
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=nonempty_path,
         help="calibration of this encoder: a file of --save-calibration, or the authors' cdf-xy.pt for DreamSim "
-        "(default: made of these outputs, which ranks the prompts and no more)",
+        "(default: made from these outputs, which ranks the prompts and says no more)",
     )
     add("--save-calibration", metavar="FILE", type=nonempty_path, help="save the calibration made of these outputs")
     add("--k", metavar="K", type=whole_number(2), help="also say how alike the closest two of K outputs are")

@@ -69,8 +69,8 @@ def reading_state(owner: str) -> Iterator[None]:
     except (LookupError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(
             f"Expected the state of {owner} as it was saved, but reading it fails with {type(error).__name__}: {error}."
-            " It was edited, or another version of genmonitor wrote it. Go on from another checkpoint, or take this "
-            "state out of it to start over."
+            " It was edited, or another version of genmonitor wrote it. Resume from another checkpoint, or remove this "
+            "state from it to start over."
         ) from error
 
 

@@ -110,7 +110,7 @@ class Loggers:
                     _warned.add(logger)
                     say(
                         f"{type(logger).__name__} did not take what was logged: {type(error).__name__}: {error}. "
-                        "The other loggers and the files of the run are not affected; this is said once.",
+                        "The other loggers and the files of the run are not affected. This warning is shown once.",
                         warnings.warn,
                     )
 

@@ -68,6 +68,6 @@ def _part_like(weights: Sequence[Tensor], module: nn.Module) -> nn.Module:
         if [parameter.shape for parameter in part.parameters()] == shapes:
             return part
     raise ValueError(
-        f"Expected `ema` of a network that draws, but none has its {len(shapes)} parameters. Give that network as "
-        "`module`."
+        f"Expected `ema` to average a network inside the one that draws, but none has its {len(shapes)} parameters. "
+        "Give the averaged network as `module`."
     )

@@ -333,14 +333,14 @@ def check_sampler(sampler: Sampler, evaluator: Evaluator[Any]) -> None:
     """Refuse a sampler that draws other samples than the evaluator takes them for."""
     if evaluator.n_samples != sampler.n_samples:
         raise ValueError(
-            f"Expected a sampler of as many samples as the evaluator wants, {evaluator.n_samples}, but got one of "
+            f"Expected a sampler that draws as many samples as the evaluator needs, {evaluator.n_samples}, but got "
             f"{sampler.n_samples}. Give Sampler({evaluator.n_samples}, ...)."
         )
     wanted = None if evaluator.prompts is None else evaluator.prompts.values
     given = None if sampler.prompts is None else sampler.prompts.values
     if wanted is not None and wanted != given:
         raise ValueError(
-            "Expected a sampler with the prompts of the evaluator, but its own are others. Give "
+            "Expected a sampler with the prompts of the evaluator, but its prompts differ. Give "
             "Sampler(n, prompts=evaluator.prompts)."
         )
 

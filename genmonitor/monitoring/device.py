@@ -34,7 +34,7 @@ def check_evaluate_on(given: str | torch.device | None) -> torch.device | None:
         ) from error
     if device.type == "mps":
         raise ValueError(
-            "Expected `evaluate_on` to be a device with float64, in which metrics add up, but MPS has none. Leave it "
+            "Expected `evaluate_on` to be a device with float64, which the metrics need, but MPS has none. Leave it "
             "out: samples that are drawn on MPS are evaluated on the CPU."
         )
     return device

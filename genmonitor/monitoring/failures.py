@@ -68,5 +68,5 @@ class FailurePolicy:
 
 def not_finite_alert(prefix: str, epoch: int) -> Alert:
     """Return what to say of a generator whose samples are not finite."""
-    text = f"the generator gives NaN or infinite values at epoch {epoch}: they have no score."
+    text = f"the generator produced NaN or infinite values at epoch {epoch}, which cannot be scored."
     return Alert(f"{prefix}: NaN or infinite values", text)

@@ -220,7 +220,7 @@ class LoopMonitor(Monitor):
         check_at_least("step", step, 0)
         if self.history and step < self.history[-1]["step"]:
             raise ValueError(
-                f"Expected `step` to be at least that of the evaluation before, {self.history[-1]['step']}, but got "
+                f"Expected `step` to be at least that of the previous evaluation, {self.history[-1]['step']}, but got "
                 f"{step}. Give the number of optimizer steps so far, over the whole run."
             )
         if not math.isfinite(epoch):

@@ -50,7 +50,7 @@ def prove_unchanged(
     if moved := list(dict.fromkeys(chain(*gather(sharded_parts(module), here)))):
         named = ", ".join(moved[:NAMED]) + (f" and {len(moved) - NAMED} more" if len(moved) > NAMED else "")
         report(
-            f"drawing samples changed the training: {named}. The run is no longer what it would be without the "
+            f"drawing samples changed the training: {named}. The run is no longer what it would have been without the "
             "monitor. Leave these alone in `sample`, or give a `sample_fn` that works on a copy."
         )
 

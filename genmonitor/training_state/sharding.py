@@ -58,8 +58,8 @@ def kept_sharded(module: nn.Module) -> Iterator[None]:
     parts = sharded_parts(module)
     if any(hasattr(part, "reshard") and not hasattr(part, "reset_iter_state") for part in parts):
         raise ValueError(
-            "Expected torch 2.13 or newer for a model that `fully_shard` splits: before, it cannot go on after an "
-            f"error while samples are drawn. Install a newer torch, or {SWEEP}"
+            "Expected torch 2.13 or newer for a model that `fully_shard` splits: older ones cannot continue after an "
+            f"error in sampling. Install a newer torch, or {SWEEP}"
         )
 
     def refuse(part: nn.Module, _: Any) -> None:

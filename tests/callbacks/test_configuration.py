@@ -113,7 +113,7 @@ class OfAttributes(Bare):
 
 @pytest.mark.parametrize("kind", [OfShape, KeywordOnly, OfMore, OfLatents, OfAttributes])
 def test_sample_of_another_signature_is_refused(tmp_path, kind):
-    tried = rf"`{kind.__name__}\.sample\(n\)` to draw images, but calling it so fails with \w+Error"
+    tried = rf"`{kind.__name__}\.sample\(n\)` to draw images, but this call failed with \w+Error"
     with pytest.raises(ValueError, match=f"Expected {tried}.*`sample_fn=`") as error:
         fit(tmp_path, plain(on_error="warn"), module=kind(), train=loader(IMAGES))
     assert isinstance(error.value.__cause__, (TypeError, AttributeError))
@@ -130,9 +130,7 @@ def test_sample_prompts_of_another_signature_is_refused(tmp_path):
 
 @pytest.mark.parametrize("sample_fn", [lambda: None, lambda n: n, lambda module, n, m: n, lambda module, z: z.size()])
 def test_sample_fn_of_another_signature_is_refused(tmp_path, sample_fn):
-    with pytest.raises(
-        ValueError, match=r"Expected `sample_fn\(pl_module, n\)` to draw images, but calling it so fails"
-    ):
+    with pytest.raises(ValueError, match=r"Expected `sample_fn\(pl_module, n\)` to draw images, but this call failed"):
         fit(tmp_path, plain(sample_fn=sample_fn), module=Bare(), train=loader(IMAGES))
 
 

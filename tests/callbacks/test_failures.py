@@ -160,7 +160,7 @@ def test_nan_at_every_evaluation_is_the_finding_and_no_other(tmp_path):
     with pytest.warns(UserWarning, match="Plain: ") as said:
         fit(tmp_path, plain(sample_fn=nan, on_error="warn"), val=validation(), max_epochs=2)
     messages = [str(warning.message) for warning in said]
-    assert any("the generator gives NaN or infinite values at epoch 0" in text for text in messages)
+    assert any("the generator produced NaN or infinite values at epoch 0" in text for text in messages)
     assert not any("training ended before" in text for text in messages)
 
 

@@ -163,6 +163,12 @@ def test_every_genmonitor_command_is_shown():
     assert EXPECTED.keys() == {command.split()[1] for command in of("genmonitor") if len(command.split()) > 2}
 
 
+@pytest.mark.parametrize(("command", "said"), EXPECTED.items())
+def test_what_a_command_prints_is_on_its_page(command, said):
+    of_command = [text for text in PAGES.values() if f"\ngenmonitor {command} " in text]
+    assert any(said in line for text in of_command for line in re.findall(r"^    (.*)$", text, re.MULTILINE))
+
+
 @pytest.mark.parametrize("command", EXPECTED)
 def test_genmonitor_command_has_help_and_json(command, capsys):
     with pytest.raises(SystemExit, match="0"):

@@ -66,7 +66,7 @@ def test_nan_and_infinity_are_missing_and_leave_no_trace(tmp_path, bad, everywhe
     said, left = quietly(tmp_path, monitor)
     assert untouched(tmp_path, left)
     assert [record["epoch"] for record in monitor.history] == [0]
-    assert sum("Plain: the generator gives NaN or infinite values at epoch 1" in text for text in said) == 1
+    assert sum("Plain: the generator produced NaN or infinite values at epoch 1" in text for text in said) == 1
 
 
 def test_generator_of_nan_alerts_once_and_may_recover(tmp_path):
@@ -131,7 +131,7 @@ def test_batch_without_memory_is_halved_until_it_fits(tmp_path, memory):
     assert len(small.history) == 2
     assert {60, 30, 15, 7} <= set(sample.asked)
     assert any(
-        "no memory for 60 samples at once, so they are drawn by 30. Give sample_batch_size=30" in t for t in said
+        "no memory for 60 samples at once, so they are drawn 30 at a time. Give sample_batch_size=30" in t for t in said
     )
 
 

@@ -117,6 +117,7 @@ def test_wandb_holds_scalars_figures_charts_and_alert(tmp_path, monkeypatch):
     summary = read_wandb_summary(tmp_path)
     images = [record["image"] for record in monitor.history]
     assert summary["cms/image"] == pytest.approx({"max": max(images), "last": images[-1]}, rel=1e-5)
+    assert summary["cms/finding"].splitlines()[0] == str(monitor.findings[0])
     hidden = {metric.name for metric in wandb_records(tmp_path, "metric") if metric.options.hidden}
     assert hidden == {f"cms/{name}" for name in DETAILS}
     axes = {metric.glob_name or metric.name: metric.step_metric for metric in wandb_records(tmp_path, "metric")}

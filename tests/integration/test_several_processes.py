@@ -60,7 +60,7 @@ def test_several_processes_find_what_one_does(tmp_path, expected, processes, rec
         assert [found[name].get("fixed") for name in expected] == [expected[name].get("fixed") for name in expected]
     assert said.count("RuntimeError: no samples today") == said.count("RuntimeError: no maps today") == 1
     assert said.count(f"Plain: this evaluation failed on process {processes - 1} and is skipped") == 3
-    assert said.count("Plain: the generator gives NaN or infinite values at epoch 1") >= 1
+    assert said.count("Plain: the generator produced NaN or infinite values at epoch 1") >= 1
     assert said.count("Regions, epoch 2") == len(expected)  # one table a fit, not one a process
     record_property("several processes: runs compared with one process", len(expected))
 

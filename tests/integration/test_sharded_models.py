@@ -62,7 +62,7 @@ def test_training_is_unchanged_whatever_one_process_meets(tmp_path, record_prope
         assert {name: each["epochs"] for name, each in found.items()} == epochs
         assert not [note for each in found.values() for note in each["notes"] if "changed the training" in note]
     assert said.count("RuntimeError: no samples today") == 3
-    assert said.count("but the processes part ways") == 2  # each of them says so
+    assert said.count("but the processes diverged") == 2  # each of them says so
     assert "generator gives NaN or infinite values at epoch 1" in str(ranks[0]["fails after the model"]["notes"])
     record_property("sharded models: occasions that left no trace", len(epochs))
 
@@ -73,7 +73,7 @@ def test_user_is_told_what_went_wrong_on_one_process(tmp_path):
     # batches of 16 become halves on both, where the last process has no memory for more than 10
     assert first["memory"]["history"] == last["memory"]["history"]
     assert last["memory"]["calls"] == [n for n in first["memory"]["calls"] if n <= 8] == [8, 8, 2, 8, 8, 7, 8]
-    assert "There is no memory for 16 samples at once, so they are drawn by 8" in said
+    assert "There is no memory for 16 samples at once, so they are drawn 8 at a time" in said
     for found in (first, last):
         assert "drawing samples changed the training: parameter net.3.bias" in found["meddled"].lower()
         assert "to be used to draw samples alone, but FSDPLinear is called" in found["encoder"]

@@ -190,7 +190,7 @@ def test_what_cannot_work_is_refused(tmp_path, name):
 def test_a_step_back_is_refused(tmp_path):
     monitor = small(tmp_path)
     monitor.evaluate(Generator(), step=5, epoch=1)
-    with pytest.raises(ValueError, match="`step` to be at least that of the evaluation before, 5, but got 4"):
+    with pytest.raises(ValueError, match="`step` to be at least that of the previous evaluation, 5, but got 4"):
         monitor.evaluate(Generator(), step=4, epoch=2)
 
 

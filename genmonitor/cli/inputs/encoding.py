@@ -56,7 +56,7 @@ def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
         "--cache",
         metavar="FOLDER",
         type=nonempty_path,
-        help="keep features there, to encode the same once",
+        help="cache features in FOLDER, so that nothing is encoded twice",
     )
     add("--batch-size", type=whole_number(1), default=100, metavar="N", help="outputs per batch (default: 100)")
 

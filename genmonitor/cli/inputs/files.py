@@ -55,7 +55,7 @@ def read_array(
         # torch's own message is a page long, and advises to unpickle
         why = "it holds other objects" if isinstance(error, pickle.UnpicklingError) else str(error)
         raise ValueError(
-            f"Expected a .npy, .npz, .pt or .safetensors file of plain numbers, but {path} is none: {why}"
+            f"Expected a .npy, .npz, .pt or .safetensors file of plain numbers, but {path} is not: {why}"
         ) from error
     if isinstance(content, (Tensor, np.ndarray)):
         return _real_numbers(path, content, integers)
@@ -139,7 +139,7 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(
-            f"Expected rows of separated values in {path}, but the row that starts in line {start} is none: {error}. "
+            f"Expected rows of separated values in {path}, but cannot read the row from line {start} on: {error}. "
             'Put values that contain a comma or a line break between quotes ("), and write a quote within them twice.'
         ) from error
     return rows

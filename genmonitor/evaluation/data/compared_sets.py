@@ -14,7 +14,7 @@ from genmonitor.functional.two_sample_test import MIN_SAMPLES
 
 MIN_REAL, MIN_FAKE = 5, 2
 REMEDY = (
-    "Scale one of them: in `sample_fn` (clamp there what the model leaves unbounded), in the dataset's transform, or "
+    "Scale one of them: in `sample_fn` (clamp unbounded output there), in the dataset's transform, or "
     "by a callable `image_key`."
 )
 
@@ -112,7 +112,7 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
         Traceback (most recent call last):
         ValueError: Expected real and generated images in one value range, but real images reach 255 and ...
         >>> check_value_range(real, 2 * real - 1)[0]
-        "real images are in [0, 1], but 0.47 of the generated values are negative. If training does not mend that, ..."
+        "real images are in [0, 1], but 0.47 of the generated values are negative. If training does not fix this, ..."
     """
     low, high = float(real.min()), float(real.max())
     fake_low, fake_high = float(fake.min()), float(fake.max())
@@ -123,11 +123,11 @@ def check_value_range(real: Tensor, fake: Tensor, resumed: bool = False) -> tupl
     elif low >= 0 and 0 < high <= 1.001 / 255:
         problem = "real images reach no more than 1/255: integers are read as 0..255"
     if problem and resumed:
-        return (f"{problem}: the generator has left the value range",)
+        return (f"{problem}: the generator's values are out of range",)
     if problem:
         raise ValueError(f"Expected real and generated images in one value range, but {problem}. {REMEDY}")
     doubt = range_doubt(real, fake)
-    return (f"{doubt}. If training does not mend that, the value ranges differ. {REMEDY}",) if doubt else ()
+    return (f"{doubt}. If training does not fix this, the value ranges differ. {REMEDY}",) if doubt else ()
 
 
 def range_doubt(real: Tensor, fake: Tensor) -> str | None:

@@ -127,8 +127,8 @@ class ImageSource:
         if torch.equal(self.read(some), self.read(some)):
             return ()
         return (
-            f"an image of {self.name} is another each time it is read, since the dataset draws from a generator that "
-            "is out of sight, which reading moves. Give `real_images=` the images without augmentation",
+            f"an image of {self.name} differs each time it is read: the dataset has a random generator of its own, "
+            "which reading advances. Give `real_images=` the images without augmentation",
         )
 
     def loader(self, indices: Sequence[int]) -> DataLoader[Any]:

@@ -143,7 +143,7 @@ def split_reference(
         rest = _without(source, order, compared, chosen)
         if len(rest) < len(order):
             notes.append(
-                f"{len(order) - len(rest)} of the {len(chosen)} validation images compared with are training images "
+                f"{len(order) - len(rest)} of the {len(chosen)} validation images that were chosen are training images "
                 "too; the baseline is taken from the others"
             )
     if block_size is not None:

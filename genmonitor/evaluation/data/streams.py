@@ -76,7 +76,7 @@ def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = n
     dataset = getattr(data, "dataset", data)
     if isinstance(data, Iterator) or isinstance(dataset, Iterator):
         raise ValueError(
-            f"Expected {name} as data that can be gone over more than once, but got an iterator, "
+            f"Expected {name} as data that can be read more than once, but got an iterator, "
             f"{type(data).__name__}. Give the dataset or loader that it came from."
         )
     items: list[Any] = []

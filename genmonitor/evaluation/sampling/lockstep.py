@@ -103,6 +103,6 @@ class Lockstep:
             raise FailedElsewhereError("Another process failed, so this one stops here too.")
         raise RuntimeError(
             "Expected a sampler that runs the parts of a sharded model equally often and in the same order for any "
-            "samples, but the processes part ways. Take a fixed number of steps, or leave the monitor out and evaluate "
+            "samples, but the processes diverged. Take a fixed number of steps, or leave the monitor out and evaluate "
             "the consolidated checkpoints after the run: `genmonitor sweep`."
         )

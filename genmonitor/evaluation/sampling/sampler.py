@@ -192,7 +192,7 @@ def _checked_call(function: Callable[[Any], Tensor], tried: str, argument: str, 
 
     def complaint(error: Exception) -> ValueError:
         said = f"{type(error).__name__}: {error}"
-        return ValueError(f"Expected {tried} to draw images, but calling it so fails with {said}.{where} {remedy}")
+        return ValueError(f"Expected {tried} to draw images, but this call failed with {said}.{where} {remedy}")
 
     try:
         taken_as = next(iter(inspect.signature(function).bind(None).arguments), argument)
@@ -231,8 +231,8 @@ def draw_batch(
     free_memory()
     half = len(batch) // 2
     say(
-        f"There is no memory for {len(batch)} samples at once, so they are drawn by {half}. "
-        f"Give sample_batch_size={half} to save the attempts.",
+        f"There is no memory for {len(batch)} samples at once, so they are drawn {half} at a time. "
+        f"Give sample_batch_size={half} to skip the failed attempts.",
         warnings.warn,
     )
     return torch.cat([draw_batch(sample, part, seed, lockstep, repair) for part in (batch[:half], batch[half:])])

@@ -40,7 +40,7 @@ def test_the_array_of_a_file_is_found_by_its_name(tmp_path):
 )
 def test_rows_with_quotes_that_do_not_match_are_refused(tmp_path, content, line, why):
     (tmp_path / "x.csv").write_text(content)
-    with pytest.raises(ValueError, match=f"the row that starts in line {line} is none: {why}.*write a quote within"):
+    with pytest.raises(ValueError, match=f"cannot read the row from line {line} on: {why}.*write a quote within"):
         read_csv(tmp_path / "x.csv")
 
 

@@ -330,7 +330,7 @@ def test_nothing_is_unpickled(tmp_path, name):
         buffer = io.BytesIO()
         torch.save({"images": Trap()}, buffer, pickle_module=pickle)
         path.write_bytes(buffer.getvalue())
-    with pytest.raises(ValueError, match=r".npy, .npz, .pt or .safetensors file of plain numbers, but .* is none"):
+    with pytest.raises(ValueError, match=r".npy, .npz, .pt or .safetensors file of plain numbers, but .* is not"):
         read_images(str(path))
     assert not hasattr(builtins, "sprung")
 

@@ -243,7 +243,7 @@ class Flipped(Dataset):
 
 def test_image_source_notices_one_flip_in_ten():
     (note,) = ImageSource(Flipped(500), None, "the data").reading_notes(range(500))
-    assert "an image of the data is another each time it is read" in note
+    assert "an image of the data differs each time it is read" in note
     assert ImageSource(Flipped(500).images, None, "x").reading_notes(range(500)) == ()
 
 

@@ -139,7 +139,7 @@ def test_split_takes_compared_images_out_of_the_training_set():
     found = split(DataLoader(images), DataLoader(Subset(images, range(50, 100))))
     assert not set(compared(found)) & set(for_baseline(found))
     assert len(found.for_baseline) == 100 - 30
-    assert found.notes[0].startswith("30 of the 30 validation images compared with are training images too")
+    assert found.notes[0].startswith("30 of the 30 validation images that were chosen are training images too")
 
 
 class OutOfSight(TensorDataset):
@@ -151,7 +151,7 @@ class OutOfSight(TensorDataset):
 
 def test_split_notes_a_generator_out_of_sight():
     notes = split(OutOfSight(numbered(200))).notes
-    assert "an image of the training data is another each time it is read" in notes[-1]
+    assert "an image of the training data differs each time it is read" in notes[-1]
 
 
 def test_split_signature_tells_other_images():

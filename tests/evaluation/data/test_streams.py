@@ -89,7 +89,7 @@ def test_take_items_leaves_persistent_workers_alone():
 
 
 def test_take_items_refuses_an_iterator():
-    with pytest.raises(ValueError, match=r"Expected the data as data that can be gone over more than once.*iterator"):
+    with pytest.raises(ValueError, match=r"Expected the data as data that can be read more than once.*iterator"):
         take_items(iter([torch.zeros(2, 1, 4, 4)]), None, "the data")
 
 
