@@ -12,21 +12,18 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 from data import Images
+from drawn_faces import faces
 from lightning import LightningModule, Trainer, seed_everything
 from lightning.pytorch.loggers import CSVLogger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from genmonitor.callbacks import PixelClusterMonitor
-
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from diagnosis_images import faces
 
 HELD_OUT = 1000
 SHAPE = (3, 32, 32)
