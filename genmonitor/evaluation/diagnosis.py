@@ -396,10 +396,8 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
         if found.share >= COPIES and found.p <= LEVEL / 50:
             kind = FaultKind("copies", found.share, unit, found.of_distance)
             area = Area("whole image", mask=mask)
-            sentence, cause = (
-                f"Whole image: {text.with_strength(kind)} ({format_p(found.p)}).",
-                text.cause_sentence(kind),
-            )
+            sentence = f"Whole image: {text.with_strength(kind)} ({format_p(found.p)})."
+            cause = text.cause_sentence(kind)
             out.append(
                 Finding(
                     sentence,
