@@ -79,6 +79,8 @@ class PixelClusterMonitor(GenerativeMonitor):
             pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
         diagnose_every: evaluations from one diagnosis to the next. One takes a second or two on 500 images of 32×32×3:
             where an evaluation comes after every few seconds of training, take more than 1.
+        aligned: whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
+            photographs of anything, it compares patches from random places: it names kinds of faults, no places.
         prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
             number. None for samples without prompts.
         reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
@@ -116,6 +118,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         batch_estimator: int | None = None,
         region_names: Mapping[str, str] | None = None,
         diagnose_every: int = RegionSettings.diagnose_every,
+        aligned: bool = RegionSettings.aligned,
         seed: int = RegionSettings.seed,
         extra_metrics: MetricCollection | Mapping[str, Metric] | None = None,
         fault_models: Sequence[FaultModel] | None = None,

@@ -45,6 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
     add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
     add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
+    add(
+        "--not-aligned",
+        dest="aligned",
+        action="store_false",
+        default=None,
+        help="images have nothing at fixed places: name the kind of fault by patches from random places",
+    )
     add("--n-samples", type=whole_number(2), metavar="N", help="at most N images of each side (default: 1200)")
     add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
     add("--seed", type=whole_number(0), help="seed of the choice of images (default: 0)")

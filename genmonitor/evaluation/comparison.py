@@ -164,7 +164,7 @@ class Comparison:
     def diagnosis_figure(self) -> Figure | None:
         """Draw where and what is wrong; None for two sets, and where nothing was diagnosed."""
         diagnosed, value_range = self.evaluations[0].diagnosed, self.evaluator.fitted.regions.value_range
-        if self.differences is not None or diagnosed.diagnosis is None or diagnosed.diagnosis.map is None:
+        if self.differences is not None or diagnosed.diagnosis is None:
             return None
         return diagnosis_figure(diagnosed.diagnosis, diagnosed.diagnosis.findings[0], value_range)()
 
@@ -219,6 +219,7 @@ def compare(
     own_widths: bool = False,
     batch_estimator: int | None = None,
     region_names: Mapping[str, str] | None = None,
+    aligned: bool = RegionSettings.aligned,
     n_samples: int = RegionSettings.n_samples,
     seed: int = RegionSettings.seed,
     paired: bool = False,
@@ -245,6 +246,7 @@ def compare(
         own_widths: see there.
         batch_estimator: see there.
         region_names: see there.
+        aligned: see there.
         n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
         seed: of the choice of images.
         paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.

@@ -275,9 +275,15 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._standing, self._evaluations = (), 0
 
     def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
-        encoded = self.to_sites.encoder is not None
-        models, seed = self.fault_models, self.settings.seed
-        return diagnose(fake, real, fault_models=models, encoded=encoded, skip_failing=True, seed=seed)
+        return diagnose(
+            fake,
+            real,
+            fault_models=self.fault_models,
+            aligned=self.settings.aligned,
+            encoded=self.to_sites.encoder is not None,
+            skip_failing=True,
+            seed=self.settings.seed,
+        )
 
     def _best_epochs(self) -> dict[str, float]:
         """Return the epoch of the best evaluation of each region in each view, by the key of its distance."""

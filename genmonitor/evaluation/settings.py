@@ -104,6 +104,7 @@ class RegionSettings(Settings):
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
         diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one.
+        aligned: whether the diagnosis compares the same places of images, see `genmonitor.diagnose`.
         seed: of the choice of real images and of the draws of the baseline.
 
     Raises:
@@ -126,9 +127,10 @@ class RegionSettings(Settings):
     batch_estimator: int | None = None
     region_names: Mapping[str, str] | None = None
     diagnose_every: int = 1
+    aligned: bool = True
     seed: int = 0
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
-        {"partition", "n_samples", "block_size", "own_widths", "region_names", "diagnose_every", "seed"}
+        {"partition", "n_samples", "block_size", "own_widths", "region_names", "diagnose_every", "aligned", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
@@ -142,6 +144,7 @@ class RegionSettings(Settings):
         check_at_least("n_samples", self.n_samples, 2)
         check_at_least("seed", self.seed, 0)
         check_at_least("diagnose_every", self.diagnose_every, 1)
+        check_bool("aligned", self.aligned)
         check_cka_arguments(self.kernel, self.patch_size, 1e-6, self.batch_estimator)
         check_estimator(self.kernel, self.given_partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)

@@ -36,8 +36,7 @@ _MARK = "#D40078"
 
 def diagnosis_figure(
     average: Array,
-    sizes: Array,
-    p_values: Array,
+    drawn: tuple[Array, Array] | None,
     areas: Sequence[Array],
     examples: Mapping[str, Array],
     shares: Mapping[str, float],
@@ -50,8 +49,8 @@ def diagnosis_figure(
 
     Args:
         average: mean of real images (c, H, W).
-        sizes: of the difference at each pixel (H, W), in standard deviations of chance.
-        p_values: (H, W); where they are above 0.05 the map is left clear.
+        drawn: the map: sizes of the difference at each pixel (H, W), in standard deviations of chance, and p-values
+            (H, W), which leave it clear where they are above 0.05; None where images are not aligned.
         areas: booleans (H, W) to outline, the one of the examples first.
         examples: images (n, c, H, W) by what is to be said of the row; n alike, at most 6.
         shares: of the distance that each fault explains, by its words.
@@ -62,7 +61,7 @@ def diagnosis_figure(
 
     >>> images = np.zeros((2, 1, 4, 4))
     >>> where = np.eye(4, dtype=bool)
-    >>> figure = diagnosis_figure(images[0], 9 * where, 1 - where, [where], {"real": images}, {"blurred": 0.7})
+    >>> figure = diagnosis_figure(images[0], (9 * where, 1 - where), [where], {"real": images}, {"blurred": 0.7})
     >>> [text.get_text() for text in figure.axes[-1].get_legend().get_texts()]
     ['blurred: 70 %', 'not explained: 30 %']
     """
@@ -70,16 +69,18 @@ def diagnosis_figure(
     pasted = {name: paste(tiles, len(tiles)) for name, tiles in rows.items()}
     row_height = max((canvas.shape[0] for canvas, _ in pasted.values()), default=0) + _LINE
     wide = max((canvas.shape[1] for canvas, _ in pasted.values()), default=0)
-    body = max(_MAP + 60, len(rows) * row_height)
-    width, bottom = max(_MAP + 80 + wide + 36, 640), 84
+    left = 18 if drawn is None else _MAP + 80
+    body = max(0 if drawn is None else _MAP + 60, len(rows) * row_height)
+    width, bottom = max(left + wide + 36, 640), 84
     heading, below = _lines(title, int((width - 36) / 10.2)), _lines(note, int((width - 36) / 7.2))
     head = 14 + _TITLE * len(heading) + _NOTE * len(below) + 24
     figure = new_figure(width, body + bottom + head, "\n".join(heading), "\n".join(below))
     figure.texts[1].set_y(1 - (16 + _TITLE * len(heading)) / (body + bottom + head))
-    _draw_map(figure, bottom + body - _MAP, average, to_array(sizes), to_array(p_values), areas)
+    if drawn is not None:
+        _draw_map(figure, bottom + body - _MAP, average, *map(to_array, drawn), areas)
     top = bottom + body
     for name, (canvas, corners) in pasted.items():
-        ax = add_axes(figure, _MAP + 80, top - row_height, canvas.shape[1], canvas.shape[0])
+        ax = add_axes(figure, left, top - row_height, canvas.shape[1], canvas.shape[0])
         ax.imshow(canvas, interpolation="nearest")
         ax.set_axis_off()
         ax.set_title(printable(name, max(8, wide // 8)), loc="left", fontsize=10, color=INK, pad=3)

@@ -16,5 +16,6 @@ CHANGED = {
     "batch_estimator": 50,
     "region_names": {"cluster_1": "eyes"},
     "diagnose_every": 2,
+    "aligned": False,
     "seed": 3,
 }

@@ -126,6 +126,12 @@ def test_diagnosis_is_drawn_of_one_set_alone(one, two):
     assert two.diagnosis_figure() is None
 
 
+def test_images_that_are_not_aligned_have_no_place():
+    found = compare(REAL, 0.6 * LIGHT, partition=SIDES, aligned=False)
+    assert found.finding.startswith("Anywhere: ")
+    assert found.diagnosis_figure() is not None
+
+
 def test_dictionary_is_plain_and_complete(one, two):
     for found in (one, two):
         assert json.loads(json.dumps(found.to_dict())) == found.to_dict()

@@ -15,7 +15,7 @@ FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: (1 - 
 
 
 def fitted(**options):
-    settings = {name: options.pop(name) for name in ("diagnose_every",) if name in options}
+    settings = {name: options.pop(name) for name in ("diagnose_every", "aligned") if name in options}
     partition = PixelPartition.grid((4, 6), 1, 2)
     evaluator = RegionEvaluator(RegionSettings(partition=partition, n_samples=120, **settings), **options)
     evaluator.fit(ReferenceImages(given=REAL), GOOD[:16], SingleProcess())
@@ -46,6 +46,16 @@ def test_what_explains_most_is_said_first_and_since_when(run):
     assert not first.area.mask[:, :3].any()
     assert (first.since, later.since) == (0, 0)
     assert later.text == f"{first.text} Since epoch 0."
+
+
+def test_images_that_are_not_aligned_have_a_kind_without_a_place():
+    evaluator, history = fitted(aligned=False, fault_models=[FADED]), []
+    evaluation, findings = evaluated(evaluator, 0.6 * GOOD, history)
+    assert [kind.name for kind in findings[0].kinds] == ["faded"]
+    assert findings[0].text.startswith("Anywhere: ")
+    samples = Samples(0.6 * GOOD, torch.arange(len(GOOD)))
+    drawn = evaluator.presenter().figures(_with(evaluation, findings), history, samples)
+    assert drawn["diagnosis"]().axes[0].get_title(loc="left") == "real"
 
 
 def test_numbers_of_the_image_are_values_with_declarations(run):

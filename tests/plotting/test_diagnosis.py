@@ -18,12 +18,11 @@ IMAGES = torch.rand(7, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 ROWS = {"real": IMAGES, "real, with blurred": IMAGES / 2, "generated": 1 - IMAGES}
 
 
-def drawn(**changes):
+def drawn(sizes=SIZES, p_values=P, **changes):
     """Return the figure of a diagnosis with a fault in the corner, and its axes: map, scale, rows, shares."""
     arguments = {
         "average": IMAGES.mean(0),
-        "sizes": SIZES,
-        "p_values": P,
+        "drawn": (sizes, p_values),
         "areas": [CORNER],
         "examples": ROWS,
         "shares": {"blurred, σ 0.8 px": 0.6, "noise 0.05": 0.1},
@@ -58,6 +57,12 @@ def test_a_size_that_is_not_above_0_is_left_clear():
     sizes = SIZES.copy()
     sizes[5, 5] = -3
     assert np.ma.getmaskarray(drawn(sizes=sizes).axes[0].images[1].get_array())[5, 5]
+
+
+def test_images_that_are_not_aligned_have_no_map():
+    figure = drawn(drawn=None, areas=[])
+    assert [ax.get_title(loc="left") for ax in figure.axes] == [*ROWS, ""]
+    assert figure.get_size_inches()[0] < drawn().get_size_inches()[0]
 
 
 def test_where_nothing_differs_it_says_so():

@@ -50,21 +50,19 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
 
 
 def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> Drawing:
-    """Return what draws the map, examples of the fault that was found, and the shares of the distance.
+    """Return what draws the map, if there is one, examples of the fault that was found, and the shares of the distance.
 
     Args:
-        diagnosis: with a map.
+        diagnosis: of an evaluation.
         finding: its first, dated.
         value_range: what to show as black and as white.
     """
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
-    assert diagnosis.map is not None
     return partial(
         diagnosis_plots.diagnosis_figure,
         to_array(diagnosis.average),
-        to_array(diagnosis.map["map"]),
-        to_array(diagnosis.map["p_map"]),
+        None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
         list(map(to_array, areas)),
         {name: to_array(images) for name, images in diagnosis.examples.items()},
         shares,

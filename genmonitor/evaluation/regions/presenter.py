@@ -86,7 +86,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
             regions, evaluation.findings, history, samples.images, self.extra, captions
         )
         diagnosis = evaluation.diagnosed.diagnosis
-        if diagnosis is None or diagnosis.map is None:
+        if diagnosis is None:
             return out
         finding = evaluation.findings[0] if evaluation.findings[0].kinds else diagnosis.findings[0]
         return {"diagnosis": region_figures.diagnosis_figure(diagnosis, finding, regions.value_range)} | out
