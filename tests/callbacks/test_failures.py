@@ -18,7 +18,7 @@ SAID = [
     for text in (
         "this evaluation failed",
         "3 evaluations in a row",
-        "the generator gives NaN",
+        "the generator produced NaN",
         "training ended",
         "a learning",
     )

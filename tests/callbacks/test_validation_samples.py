@@ -109,7 +109,7 @@ def test_too_few_images_are_said_and_skipped(tmp_path):
     assert monitor.history == []
 
 
-@pytest.mark.filterwarnings("ignore:Plain. the generator gives NaN")
+@pytest.mark.filterwarnings("ignore:Plain. the generator produced NaN")
 def test_nan_is_the_finding(tmp_path):
     module = Draws()
     module.of = lambda images: images * (float("nan") if module.trainer.global_step else 1)

@@ -15,7 +15,7 @@ from _helpers.several_processes import outcomes
 
 pytestmark = [
     *LIGHTNING_SAYS,
-    pytest.mark.filterwarnings("ignore:Plain. (this evaluation failed|only|no p-values|the generator gives NaN)"),
+    pytest.mark.filterwarnings("ignore:Plain. (this evaluation failed|only|no p-values|the generator produced NaN)"),
 ]
 
 HELPERS = Path(__file__).parents[1] / "_helpers"

@@ -63,7 +63,7 @@ def test_training_is_unchanged_whatever_one_process_meets(tmp_path, record_prope
         assert not [note for each in found.values() for note in each["notes"] if "changed the training" in note]
     assert said.count("RuntimeError: no samples today") == 3
     assert said.count("but the processes diverged") == 2  # each of them says so
-    assert "generator gives NaN or infinite values at epoch 1" in str(ranks[0]["fails after the model"]["notes"])
+    assert "generator produced NaN or infinite values at epoch 1" in str(ranks[0]["fails after the model"]["notes"])
     record_property("sharded models: occasions that left no trace", len(epochs))
 
 

@@ -168,7 +168,7 @@ REFUSED = {
     "another sampler": (
         lambda m: LoopMonitor(sampler=Sampler(7), folder="x", real_images=3),
         ValueError,
-        "as many samples as the evaluator wants",
+        "as many samples as the evaluator needs",
     ),
     "another logger": (lambda m: small("x", loggers=[3]), TypeError, "`loggers` to hold a .*SummaryWriter.*got int"),
     "no module": (lambda m: m.evaluate(lambda n: 0, step=0, epoch=0), ValueError, "`module`, the network or networks"),
