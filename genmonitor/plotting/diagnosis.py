@@ -77,7 +77,8 @@ def diagnosis_figure(
     figure = new_figure(width, body + bottom + head, "\n".join(heading), "\n".join(below))
     figure.texts[1].set_y(1 - (16 + _TITLE * len(heading)) / (body + bottom + head))
     if drawn is not None:
-        _draw_map(figure, bottom + body - _MAP, average, *map(to_array, drawn), areas)
+        sizes, p_values = drawn
+        _draw_map(figure, bottom + body - _MAP, average, to_array(sizes), to_array(p_values), areas)
     top = bottom + body
     for name, (canvas, corners) in pasted.items():
         ax = add_axes(figure, left, top - row_height, canvas.shape[1], canvas.shape[0])
