@@ -8,16 +8,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import chain
-from types import FunctionType, MemberDescriptorType, MethodType
+from types import FunctionType, MethodType
 from typing import Any
+from weakref import ProxyTypes
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
+from torch.quasirandom import SobolEngine
 
-from genmonitor.training_state.rng import MAX_DEPTH, MAX_OBJECTS, find_generators, preserve_generators, preserve_rng
+from genmonitor.training_state.rng import (
+    MAX_DEPTH,
+    MAX_OBJECTS,
+    find_generators,
+    preserve_generators,
+    preserve_rng,
+    slots_of,
+)
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
 """What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
@@ -27,7 +36,7 @@ MAX_BYTES = 2**28
 """Memory for copies of tensors that are no buffers, and of arrays: 256 MiB."""
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Of a parameter; None before the first."""
-FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "typing")
+FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "typing", "logging", "threading")
 """Packages whose objects hang on modules without being the user's own state, such as the Trainer."""
 
 
@@ -40,9 +49,10 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
     statistics; each parameter's `grad`, `requires_grad`, hooks and memory, if `data` or `half` gave it another; and
     every attribute of each submodule and of the plain objects that it holds, such as a counter, a list that sampling
-    appends to, a hook, or a noise scheduler: what an attribute is bound to, the items of lists, dictionaries, sets,
-    deques and their subclasses, and the values of other tensors and arrays, as many as 256 MiB hold. Not copied, and so
-    not restored where sampling writes into them, are the values of parameters and what lies deeper.
+    appends to, a hook, a noise scheduler, or a module in a list: what an attribute is bound to, the items of lists,
+    dictionaries, sets, deques and their subclasses, and the values of other tensors and arrays, as many as 256 MiB
+    hold. Not copied, and so not restored where sampling writes into them, are the values of the module's parameters,
+    what is held more than six deep, and what only a function, an iterator or an object of torch's knows.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -96,9 +106,10 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     """Restore the attributes of every submodule and of the plain objects among them, buffers that are None too."""
     parts = list(module.modules())
     # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
-    modes = [(part, part.training) for part in parts if _is_uninitialized(part)]
+    lazy = [part for part in parts if _is_uninitialized(part)]
+    modes = [(part, part.training) for part in lazy]
     owners = [part for part in parts if not _is_uninitialized(part)]
-    put_back = _remember_all(owners, MAX_BYTES, chain(module.buffers(), module.parameters()))
+    put_back = _remember_all(owners, MAX_BYTES, chain(lazy, module.buffers(), module.parameters()))
     try:
         yield
     finally:
@@ -110,8 +121,7 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
 def remember_attributes(owner: Any) -> Callable[[], None]:
     """Return a function that puts back the attributes of an object and of the plain objects that it holds.
 
-    What each is bound to comes back, and the items of containers, also of those in containers; what lies deeper does
-    not, nor do the values of tensors.
+    What each is bound to comes back, and the items of containers; the values of tensors do not.
 
     Example:
         >>> from types import SimpleNamespace
@@ -130,36 +140,37 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
     """Return a function that puts back objects and what they hold, the nearest things first.
 
     Args:
-        owners: whose attributes count, whatever their type; of what they hold, only those of plain objects.
+        owners: whose attributes count, whatever their type; of what they hold, those of plain objects.
         tensor_bytes: memory for copies of tensors and arrays.
         known: what somebody else puts back.
     """
     seen = {id(thing) for thing in known}
     restore: list[Callable[[], None]] = []
-    queue = deque((owner, 2, MAX_DEPTH) for owner in owners)
+    queue = deque((owner, MAX_DEPTH) for owner in owners)
     while queue and len(restore) < MAX_OBJECTS:
-        thing, levels, depth = queue.popleft()
-        if id(thing) in seen:
+        thing, depth = queue.popleft()
+        if id(thing) in seen or type(thing) in ProxyTypes:  # what a weak reference is to may be gone
             continue
         seen.add(id(thing))
         inner: list[Any] = []
-        if levels == 2 or (levels == 1 and _is_plain(thing)):
-            levels -= 1
-            namespace, slots = getattr(thing, "__dict__", {}), _slots(thing)
-            bound, held = dict(namespace), [slot.__get__(thing) for slot in slots]
+        if depth == MAX_DEPTH or _is_plain(thing):
+            namespace, slots = getattr(thing, "__dict__", {}), slots_of(thing)
+            bound = dict(namespace)
             restore.append(partial(_rebind, namespace, bound))
-            restore += [partial(slot.__set__, thing, value) for slot, value in zip(slots, held, strict=True)]
-            inner += [*bound.values(), *held]
+            restore.append(partial(_rebind_slots, thing, slots))
+            inner += [*bound.values(), *slots.values()]
         if kind := next((kind for kind in CONTAINERS if isinstance(thing, kind)), None):
             items = _items(kind, thing)
             restore.append(partial(_refill, kind, thing, items))
             inner += chain(*items) if len(items) <= MAX_ITEMS else ()
         if isinstance(thing, tuple):
             inner += thing[:MAX_ITEMS]
+        if type(thing) is nn.Parameter and not is_lazy(thing):
+            restore.append(partial(setattr, thing, "requires_grad", thing.requires_grad))
         if _is_array(thing) and thing.nbytes <= tensor_bytes:
             tensor_bytes -= thing.nbytes
             restore.append(_remember_array(thing) if isinstance(thing, np.ndarray) else _remember_tensor(thing))
-        queue.extend((part, levels, depth - 1) for part in inner if depth)
+        queue.extend((part, depth - 1) for part in inner if depth)
 
     def put_back() -> None:
         for one in restore:
@@ -174,8 +185,10 @@ def _is_uninitialized(part: nn.Module) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Say whether something is an object of the user's own, with attributes."""
-    if isinstance(value, (nn.Module, Tensor, type, FunctionType, MethodType)):
+    """Say whether something is an object of the user's own with attributes, or a module that is nobody's submodule."""
+    if isinstance(value, (nn.Module, SobolEngine)):
+        return True
+    if isinstance(value, (Tensor, type, FunctionType, MethodType)):
         return False
     has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
     return has_attributes and type(value).__module__.split(".")[0] not in FOREIGN
@@ -191,13 +204,6 @@ def _is_array(value: Any) -> bool:
     return not (strange or value.is_inference() or 0 in value.stride())
 
 
-def _slots(owner: Any) -> list[MemberDescriptorType]:
-    """Return the attributes that an object keeps in `__slots__`, as far as they are bound."""
-    kinds = [vars(kind) for kind in type(owner).__mro__ if "__slots__" in vars(kind)]
-    slots = [(name, x) for kind in kinds for name, x in kind.items() if isinstance(x, MemberDescriptorType)]
-    return [slot for name, slot in slots if hasattr(owner, name)]
-
-
 def _rebind(namespace: dict[str, Any], bound: dict[str, Any]) -> None:
     """Bind attributes to what they were bound to."""
     for name in namespace.keys() - bound.keys():
@@ -205,6 +211,14 @@ def _rebind(namespace: dict[str, Any], bound: dict[str, Any]) -> None:
     for name, value in bound.items():
         if name not in namespace or namespace[name] is not value:
             namespace[name] = value
+
+
+def _rebind_slots(owner: Any, bound: dict[str, Any]) -> None:
+    """Bind the attributes that an object keeps in `__slots__` to what they were bound to."""
+    for name in slots_of(owner).keys() - bound.keys():
+        object.__delattr__(owner, name)
+    for name, value in bound.items():
+        object.__setattr__(owner, name, value)  # of a frozen one too
 
 
 def _items(kind: Any, container: Any) -> list[tuple[Any, ...]]:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from types import FunctionType, ModuleType
+from contextlib import contextmanager, suppress
+from functools import partial
+from types import BuiltinMethodType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
+from weakref import ProxyTypes
 
 import numpy as np
 import torch
@@ -66,7 +68,7 @@ def find_generators(thing: Any) -> list[Any]:
     queue = deque((root, MAX_DEPTH) for root in roots)
     while queue and len(seen) < MAX_OBJECTS:
         part, depth = queue.popleft()
-        if id(part) in seen:
+        if id(part) in seen or type(part) in ProxyTypes:  # what a weak reference is to may be gone
             continue
         seen.add(id(part))
         if _kind(part) is not None:
@@ -107,11 +109,25 @@ def _kind(thing: Any) -> type | None:
 
 
 def _parts(thing: Any) -> list[Any]:
-    if isinstance(thing, (list, tuple, Mapping)):
+    if isinstance(thing, (list, tuple, set, frozenset, deque, Mapping)):
         return list(thing.values() if isinstance(thing, Mapping) else thing) if len(thing) <= MAX_ITEMS else []
+    if isinstance(thing, partial):
+        return [thing.func, *thing.args, *thing.keywords.values()]
+    if isinstance(thing, (MethodType, BuiltinMethodType)):
+        return [thing.__self__]
     if isinstance(thing, (type, ModuleType, FunctionType, Tensor)):
         return []
-    return list(getattr(thing, "__dict__", {}).values())
+    return [*getattr(thing, "__dict__", {}).values(), *slots_of(thing).values()]
+
+
+def slots_of(thing: Any) -> dict[str, Any]:
+    """Return the attributes that an object keeps in `__slots__`, as far as they are bound."""
+    kinds = [vars(kind) for kind in type(thing).__mro__ if "__slots__" in vars(kind)]
+    out: dict[str, Any] = {}
+    for name, slot in ((name, x) for kind in kinds for name, x in kind.items() if isinstance(x, MemberDescriptorType)):
+        with suppress(AttributeError):
+            out[name] = slot.__get__(thing)
+    return out
 
 
 def _get(generator: Any) -> Any:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import random
+import weakref
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 import torch
 from _helpers.meta_tensor import MetaTensor
 from torch import nn
+from torch.quasirandom import SobolEngine
+from torchmetrics import MeanMetric
 
 from genmonitor.training_state.isolation import preserve_training_state, remember_attributes
 
@@ -167,6 +170,12 @@ class Own(list):
 @dataclass(slots=True)
 class Slotted:
     count: int = 1
+    new: int = field(init=False)
+
+
+@dataclass
+class Nested:
+    inner: object
 
 
 HELD = {
@@ -187,6 +196,11 @@ HELD = {
     "slots": Slotted,
     "namespace": lambda: SimpleNamespace(count=1),
     "namespace in a list": lambda: [SimpleNamespace(count=1)],
+    "object in objects": lambda: Nested({"a": Nested(Slotted())}),
+    "tensor in objects": lambda: Nested(Nested(torch.ones(2))),
+    "module in a list": lambda: [nn.BatchNorm1d(2)],
+    "metric in a dict": lambda: {"a": MeanMetric()},
+    "Sobol's sequence": lambda: SobolEngine(2, scramble=True, seed=0),
     "tensor": lambda: torch.tensor([1.0, float("nan")]),
     "view": lambda: torch.arange(6.0).view(2, 3).t(),
     "array": lambda: np.array([1.0, 2.0]),
@@ -218,6 +232,17 @@ def touch(thing):
         thing.append(3)
         if isinstance(thing, Own):
             thing.count = 2
+    elif isinstance(thing, Nested):
+        touch(thing.inner)
+    elif isinstance(thing, nn.BatchNorm1d):
+        thing(torch.randn(5, 2))
+        thing.eval().requires_grad_(False)
+    elif isinstance(thing, MeanMetric):
+        thing.update(3.0)
+    elif isinstance(thing, SobolEngine):
+        thing.draw(2)
+    elif isinstance(thing, Slotted):
+        thing.count = thing.new = 2
     elif hasattr(thing, "count"):
         thing.count = 2
 
@@ -228,6 +253,16 @@ def written(thing):
         return str(thing)
     if isinstance(thing, (dict, UserDict)):
         return [(name, written(value)) for name, value in thing.items()]
+    if isinstance(thing, Nested):
+        return written(thing.inner)
+    if isinstance(thing, nn.BatchNorm1d):
+        return str((thing.training, thing.weight.requires_grad, thing.state_dict()))
+    if isinstance(thing, MeanMetric):
+        return str((thing.update_count, thing.metric_state))
+    if isinstance(thing, SobolEngine):
+        return repr(vars(thing))
+    if isinstance(thing, Slotted):
+        return thing.count, getattr(thing, "new", None)
     if isinstance(thing, (list, UserList, deque, set)):
         return getattr(thing, "count", None) if isinstance(thing, Own) else 0, [written(value) for value in thing]
     return vars(thing)["count"] if isinstance(thing, Holder) else repr(thing)
@@ -244,6 +279,14 @@ def test_what_a_module_holds_comes_back(kind):
         module.held = None
     assert module.held is held
     assert written(held) == before
+
+
+def test_a_weak_reference_to_what_is_gone_is_left_alone():
+    module = nn.Linear(1, 1)
+    module.held = [weakref.proxy(Plain())]
+    with preserve_training_state(module):
+        module.bias = None
+    assert module.bias is not None
 
 
 def test_an_ordered_dict_still_works_once_it_came_back():

@@ -2,6 +2,10 @@
 """Random generators that datasets and modules hold: what is read or drawn for an evaluation does not move them."""
 
 import random
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -115,6 +119,29 @@ class Holder:
 def test_find_generators_names_each_once():
     holder = Holder()
     assert find_generators(holder) == [holder.both["a"]]
+
+
+@dataclass(slots=True)
+class Slotted:
+    generator: random.Random
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        lambda generator: deque([generator]),
+        lambda generator: {generator},
+        Slotted,
+        lambda generator: partial(generator.uniform, 0, 1),
+        lambda generator: partial(max, 0, key=generator),
+        lambda generator: generator.random,
+        lambda generator: generator.uniform,
+    ],
+    ids=["deque", "set", "slots", "partial", "keyword", "method", "python's method"],
+)
+def test_find_generators_sees_what_holds_them(hold):
+    generator = random.Random(0)
+    assert find_generators(SimpleNamespace(held=[hold(generator)])) == [generator]
 
 
 def test_preserve_generators_restores_what_was_found():
