@@ -146,8 +146,9 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
     """
     seen = {id(thing) for thing in known}
     restore: list[Callable[[], None]] = []
+    near = 0
     queue = deque((owner, MAX_DEPTH) for owner in owners)
-    while queue and len(restore) < MAX_OBJECTS:
+    while queue and len(restore) - near < MAX_OBJECTS:
         thing, depth = queue.popleft()
         if id(thing) in seen or type(thing) in ProxyTypes:  # what a weak reference is to may be gone
             continue
@@ -171,6 +172,7 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
             tensor_bytes -= thing.nbytes
             restore.append(_remember_array(thing) if isinstance(thing, np.ndarray) else _remember_tensor(thing))
         queue.extend((part, depth - 1) for part in inner if depth)
+        near = len(restore) if depth >= MAX_DEPTH - 1 else near
 
     def put_back() -> None:
         for one in restore:

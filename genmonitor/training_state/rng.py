@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
-"""How deep generators are looked for, in containers of how many items, and among how many objects."""
+"""How deep generators are looked for, in containers of how many items, and among how many objects below attributes."""
 
 
 def seed_everything(seed: int) -> None:
@@ -65,12 +65,14 @@ def find_generators(thing: Any) -> list[Any]:
     found: list[Any] = []
     seen: set[int] = set()
     roots = thing.modules() if isinstance(thing, nn.Module) else [thing]
+    near = 0
     queue = deque((root, MAX_DEPTH) for root in roots)
-    while queue and len(seen) < MAX_OBJECTS:
+    while queue and len(seen) - near < MAX_OBJECTS:
         part, depth = queue.popleft()
         if id(part) in seen or type(part) in ProxyTypes:  # what a weak reference is to may be gone
             continue
         seen.add(id(part))
+        near = len(seen) if depth >= MAX_DEPTH - 1 else near
         if _kind(part) is not None:
             found.append(part)
         elif depth:

@@ -289,6 +289,15 @@ def test_a_weak_reference_to_what_is_gone_is_left_alone():
     assert module.bias is not None
 
 
+def test_of_many_submodules_none_is_left_out():
+    module = nn.Sequential(*[nn.ReLU() for _ in range(1500)])
+    module[-1].held, module[0].held = Counter(), Nested(Nested(Slotted()))
+    with preserve_training_state(module):
+        module[-1].held.update(a=1)
+        module[0].held.inner.inner.count = 2
+    assert (module[-1].held, module[0].held.inner.inner.count) == ({}, 1)
+
+
 def test_an_ordered_dict_still_works_once_it_came_back():
     module = nn.Linear(1, 1)
     module.kept = OrderedDict(a=1, b=2)

@@ -169,6 +169,7 @@ class Leaf:
 
 @pytest.mark.parametrize("trainer", [None, Trainer()], ids=["alone", "in a trainer"])
 def test_find_generators_sees_every_submodule(trainer):
-    module = nn.Sequential(nn.Sequential(nn.Sequential(Noise())))
+    module = nn.Sequential(nn.Sequential(nn.Sequential(Noise())), *[nn.ReLU() for _ in range(1500)])
     module.trainer = trainer
-    assert find_generators(module) == [module[0][0][0].generator]
+    module[-1].held = [random.Random(0)]
+    assert find_generators(module) == [module[0][0][0].generator, *module[-1].held]
