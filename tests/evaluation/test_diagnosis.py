@@ -219,6 +219,25 @@ def test_a_fault_in_an_area_that_nobody_tells_is_found_there_and_said_first(name
     assert float((first.area.mask & CORNER).sum() / (first.area.mask | CORNER).sum()) >= 0.5
 
 
+@pytest.mark.parametrize("value", [None, 0.3])
+@pytest.mark.parametrize("count", [N, 60])
+def test_one_image_over_and_over_is_said_first(value: float | None, count: int) -> None:
+    image = disks(1, 1) if value is None else torch.full_like(disks(1, 1), value)
+    found = diagnose(image.repeat(count, 1, 1, 1), disks(N, 2), area=WHOLE)
+    assert found.findings[0].verdict == "copies"
+    assert found.findings[0].kinds[0].strength > 0.8
+
+
+def test_images_faded_to_a_thousandth_of_a_percent_are_no_copies() -> None:
+    found = diagnose(0.5 + 1e-5 * disks(N, 1), disks(N, 2), area=WHOLE)
+    assert not any(x.verdict == "copies" for x in found.findings)
+
+
+def test_of_one_real_image_over_and_over_nothing_else_is_a_copy() -> None:
+    found = diagnose(disks(N, 1), disks(1, 2).repeat(N, 1, 1, 1), area=WHOLE)
+    assert not any(x.verdict == "copies" for x in found.findings)
+
+
 def test_faded_images_are_no_copies() -> None:
     found = diagnose(0.5 * disks(N, 1), disks(N, 2), area=WHOLE)
     assert found.findings[0].kinds[0].name == "faded"

@@ -42,7 +42,8 @@ def repeats(images: Images, among_real: bool) -> Repeats:
     variety are none. A copy is nearer than half of what is usual among real images; as many as these have do not count.
     """
     n = min(len(images.fake), len(images.real))
-    fake, real = ((x[:n] - images.real.mean(0)).flatten(1) for x in (images.fake, images.real))
+    # in float64, which tells equal images: in float32 all distances of one image over and over are rounding
+    fake, real = ((x[:n] - images.real.mean(0)).flatten(1).double() for x in (images.fake, images.real))
     of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
     pairs = squared_distances(fake, real) if among_real else squared_distances(fake, fake).fill_diagonal_(torch.inf)
     of_fake = _from_nearest(pairs)
