@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from operator import index
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, SupportsFloat, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -223,8 +223,8 @@ class LoopMonitor(Monitor):
                 f"Expected `step` to be at least that of the previous evaluation, {self.history[-1]['step']}, but got "
                 f"{step}. Give the number of optimizer steps so far, over the whole run."
             )
-        if not math.isfinite(epoch):
-            raise ValueError(f"Expected `epoch` to be a finite number, but got {epoch}.")
+        if not isinstance(epoch, SupportsFloat) or not math.isfinite(epoch):
+            raise ValueError(f"Expected `epoch` to be a finite number, but got {epoch!r}.")
         return Moment(float(epoch), step, int(epoch))
 
 

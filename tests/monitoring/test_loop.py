@@ -174,6 +174,11 @@ REFUSED = {
     "no module": (lambda m: m.evaluate(lambda n: 0, step=0, epoch=0), ValueError, "`module`, the network or networks"),
     "no function": (lambda m: m.evaluate(3, step=0, epoch=0), TypeError, "`sample` to be a function from n"),
     "step": (lambda m: m.evaluate(Generator(), step=-1, epoch=0), ValueError, "`step` to be a whole number >= 0"),
+    "epoch": (
+        lambda m: m.evaluate(Generator(), step=0, epoch=None),
+        ValueError,
+        "`epoch` to be a finite number, but got None",
+    ),
     "no way to draw": (lambda m: m.evaluate(nn.Linear(2, 2), step=0, epoch=0), ValueError, r"no method `sample\(n\)`"),
     "no argument": (lambda m: m.fit(lambda: 0, nn.Linear(2, 2)), ValueError, r"`sample_fn\(n\)` to draw images, but"),
 }
