@@ -252,6 +252,12 @@ def test_names_that_cannot_be_are_refused(names, message):
         HALVES.named(names)
 
 
+@pytest.mark.parametrize("names", [{"cluster_1": 3}, {1: "eyes"}])
+def test_names_that_are_no_strings_by_strings_are_refused(names):
+    with pytest.raises(TypeError, match="strings by strings, but got"):
+        HALVES.named(names)
+
+
 def test_regions_are_numbered_like_those_they_share_most_sites_with():
     now = PixelPartition(torch.tensor([[3, 3, 1, 1, 1, 2]]))
     assert now.numbered_like(PixelPartition(torch.tensor([[1, 1, 2, 2, 3, 3]]))) == {1: 2, 2: 3, 3: 1}

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from genmonitor.evaluation.values import ValueSpec
+from genmonitor.evaluation.results import MOMENT
+from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.functional.two_sample_test import VIEWS
 from genmonitor.partition import region_key
 
@@ -180,6 +182,8 @@ class RegionValues:
 
 def check_distinct_keys(regions: Sequence[str]) -> None:
     """Refuse names of regions that are the keys of other values."""
-    keys = [spec.key for spec in RegionValues(regions).specs]
-    if taken := [name for name in regions if keys.count(name) > 1]:
+    keys = [*MOMENT, *(spec.key for spec in (*RUN_VALUES, *RegionValues([*regions, "cluster_1"]).specs))]
+    for name in regions:
+        keys.remove(name)
+    if taken := [name for name in regions if name in keys or re.sub(r"_\d+$", "_1", name) in keys]:
         raise ValueError(f"Expected `region_names` that no value has, but got {taken[0]!r}. Choose another name.")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from genmonitor.evaluation.regions.values import RegionValues
+from genmonitor.evaluation.regions.values import RegionValues, check_distinct_keys
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, grouped_by_chart, lookup
 
 REGIONS = ["cluster_1", "cluster_10", "constant"]
@@ -63,3 +63,10 @@ def test_refused(wrong):
 )
 def test_format(spec, value, text):
     assert spec.format(value) == text
+
+
+@pytest.mark.parametrize("name", ["epoch", "step", "images_seen", "p_image", "p_7", "mmd"])
+def test_a_name_that_another_value_has_is_refused(name):
+    check_distinct_keys(["eyes_1", "eyes_2"])
+    with pytest.raises(ValueError, match=f"got '{name}'"):
+        check_distinct_keys(["eyes", name])
