@@ -107,7 +107,7 @@ SAYS = {
     "docs/how-to/own-regions.md": lambda s: s["monitor"].partition == s["partition"],
     "docs/how-to/latents.md": lambda s: s["monitor"].partition.labels.shape == (4, 4),
     "docs/how-to/medical.md": lambda s: re.match(
-        r"Lower left corner, \d×\d px: contrast − \d+ %; explains", s["found"].finding
+        r"Lower left corner, \d+×\d+ px: contrast − \d+ %; explains", s["found"].finding
     ),
     "docs/how-to/guidance.md": lambda s: (
         s["maximum_mean_discrepancy"](s["samples"], s["real"], kernel=s["kernel"]) < 0.02 and s["variety"] > 5
