@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -104,11 +105,16 @@ class Diagnosis:
         return heading_html(str(self.findings[0])) + text_html("\n".join(str(self).split("\n")[1:]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything found as plain Python that JSON can hold."""
+        """Return everything found as plain Python that JSON can hold; None for a number that is undefined."""
         numbers = ("distance", "p", "proportions", "spread", "nearest", "of_image")
+
+        def of_area(found: AreaDiagnosis) -> dict[str, float | None]:
+            values = {key: getattr(found, key) for key in numbers}
+            return {key: value if math.isfinite(value) else None for key, value in values.items()}
+
         return {
             "findings": [finding.to_dict() for finding in self.findings],
-            "areas": {name: {key: getattr(found, key) for key in numbers} for name, found in self.areas.items()},
+            "areas": {name: of_area(found) for name, found in self.areas.items()},
             "map": None if self.map is None else {key: value.tolist() for key, value in self.map.items()},
             "too_rare": list(self.too_rare),
             "too_frequent": list(self.too_frequent),

@@ -252,6 +252,14 @@ def test_it_survives_json_with_its_mask() -> None:
     assert finding == found.findings[0]
     assert finding.area.mask is not None
     assert torch.equal(finding.area.mask, CORNER)
+
+
+def test_json_has_no_numbers_that_constant_real_images_leave_undefined() -> None:
+    found = diagnose(disks(20, 1), torch.full((20, 1, 16, 16), 0.5), area=CORNER)
+    saved = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    (area,) = saved["areas"].values()
+    assert area["spread"] is None
+    assert area["p"] <= 0.05
     assert "whole" not in found._repr_html_()
 
 
