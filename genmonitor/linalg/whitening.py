@@ -92,13 +92,26 @@ class Whitening(NamedTuple):
     def _filtered(self, padded: Tensor) -> Tensor:
         axes = self.axes
         if len(axes) <= DENSE:
-            return F.conv2d(padded, torch.einsum("kc,kij,kd->cdij", axes, self.kernels[:, 0], axes))
-        return _rotated(F.conv2d(_rotated(padded, axes), self.kernels, groups=len(axes)), axes.T)
+            return _convolved(padded, torch.einsum("kc,kij,kd->cdij", axes, self.kernels[:, 0], axes))
+        return _rotated(_convolved(_rotated(padded, axes), self.kernels), axes.T)
 
     def by_region(self, images: Tensor, labels: Tensor) -> Tensor:
         """Whiten each region of images [N, C, H, W] alone, so that no other shows in it; `labels` [H, W] tell them."""
         labels = labels.to(images.device)
         return sum((self(images, labels == label) for label in labels.unique()), torch.zeros_like(images))
+
+
+def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
+    groups = padded.shape[1] // kernels.shape[1]
+    # for few channels NNPACK, which the CPU takes unless oneDNN is on, is two to four times as fast, and more exact
+    if padded.device.type != "cpu" or groups > 1 or not torch.backends.nnpack.is_available():
+        return F.conv2d(padded, kernels, groups=groups)
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        return F.conv2d(padded, kernels)
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 def _parts(images: Tensor) -> Iterator[Tensor]:

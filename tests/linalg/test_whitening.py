@@ -64,3 +64,21 @@ def test_parts_within_the_budget_give_the_same(monkeypatch):
     expected = Whitening.of(images)(images)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 20_000)
     torch.testing.assert_close(Whitening.of(images)(images), expected)
+
+
+def test_the_users_choice_of_onednn_stays(monkeypatch):
+    images = torch.rand(20, 1, 12, 12)
+
+    def fail(*args, **options):
+        raise RuntimeError("of memory")
+
+    for enabled in (True, False):
+        monkeypatch.setattr(torch.backends.mkldnn, "enabled", enabled)
+        whitening = Whitening.of(images)
+        whitening(images)
+        assert torch.backends.mkldnn.enabled == enabled
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.nn.functional, "conv2d", fail)
+            with pytest.raises(RuntimeError, match="of memory"):
+                whitening(images)
+        assert torch.backends.mkldnn.enabled == enabled
