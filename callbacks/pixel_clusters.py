@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
@@ -15,12 +15,16 @@ from genmonitor._validation import check_one_of
 from genmonitor.callbacks.base import GenerativeMonitor, MonitorOptions, split_options
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
+from genmonitor.evaluation.results import Record, Samples
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
+
+if TYPE_CHECKING:
+    import lightning.pytorch as pl
 
 
 class PixelClusterMonitor(GenerativeMonitor):
@@ -77,8 +81,9 @@ class PixelClusterMonitor(GenerativeMonitor):
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
         region_names: names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
             pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
-        diagnose_every: evaluations from one diagnosis to the next. One takes a second or two on 500 images of 32×32×3:
-            where an evaluation comes after every few seconds of training, take more than 1.
+        diagnose_every: evaluations from one diagnosis to the next; the first and the last have one. It takes a second
+            or two on 500 images of 32×32×3: where an evaluation comes after every few seconds of training, take more
+            than 1.
         aligned: whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
             photographs of anything, it compares patches from random places: it names kinds of faults, no places.
         prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
@@ -148,6 +153,13 @@ class PixelClusterMonitor(GenerativeMonitor):
             prompts=sampler.prompts,
         )
         super().__init__(evaluator, sampler, schedule, **rest)
+
+    def evaluate(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: Callable[[], Samples] | None = None
+    ) -> Record | None:
+        """Evaluate as every monitor does; the last evaluation of a fit, and one outside of it, have a diagnosis."""
+        self.evaluator.is_last = trainer.state.fn != "fit" or self.schedule.is_last(trainer)
+        return super().evaluate(trainer, pl_module, draw)
 
     @property
     def partition(self) -> PixelPartition | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from genmonitor._validation import check_at_least
@@ -58,6 +59,20 @@ class Schedule:
             return False
         self._last_epoch = epoch
         return True
+
+    def is_last(self, trainer: pl.Trainer) -> bool:
+        """Say whether no other evaluation is due in this fit, as far as the Trainer's limits tell."""
+        per_epoch, limits = trainer.num_training_batches, [math.inf]
+        if trainer.max_steps > 0:
+            limits.append(trainer.max_steps * trainer.accumulate_grad_batches)
+        if trainer.max_epochs is not None and trainer.max_epochs > 0:
+            limits.append(trainer.max_epochs * per_epoch)
+        validated = trainer.check_val_every_n_epoch or 1
+        epochs = validated * math.ceil(self.every_n_epochs / validated)
+        several = epochs == 1 and not _is_once(trainer.val_check_interval) and trainer.val_check_batch is not None
+        within = min(per_epoch, trainer.val_check_batch or 1) if several else epochs * per_epoch
+        step = self.every_n_train_steps or within
+        return math.isfinite(step) and batches_seen(trainer)[0] + step > min(limits)
 
     def reset(self) -> None:
         """Begin a new run."""

@@ -59,6 +59,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         prefix: what its log keys and files begin with.
         prompts: sample i was drawn for prompt i modulo their number, which it is shown with; None for no prompts.
 
+    Attributes:
+        is_last: whether the next evaluation is the last of a fit, which always has a diagnosis.
+
     References:
         Disentangling Mean Embeddings for Better Diagnostics of Image Generators (arXiv 2409.01314).
     """
@@ -89,6 +92,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._degradations = DegradationDetector()
         self._standing: tuple[Finding, ...] = ()  # what was wrong at the last diagnosis
         self._evaluations, self._diagnosed_at = 0, math.nan
+        self.is_last = False
         self._constant = False
         self._regions: Regions | None = None  # fixed for the run
         self._fitted: Fitted | None = None  # with this process's real images
@@ -174,7 +178,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
         diagnosed = Diagnosed()
-        due = self._evaluations % self.settings.diagnose_every == 0
+        due = self.is_last or self._evaluations % self.settings.diagnose_every == 0
         if due and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
             diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
         values |= diagnosed.values or {}
@@ -208,13 +212,13 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return [*self._values.specs, *self._extra.specs]
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return what is wrong where, the diagnosis first, then which regions differ and what was found of each."""
+        """Return what is wrong where, the diagnosis first if there is a new one, then what was found of each region."""
+        verdict, *others = self._findings.find(history, self._best_epochs())
         if evaluation.diagnosed.values is None:
             at = f" Diagnosed at epoch {self._diagnosed_at:g}."
-            wrong = tuple(replace(finding, text=finding.text + at) for finding in self._standing)
-        else:
-            wrong = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
-        return (*wrong, *self._findings.find(history, self._best_epochs()))
+            return (verdict, *(replace(finding, text=finding.text + at) for finding in self._standing), *others)
+        wrong = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
+        return (*wrong, verdict, *others)
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""

@@ -103,7 +103,8 @@ class RegionSettings(Settings):
         own_widths: give each region's CMS a kernel width of its own.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
-        diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one.
+        diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one, and
+            the last of a fit.
         aligned: whether the diagnosis compares the same places of images, see `genmonitor.diagnose`.
         seed: of the choice of real images and of the draws of the baseline.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -106,12 +106,12 @@ def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
     # for few channels NNPACK, which the CPU takes unless oneDNN is on, is two to four times as fast, and more exact
     if padded.device.type != "cpu" or groups > 1 or not torch.backends.nnpack.is_available():
         return F.conv2d(padded, kernels, groups=groups)
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
+    onednn: Any = torch.backends.mkldnn
+    before, onednn.enabled = onednn.enabled, False
     try:
         return F.conv2d(padded, kernels)
     finally:
-        torch.backends.mkldnn.enabled = before
+        onednn.enabled = before
 
 
 def _parts(images: Tensor) -> Iterator[Tensor]:

@@ -51,6 +51,36 @@ def test_evaluations_come_every_n_epochs(tmp_path, validated, every, expected):
     assert [record["images_seen"] for record in monitor.history] == [300 * (epoch + 1) for epoch in expected]
 
 
+@pytest.mark.parametrize(
+    ("every", "options"),
+    [
+        ({}, {"max_epochs": 3}),
+        ({"every_n_epochs": 2}, {"max_epochs": 4}),
+        ({"every_n_epochs": 3}, {"max_epochs": 6, "check_val_every_n_epoch": 2}),
+        ({}, {"max_epochs": -1, "max_steps": 7}),
+        ({}, {"max_epochs": 9, "max_steps": 4, "accumulate_grad_batches": 2}),
+        ({}, {"max_epochs": 2, "val_check_interval": 1}),
+        ({"every_n_train_steps": 4}, {"max_epochs": 5}),
+        ({"every_n_train_steps": 4}, {"max_epochs": -1, "max_steps": 9}),
+    ],
+)
+def test_the_last_evaluation_is_known_to_be_the_last(tmp_path, monkeypatch, every, options):
+    monitor, said = plain(**every), []
+    compute = monitor.evaluator.compute
+    monkeypatch.setattr(monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.is_last) or compute(x))
+    fit(tmp_path, monitor, val=validation(), **options)
+    assert said == [False] * (len(said) - 1) + [True]
+    assert len(said) > 1
+
+
+def test_one_evaluation_outside_of_a_fit_is_the_last(tmp_path):
+    monitor = plain()
+    runner, module = fit(tmp_path, monitor, max_epochs=2)
+    monitor.evaluator.is_last = False
+    runner.validate(module, validation(), verbose=False)
+    assert monitor.evaluator.is_last
+
+
 @pytest.mark.parametrize(("every", "expected"), [(1, [1, 3, 5]), (2, [1, 3, 5]), (3, [1, 5])])
 def test_evaluations_come_with_a_rarer_validation(tmp_path, every, expected):
     monitor = plain(every_n_epochs=every)

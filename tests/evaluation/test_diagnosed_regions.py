@@ -86,12 +86,20 @@ def test_state_keeps_what_was_wrong_and_since_when(run):
     assert findings[0].text.endswith("Since epoch 0.")
 
 
-def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last():
+def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new():
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
-    assert second[0].text == f"{first[0].text} Diagnosed at epoch 0."
+    assert second[0].text.startswith("No evidence of a difference from real images")
+    assert second[1].text == f"{first[0].text} Diagnosed at epoch 0."
     assert ["explained" in record for record in history] == [True, False, True]
     assert not any(finding.kinds for finding in third)
+
+
+def test_the_last_evaluation_has_a_diagnosis():
+    evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
+    for evaluator.is_last in (False, False, True):
+        evaluated(evaluator, DARK, history)
+    assert ["explained" in record for record in history] == [True, False, True]
 
 
 def test_a_fault_model_that_fails_costs_its_line():
@@ -124,7 +132,7 @@ def test_a_diagnosis_that_fails_leaves_what_was_wrong_before(monkeypatch):
     _, before = evaluated(evaluator, DARK, history)
     monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.diagnose", fails)
     _, after = evaluated(evaluator, DARK, history)
-    assert after[0].text == f"{before[0].text} Diagnosed at epoch 0."
+    assert after[1].text == f"{before[0].text} Diagnosed at epoch 0."
 
 
 def test_fewer_than_100_images_are_not_diagnosed():
