@@ -288,8 +288,8 @@ def _examples(
         low, high = float(real.min()), float(real.max())
         scaled = (shown - low) / ((high - low) or 1.0)
         faulty = put_faults(scaled, found.explained.faults, found.mask.to(real.device), images.range, images.seed)
-        words = " and ".join(text.with_strength(kind) for kind in finding.kinds)
-        out[f"real, with what was found: {words}"] = faulty * ((high - low) or 1.0) + low
+        faults = "fault" if len(finding.kinds) == 1 else "faults"
+        out[f"real, with the {faults} put in"] = faulty * ((high - low) or 1.0) + low
     chosen = torch.tensor(finding.samples[:EXAMPLES] or range(min(EXAMPLES, len(fake))), device=fake.device)
     out["generated, those that show it most" if finding.samples else "generated"] = fake[chosen]
     return {name: some.cpu() for name, some in out.items()}

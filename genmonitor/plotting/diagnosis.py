@@ -93,8 +93,8 @@ def diagnosis_figure(
 
 
 def _lines(text: str, length: int) -> list[str]:
-    """Break a text into two lines at most, of so many characters each."""
-    return textwrap.wrap(printable(text, 2 * length), length, max_lines=2, placeholder="…")
+    """Break a text into three lines at most, of so many characters each."""
+    return textwrap.wrap(printable(text, 3 * length), length, max_lines=3, placeholder="…")
 
 
 def _draw_map(

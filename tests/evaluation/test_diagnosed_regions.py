@@ -75,7 +75,7 @@ def test_figure_of_the_diagnosis_has_the_finding_as_its_title(run):
     assert str(findings[0]).startswith(figure.texts[0].get_text().split("\n")[0].rstrip("…"))
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert "real" in titles
-    assert any(title.startswith("real, with what was found: ") for title in titles)
+    assert "real, with the fault put in" in titles
 
 
 def test_state_keeps_what_was_wrong_and_since_when(run):

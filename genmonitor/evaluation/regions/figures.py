@@ -58,6 +58,7 @@ def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[
         value_range: what to show as black and as white.
     """
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
+    areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like what was found
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
     return partial(
         diagnosis_plots.diagnosis_figure,
