@@ -18,6 +18,8 @@ FLOOR = 0.02
 """Part of the largest standard deviation that is added to all: what hardly varies is mostly rounding and codecs."""
 DENSE = 4
 """Channels up to which one filter that mixes them is faster than to rotate, filter each, and rotate back."""
+NNPACK = 16
+"""Images from which PyTorch takes NNPACK; with fewer, and oneDNN off, it takes a slow path."""
 REACH = 3
 """Pixels that the filter reaches to each side: enough for blur, noise and patterns to stand out as with all of it."""
 
@@ -104,7 +106,8 @@ class Whitening(NamedTuple):
 def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
     groups = padded.shape[1] // kernels.shape[1]
     # for few channels NNPACK, which the CPU takes unless oneDNN is on, is two to four times as fast, and more exact
-    if padded.device.type != "cpu" or groups > 1 or not torch.backends.nnpack.is_available():
+    by_nnpack = padded.device.type == "cpu" and groups == 1 and len(padded) >= NNPACK
+    if not by_nnpack or not torch.backends.nnpack.is_available():
         return F.conv2d(padded, kernels, groups=groups)
     onednn: Any = torch.backends.mkldnn
     before, onednn.enabled = onednn.enabled, False

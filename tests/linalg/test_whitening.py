@@ -82,3 +82,13 @@ def test_the_users_choice_of_onednn_stays(monkeypatch):
             with pytest.raises(RuntimeError, match="of memory"):
                 whitening(images)
         assert torch.backends.mkldnn.enabled == enabled
+
+
+@pytest.mark.parametrize("channels", [1, 3, 6])
+@pytest.mark.parametrize("count", [1, 15, 16, 40])
+def test_images_whitened_alone_are_those_of_all(channels, count):
+    images = torch.rand(40, channels, 12, 10, generator=torch.Generator().manual_seed(0))
+    whitening = Whitening.of(images)
+    exact = Whitening.of(images.double())(images.double())
+    for some in whitening(images), torch.cat([whitening(part) for part in images.split(count)]):
+        torch.testing.assert_close(some.double(), exact, rtol=0, atol=1e-5 * float(exact.abs().max()))
