@@ -20,16 +20,13 @@ from genmonitor._validation import (
     check_tensor,
     check_whole_blocks,
 )
-from genmonitor._validation.arguments import (
-    check_calibration,
-    check_cka_arguments,
-    check_kernel,
-    check_names,
-    check_neighbors,
-    check_pair_kernels,
-    check_patches,
-    check_prompt_split_arguments,
-)
+from genmonitor.functional.cka import check_cka_arguments, check_patches
+from genmonitor.functional.prdc import check_neighbors
+from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
+from genmonitor.functional.w1kp.calibration import check_calibration
+from genmonitor.functional.w1kp.score import check_names
+from genmonitor.kernels.base import check_kernel
+from genmonitor.kernels.product import check_pair_kernels
 
 ones = torch.ones
 nan = float("nan")

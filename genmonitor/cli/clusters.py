@@ -12,7 +12,6 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._io import signals_deferred
-from genmonitor._validation.arguments import check_patches
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import read_images
@@ -23,6 +22,7 @@ from genmonitor.evaluation.regions.clustering import find_clusters
 from genmonitor.evaluation.regions.presenter import region_lines
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import RegionSettings
+from genmonitor.functional.cka import check_patches
 from genmonitor.linalg.clustering import LINKAGES
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import pixel_clusters as plots

@@ -15,7 +15,6 @@ from torchmetrics import Metric, MetricCollection
 
 from genmonitor._formatting import Band, error_ratio
 from genmonitor._io import Progress, no_progress, write_json
-from genmonitor._validation.arguments import check_patches
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
@@ -36,6 +35,7 @@ from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES, VIEWS
 from genmonitor.kernels import Kernel

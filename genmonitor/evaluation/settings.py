@@ -14,12 +14,13 @@ from torch import Tensor
 
 from genmonitor import kernels
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks
-from genmonitor._validation.arguments import check_cka_arguments, check_prompt_split_arguments
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.modes import DiversityMetric
 from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
+from genmonitor.functional.cka import check_cka_arguments
+from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator

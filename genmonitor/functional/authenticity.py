@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features
-from genmonitor._validation.arguments import check_neighbors
-from genmonitor.functional.prdc import neighbor_radii
+from genmonitor.functional.prdc import check_neighbors, neighbor_radii
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import centered, rounding, squared_distances
 

@@ -17,8 +17,14 @@ import math
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_features, check_images, check_min_samples, check_same_length
-from genmonitor._validation.arguments import check_cka_arguments, check_patches
+from genmonitor._validation import (
+    check_at_least,
+    check_features,
+    check_images,
+    check_min_samples,
+    check_positive,
+    check_same_length,
+)
 from genmonitor.functional._cka_taylor import normalized, taylor_cka
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
@@ -223,3 +229,19 @@ def _half_means(points: Tensor, kernel: Kernel) -> Tensor:
 
 def _centered_gram(k: Tensor) -> Tensor:
     return k - k.mean(0) - k.mean(1, keepdim=True) + k.mean()
+
+
+def check_cka_arguments(kernel: Kernel | None, patch_size: int, tolerance: float, batch_estimator: int | None) -> None:
+    """Refuse arguments of the CKA of pixels that no images could make right."""
+    check_kernel("kernel", kernel, with_gamma=True)
+    check_at_least("patch_size", patch_size, 1)
+    check_positive("tolerance", tolerance)
+    if batch_estimator is not None:
+        check_at_least("batch_estimator", batch_estimator, 2)
+
+
+def check_patches(name: str, images: Tensor, patch_size: int) -> None:
+    """Refuse images that patches of that size do not tile."""
+    h, w = images.shape[2:]
+    if h % patch_size or w % patch_size:
+        raise ValueError(f"Expected `patch_size` to divide the size {h}×{w} of `{name}`, but got {patch_size}.")

@@ -6,8 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_features
-from genmonitor._validation.arguments import check_neighbors
+from genmonitor._validation import check_at_least, check_features
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import centered, rounding, squared_distances
 
@@ -102,3 +101,13 @@ def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: 
         "density": inside / (k * len(x)),
         "coverage": covered / len(y),
     }
+
+
+def check_neighbors(k: int, fake: Tensor, real: Tensor) -> None:
+    """Refuse sides in which a sample has no k neighbors."""
+    check_at_least("k", k, 1)
+    for name, side in (("fake", fake), ("real", real)):
+        if len(side) <= k:
+            raise ValueError(
+                f"Expected more than `k`={k} {name} samples, but got {len(side)}. Add samples or lower `k`."
+            )

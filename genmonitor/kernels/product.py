@@ -11,7 +11,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from genmonitor.kernels.base import Kernel
+from genmonitor._validation import check_at_least
+from genmonitor.kernels.base import Kernel, check_kernel
 from genmonitor.kernels.covariance import FeatureMap, exact_features, random_features
 from genmonitor.kernels.gaussian import GaussianKernel
 from genmonitor.linalg.chunking import row_blocks
@@ -232,3 +233,21 @@ def _shift(kernel: Kernel, values: Tensor) -> Tensor:
     mean = values.detach().mean(0)
     near = values.detach().double() - mean
     return mean if kernel.shift_invariant and kernel.holds(near) else torch.zeros_like(mean)
+
+
+def check_pair_kernels(
+    output_kernel: Kernel | None, prompt_kernel: Kernel | None, num_features: int | None = None
+) -> None:
+    """Refuse what is not a kernel, and random features of a product of kernels that has none."""
+    check_kernel("output_kernel", output_kernel)
+    check_kernel("prompt_kernel", prompt_kernel)
+    if num_features is None:
+        return
+    check_at_least("num_features", num_features, 1)
+    kernels = output_kernel or GaussianKernel(), prompt_kernel or GaussianKernel()
+    if not have_joint_features(*kernels):
+        names = [type(kernel).__name__ for kernel in kernels]
+        raise ValueError(
+            "Expected kernels whose product has random features with `num_features`, such as two Gaussian or two "
+            f"cosine kernels, but got {names[0]} for outputs and {names[1]} for prompts. Leave `num_features` out."
+        )

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_features
-from genmonitor._validation.arguments import check_neighbors
 from genmonitor.functional.authenticity import authenticity_from_radii
-from genmonitor.functional.prdc import neighbor_radii
+from genmonitor.functional.prdc import check_neighbors, neighbor_radii
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 

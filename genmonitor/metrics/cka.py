@@ -14,9 +14,8 @@ from torch.nn.functional import pad
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_count, check_min_samples
-from genmonitor._validation.arguments import check_cka_arguments, check_patches
 from genmonitor.functional._cka_taylor import MAX_DEGREE, choose_degree, cka_from_covariance, taylor_bound
-from genmonitor.functional.cka import cka_images, pixel_cka, site_values
+from genmonitor.functional.cka import check_cka_arguments, check_patches, cka_images, pixel_cka, site_values
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks

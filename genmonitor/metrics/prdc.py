@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features
-from genmonitor._validation.arguments import check_neighbors
-from genmonitor.functional.prdc import neighbor_radii, prdc_from_radii
+from genmonitor.functional.prdc import check_neighbors, neighbor_radii, prdc_from_radii
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 

@@ -11,9 +11,14 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_at_least, check_bool, check_count, check_pairs
-from genmonitor._validation.arguments import check_prompt_split_arguments
 from genmonitor.functional.promptsplit.joint_spectrum import by_covariances
-from genmonitor.functional.promptsplit.split import PromptSplitModes, constant_prompts, prompt_split, split_modes
+from genmonitor.functional.promptsplit.split import (
+    PromptSplitModes,
+    check_prompt_split_arguments,
+    constant_prompts,
+    prompt_split,
+    split_modes,
+)
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel, resolved

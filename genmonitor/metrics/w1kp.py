@@ -9,7 +9,6 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_count, check_integers
-from genmonitor._validation.arguments import check_calibration, check_prompted_outputs
 from genmonitor.functional.w1kp import (
     PromptVariability,
     ReusabilityCurve,
@@ -18,6 +17,7 @@ from genmonitor.functional.w1kp import (
     w1kp_by_prompt,
     w1kp_score,
 )
+from genmonitor.functional.w1kp.calibration import check_calibration, check_prompted_outputs
 from genmonitor.functional.w1kp.subsets import HIGH
 from genmonitor.metrics._base import GenerativeMetric
 

@@ -19,7 +19,7 @@ LAYERS = [
     {"_formatting", "_html", "_io", "_manifest", "_places", "_validation", "training_state"},
     {"linalg"},
     {"kernels", "partition"},
-    {"functional", "_validation.arguments"},  # checks of arguments know kernels and calibrations
+    {"functional"},
     {"metrics"},
     {"encoders"},
     {"plotting"},

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_bool, check_images, check_same_length
-from genmonitor._validation.arguments import check_patches
+from genmonitor.functional.cka import check_patches
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 
 MIN_REAL, MIN_FAKE = 5, 2

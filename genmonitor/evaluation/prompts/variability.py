@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least
-from genmonitor._validation.arguments import check_calibration
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.results import Samples
 from genmonitor.functional import W1KPCalibration, similarity_level
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
-from genmonitor.functional.w1kp.calibration import similarities
+from genmonitor.functional.w1kp.calibration import check_calibration, similarities
 from genmonitor.functional.w1kp.subsets import (
     HIGH,
     REUSED,

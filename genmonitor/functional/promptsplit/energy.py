@@ -7,10 +7,9 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples, check_pairs, check_positive
-from genmonitor._validation.arguments import check_pair_kernels
 from genmonitor.functional.promptsplit.joint_spectrum import joint_rows
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.product import PairKernel
+from genmonitor.kernels.product import PairKernel, check_pair_kernels
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 

@@ -10,13 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genmonitor._validation import check_features, check_pairs
-from genmonitor._validation.arguments import check_prompt_split_arguments
+from genmonitor._validation import check_at_least, check_at_most, check_features, check_pairs, check_positive
 from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features, by_gram, joint_rows
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.kernels.product import feature_size
+from genmonitor.kernels.product import check_pair_kernels, feature_size
 from genmonitor.linalg.krylov import outermost
 from genmonitor.linalg.precision import full_precision
+
+FEATURE_BUDGET = 2**32
+"""Bytes that PromptSplit's covariances of random features may take, those of both sides: 4 GiB."""
 
 SIMILAR = 0.1
 """A direction counts as shared by both sides up to this fraction of the largest eigenvalue."""
@@ -247,3 +249,16 @@ def _by_prompt(values: Tensor, prompts: Sequence[Hashable]) -> tuple[list[Hashab
     of_sample = torch.tensor([index.setdefault(prompt, len(index)) for prompt in prompts], device=values.device)
     sums = values.new_zeros(len(index), values.shape[1]).index_add_(0, of_sample, values)
     return list(index), sums, of_sample.bincount(minlength=len(index))
+
+
+def check_prompt_split_arguments(
+    output_kernel: Kernel | None, prompt_kernel: Kernel | None, eta: float, num_modes: int, num_features: int | None
+) -> None:
+    """Refuse arguments of PromptSplit that no samples could make right."""
+    check_pair_kernels(output_kernel, prompt_kernel, num_features)
+    check_positive("eta", eta)
+    check_at_least("num_modes", num_modes, 1)
+    if num_features is not None:
+        covariances, bytes_per_entry = 2, 8
+        largest = int((FEATURE_BUDGET / (covariances * bytes_per_entry)) ** 0.5) // feature_size(output_kernel, 1)
+        check_at_most("num_features", num_features, largest, f"{FEATURE_BUDGET / 2**30:.3g} GiB")

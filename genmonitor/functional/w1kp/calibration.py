@@ -215,3 +215,32 @@ def _numpy_globals() -> list[Any]:
     rebuild = np.zeros(0).__reduce__()[0]
     dtypes = {type(np.dtype(kind)) for kind in (np.float16, np.float32, np.float64, np.int32, np.int64)}
     return [rebuild, (rebuild, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, *dtypes]
+
+
+def check_calibration(calibration: W1KPCalibration | None, k: int | None) -> W1KPCalibration:
+    """Refuse to go without a calibration, and subsets too small to hold a pair.
+
+    The calibration is known by its attributes, since its class is defined a layer above.
+    """
+    if calibration is None or not hasattr(calibration, "heights"):
+        raise ValueError(
+            f"Expected `calibration` to be a W1KPCalibration, but got {calibration!r}: distances of one embedding mean "
+            "nothing in another. Fit one with calibrate(features, prompt_index) on outputs of many prompts, or load "
+            "one with W1KPCalibration.load(path, dim=...)."
+        )
+    if k is not None:
+        check_at_least("k", k, 2)
+    return calibration
+
+
+def check_prompted_outputs(
+    features: object, prompt_index: object, calibration: W1KPCalibration
+) -> tuple[Tensor, Tensor]:
+    """Return outputs [N, D] of the calibrated embedding and the prompt of each, 0 where `prompt_index` is None."""
+    x = check_features("features", features).detach()
+    calibration.check("features", x)
+    if prompt_index is None:
+        return x, torch.zeros(len(x), dtype=torch.long, device=x.device)
+    index = check_integers("prompt_index", prompt_index)
+    check_same_length("features", x, "prompt_index", index)
+    return x, index

@@ -11,8 +11,12 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_some_prompts
-from genmonitor._validation.arguments import check_calibration, check_names, check_prompted_outputs
-from genmonitor.functional.w1kp.calibration import W1KPCalibration, similarities
+from genmonitor.functional.w1kp.calibration import (
+    W1KPCalibration,
+    check_calibration,
+    check_prompted_outputs,
+    similarities,
+)
 from genmonitor.functional.w1kp.subsets import (
     HIGH,
     REUSED,
@@ -226,3 +230,12 @@ def similarity_level(value: float, cutoffs: Sequence[float] = CUTOFFS) -> str:
     if len(cutoffs) != len(CUTOFFS) or sorted(cutoffs) != list(cutoffs):
         raise ValueError(f"Expected `cutoffs` to be three rising numbers, such as {CUTOFFS}, but got {cutoffs!r}.")
     return LEVELS[bisect_right(cutoffs, value)]
+
+
+def check_names(index: Tensor, count: int) -> None:
+    """Refuse prompt indices that have no name."""
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
+        raise ValueError(
+            f"Expected `names` to name every prompt, but got {count} names for prompts "
+            f"{int(index.min())} to {int(index.max())}. Give one name for each index from 0 on."
+        )

@@ -10,8 +10,12 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples
-from genmonitor._validation.arguments import check_calibration, check_prompted_outputs
-from genmonitor.functional.w1kp.calibration import W1KPCalibration, similarities
+from genmonitor.functional.w1kp.calibration import (
+    W1KPCalibration,
+    check_calibration,
+    check_prompted_outputs,
+    similarities,
+)
 from genmonitor.linalg import chunking
 
 SUBSETS = 1000
