@@ -222,7 +222,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""
-        return RegionPresenter(self.fitted, self._values, self.prompts, self._take_cka, tuple(self._extra.specs))
+        return RegionPresenter(self.fitted, self._values, self.prompts, self._take_cka)
 
     def write_artifacts(self, folder: Path) -> None:
         """Write the partition, and which real images are compared with."""

@@ -122,8 +122,16 @@ class Backend(ABC):
         """Flush what is collected: the evaluations at a step, a fit, or a figure drawn later."""
 
 
-def find_backend(logger: Any) -> Backend | None:
-    """Return the backend of a logger, the one defined last if several handle it; None if none does."""
+class ScalarBackend(Backend):
+    """Any logger: scalars alone."""
+
+    @classmethod
+    def handles(cls, logger: Any, experiment: Any) -> bool:
+        """Return True: of all backends it is asked last."""
+        return True
+
+
+def find_backend(logger: Any) -> Backend:
+    """Return the backend of a logger, the one defined last if several handle it."""
     experiment = getattr(logger, "experiment", None)
-    found = next((backend for backend in reversed(_registered) if backend.handles(logger, experiment)), None)
-    return None if found is None else found(logger)
+    return next(backend for backend in reversed(_registered) if backend.handles(logger, experiment))(logger)

@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import WeakSet
 
 from genmonitor._io import say
-from genmonitor.evaluation.results import Alert, Table
-from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend, find_backend
 from genmonitor.loggers.wandb import STEP, WandbBackend
-from genmonitor.report.figures import RenderedFigure
 
 _warned: WeakSet[Any] = WeakSet()
 
 
 class Loggers:
-    """Sends the same to every logger, in the way that each takes it; the methods are those of `Backend`.
+    """The loggers of a run, each with its `Backend`.
 
     A logger that raises is named in one warning and left out of that call. Use it on rank zero only.
 
@@ -31,80 +27,26 @@ class Loggers:
 
     def __init__(self, loggers: Iterable[Any]) -> None:
         self._loggers = list(loggers)
-        self._backends: dict[int, Backend | None] = {}
+        self._backends: dict[int, Backend] = {}
 
     def without_figures(self) -> list[str]:
         """Name the loggers that take no figure, so that the files are all there is of them."""
         names: list[str] = []
 
-        def ask(logger: Any) -> None:
-            backend = self._backend(logger)
-            if backend is None or not backend.takes_figures:
-                names.append(type(logger).__name__)
+        def ask(backend: Backend) -> None:
+            if not backend.takes_figures:
+                names.append(type(backend.logger).__name__)
 
-        self._each_logger(ask)
+        self.each(ask)
         return names
 
-    def log_scalars(self, values: Mapping[str, float], step: int) -> None:
-        """See `Backend.log_scalars`; a logger without a backend gets them too."""
-
-        def to_logger(logger: Any) -> None:
-            backend = self._backend(logger)
-            if backend is None:
-                logger.log_metrics(dict(values), step=step)
-            else:
-                backend.log_scalars(values, step)
-
-        self._each_logger(to_logger)
-
-    def log_layout(self, prefix: str, charts: Mapping[str, Sequence[str]]) -> None:
-        """See `Backend.log_layout`."""
-        self._each_backend(lambda backend: backend.log_layout(prefix, charts))
-
-    def log_about(self, prefix: str, about: Mapping[str, str]) -> None:
-        """See `Backend.log_about`."""
-        self._each_backend(lambda backend: backend.log_about(prefix, about))
-
-    def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """See `Backend.describe_values`."""
-        self._each_backend(lambda backend: backend.describe_values(prefix, values))
-
-    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None = None) -> None:
-        """See `Backend.log_figures`."""
-        self._each_backend(lambda backend: backend.log_figures(figures, step, epoch))
-
-    def log_table(self, tag: str, table: Table, step: int) -> None:
-        """See `Backend.log_table`."""
-        self._each_backend(lambda backend: backend.log_table(tag, table, step))
-
-    def log_finding(self, tag: str, text: str, step: int) -> None:
-        """See `Backend.log_finding`."""
-        self._each_backend(lambda backend: backend.log_finding(tag, text, step))
-
-    def log_alert(self, alert: Alert, step: int) -> None:
-        """See `Backend.log_alert`."""
-        self._each_backend(lambda backend: backend.log_alert(alert, step))
-
-    def log_page(self, page: Path, step: int) -> None:
-        """See `Backend.log_page`."""
-        self._each_backend(lambda backend: backend.log_page(page, step))
-
-    def finish_evaluation(self, step: int) -> None:
-        """See `Backend.finish_evaluation`."""
-        self._each_backend(lambda backend: backend.finish_evaluation(step))
-
-    def _each_backend(self, send: Callable[[Backend], None]) -> None:
-        def to_backend(logger: Any) -> None:
-            backend = self._backend(logger)
-            if backend is not None:
-                send(backend)
-
-        self._each_logger(to_backend)
-
-    def _each_logger(self, send: Callable[[Any], None]) -> None:
+    def each(self, send: Callable[[Backend], None]) -> None:
+        """Call a function with the backend of each logger; one that raises stops neither the others nor the run."""
         for logger in self._loggers:
             try:
-                send(logger)
+                if id(logger) not in self._backends:  # not in the constructor: what makes an experiment may raise
+                    self._backends[id(logger)] = find_backend(logger)
+                send(self._backends[id(logger)])
             except Exception as error:
                 if logger not in _warned:
                     _warned.add(logger)
@@ -113,11 +55,6 @@ class Loggers:
                         "The other loggers and the files of the run are not affected. This warning is shown once.",
                         warnings.warn,
                     )
-
-    def _backend(self, logger: Any) -> Backend | None:
-        if id(logger) not in self._backends:  # not in the constructor: what makes an experiment may raise
-            self._backends[id(logger)] = find_backend(logger)
-        return self._backends[id(logger)]
 
 
 class Writer(ABC):

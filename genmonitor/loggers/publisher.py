@@ -124,12 +124,16 @@ class Publisher:
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self.attempt(lambda: self._write_images("real", evaluator.presenter().shown_real(), step, None))
         self.attempt(lambda: self._write_artifacts(evaluator))
-        self.attempt(lambda: self._loggers.log_layout(prefix, _layout(values())))
-        self.attempt(lambda: self._loggers.log_about(prefix, meanings(values())))
-        self._loggers.finish_evaluation(step)
+        self.attempt(lambda: self._announce(values()))
+        self._loggers.each(lambda x: x.finish_evaluation(step))
         for name in self._loggers.without_figures() if self._writes else []:
             where = self.folder.path
             self._inform(f"{name} takes no figures: {self._name} writes them, and report.html, to {where}.")
+
+    def _announce(self, values: Sequence[ValueSpec]) -> None:
+        layout, about = _layout(values), meanings(values)
+        self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
+        self._loggers.each(lambda x: x.log_about(self._prefix, about))
 
     def publish_values(
         self, values: Mapping[str, float], declared: Callable[[], Sequence[ValueSpec]], epoch: int, step: int
@@ -139,11 +143,12 @@ class Publisher:
             self._described.update(new)
             self.attempt(lambda: self._describe(new, declared()))
         named = {f"{self._prefix}/{key}": value for key, value in values.items()}
-        self._loggers.log_scalars(named | {"epoch": epoch}, step)
+        self._loggers.each(lambda x: x.log_scalars(named | {"epoch": epoch}, step))
 
     def _describe(self, keys: Sequence[str], declared: Sequence[ValueSpec]) -> None:
         specs = by_key(declared)
-        self.attempt(lambda: self._loggers.describe_values(self._prefix, [lookup(specs, key) for key in keys]))
+        new = [lookup(specs, key) for key in keys]
+        self._loggers.each(lambda x: x.describe_values(self._prefix, new))
         if self._writes:
             self.attempt(lambda: self.folder.write_values(self._prefix, declared))
 
@@ -164,7 +169,7 @@ class Publisher:
             self._inform(self.message)
             if evaluation.findings:
                 said = "\n".join(map(str, headlines(evaluation.findings)))
-                self._loggers.log_finding(f"{self._prefix}/finding", said, step)
+                self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", said, step))
 
         def draw() -> None:
             shown = presenter()
@@ -182,7 +187,7 @@ class Publisher:
     def publish_alert(self, alert: Alert) -> None:
         """Warn, and send an alert to the loggers and to the user's function."""
         self.notes.add(alert.text)
-        self.attempt(lambda: self._loggers.log_alert(alert, self.notes.step))
+        self._loggers.each(lambda x: x.log_alert(alert, self.notes.step))
         if (on_alert := self._on_alert) is not None:
             self.attempt(lambda: on_alert(alert.text))
 
@@ -200,7 +205,7 @@ class Publisher:
         """Send the page, and have the loggers send what they collected."""
         step = self.notes.step
         if self._jobs.ready:
-            self._loggers.finish_evaluation(step)  # the values do not wait for figures
+            self._loggers.each(lambda x: x.finish_evaluation(step))  # the values do not wait for figures
 
         self._jobs(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
 
@@ -222,7 +227,7 @@ class Publisher:
         rendered, failure = drawn
         if latest:
             self.latest[name] = rendered.png
-        self._loggers.log_figures({f"{self._prefix}/{name}": rendered}, step, epoch)
+        self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": rendered}, step, epoch))
         if failure is not None:
             raise failure
 
@@ -232,17 +237,20 @@ class Publisher:
 
     def _publish_tables(self, tables: Mapping[str, Table], step: int, epoch: int) -> None:
         for name, table in tables.items():
-            self._loggers.log_table(f"{self._prefix}/{name}_table", table, step)
+            self._log_table(f"{self._prefix}/{name}_table", table, step)
             if self._writes:
                 self.folder.write_table(self._prefix, name, table, step, epoch)
+
+    def _log_table(self, tag: str, table: Table, step: int) -> None:
+        self._loggers.each(lambda x: x.log_table(tag, table, step))
 
     def _take_page(self, page: Path) -> None:
         self.page = self.folder.path / page.name
 
     def _send_page(self, step: int) -> None:
-        if self.page is not None:
-            self._loggers.log_page(self.page, step)
-        self._loggers.finish_evaluation(step)
+        if (page := self.page) is not None:
+            self._loggers.each(lambda x: x.log_page(page, step))
+        self._loggers.each(lambda x: x.finish_evaluation(step))
 
     def _write_artifacts(self, evaluator: Evaluator[Any]) -> None:
         if self._writes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DisagreementMonitor's figures: the curves, the prompts of each mode and the prompts that differ most.
+"""DisagreementMonitor's figures: the prompts of each mode and the prompts that differ most.
 
 What the model has and the reference lacks is orange, the reverse blue, in every figure.
 """
@@ -17,19 +17,12 @@ from numpy.typing import NDArray
 
 from genmonitor.plotting.style import (
     FAINT,
-    HEAD,
     INK,
     Array,
-    Curve,
-    add_axes,
-    add_curve,
-    add_legend_below,
     add_picture,
     add_text,
     cluster_color,
-    epoch_axis,
     new_figure,
-    open_axes,
     printable,
     to_array,
     to_tiles,
@@ -70,42 +63,6 @@ class ModePrompts:
     name: str
     eigenvalue: float
     prompts: Sequence[PromptSides]
-
-
-def disagreement_curves(
-    epochs: Curve, total: Curve, chance: Curve, top: Sequence[Curve], bottom: Sequence[Curve], against: str
-) -> Figure:
-    """Difference between model and reference over the epochs, next to the largest modes of either side.
-
-    Args:
-        epochs: one per evaluation.
-        total: one per evaluation.
-        chance: what the total is by chance alone.
-        top: k curves of positive eigenvalues, the largest first.
-        bottom: k curves of negative eigenvalues, the lowest first.
-        against: what the reference is called, for example "real images".
-    """
-    note = "Above zero what the model has and the reference lacks, below zero the reverse."
-    figure = new_figure(1000, 500, f"Disagreement with {against}, epoch {epochs[-1]:g}: total {total[-1]:.3g}", note)
-    left, right = add_axes(figure, 66, 120, 410, 290), add_axes(figure, 560, 120, 410, 290)
-    add_curve(left, epochs, total, INK, "total")
-    add_curve(left, epochs, chance, FAINT, "by chance", style="--")
-    left.set_ylim(0, 1.08 * np.nanmax([*total, *chance, 1e-3]))
-    left.set_title("total", **HEAD)
-    right.axhline(0, color=FAINT, linewidth=1)
-    for color, curves, name in ((MODEL, top, "only the model"), (REFERENCE, bottom, f"only {against}")):
-        for rank, curve in enumerate(curves, start=1):
-            label = f"{name}: {curve[-1]:+.3g}" if rank == 1 else "_"
-            add_curve(right, epochs, curve, color, label, style="-" if rank == 1 else ":")
-    extent = 1.08 * max(1e-3, *(abs(value) for curve in (*top, *bottom) for value in curve))
-    right.set_ylim(-extent, extent)
-    right.set_title("modes: the largest of each side full, the others dotted", **HEAD)
-    add_legend_below(right)
-    for ax in (left, right):
-        epoch_axis(ax, epochs)
-        ax.set_ylabel("")
-        open_axes(ax)
-    return figure
 
 
 def mode_prompts(

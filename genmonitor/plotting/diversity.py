@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityMonitor's figures: the curves, the spectrum and the samples at the ends of each mode.
+"""DiversityMonitor's figures: the spectrum and the samples at the ends of each mode.
 
 Variety that the prompts explain is blue, what the model alone adds orange, both together black, in every figure.
 """
@@ -11,25 +11,17 @@ from textwrap import fill
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from genmonitor.plotting.style import (
-    FAINT,
-    HEAD,
     INK,
     Array,
-    Curve,
     add_axes,
-    add_curve,
-    add_legend_below,
     add_picture,
     add_text,
     cluster_color,
-    epoch_axis,
-    latest,
     new_figure,
     open_axes,
     printable,
@@ -39,70 +31,6 @@ from genmonitor.plotting.style import (
 
 PROMPTS, MODEL = cluster_color(1), cluster_color(4)
 SHOWN = 40  # eigenvalues
-COUNTS = {  # key: color, line, name
-    "vendi": (INK, "-", "Vendi, all images"),
-    "rke": (INK, ":", "RKE, all images"),
-    "scendi_prompt": (PROMPTS, "-", "Scendi, explained by the prompts"),
-    "scendi": (MODEL, "-", "Scendi, the model's own"),
-}
-SHARES = {
-    "prompt_share": (PROMPTS, "-", "variety explained by the prompts"),
-    "w1kp": (cluster_color(2), "-", "W1KP, likeness within a prompt"),
-    "precision": (cluster_color(3), "-", "precision"),
-    "density": (cluster_color(3), ":", "density"),
-    "recall": (cluster_color(5), "-", "recall"),
-    "coverage": (cluster_color(5), ":", "coverage"),
-}
-
-
-def diversity_curves(epochs: Curve, curves: Mapping[str, Curve], real: Mapping[str, float], n: int) -> Figure:
-    """Number of modes over the epochs, next to the shares and how the images compare with real ones.
-
-    Args:
-        epochs: one per evaluation.
-        curves: `vendi`, `rke` and perhaps `scendi`, `scendi_prompt`, `prompt_share`, `precision`, `recall`, `density`,
-            `coverage`, each with one value per evaluation.
-        real: `vendi` and `rke` of real images; may be empty.
-        n: samples per evaluation.
-    """
-    count = latest(curves["vendi"])
-    note = f"{n} samples at each evaluation. Vendi grows with their number: compare equal n."
-    figure = new_figure(1000, 580, f"Diversity, epoch {epochs[-1]:g}: {count:.3g} modes (Vendi)", note)
-    left = add_axes(figure, 56, 180, 430, 310)
-    counts = {name: look for name, look in COUNTS.items() if name in curves}
-    for name, (color, line, label) in counts.items():
-        beside = f" (real images {real[name]:.3g})" if name in real else ""
-        add_curve(left, epochs, curves[name], color, f"{label}: {latest(curves[name]):.3g}{beside}", style=line)
-        if name in real:
-            left.axhline(real[name], color=FAINT, linewidth=1, linestyle="--" if line == "-" else ":")
-    values = [value for name in counts for value in (*curves[name], real.get(name, 1.0)) if np.isfinite(value)]
-    _modes_axis(left, max(values))
-    left.set_title("number of modes (dashed: real images)" if real else "number of modes", **HEAD)
-    if shown := [name for name in SHARES if name in curves]:
-        right = add_axes(figure, 546, 180, 430, 310)
-        for name in shown:
-            color, line, label = SHARES[name]
-            add_curve(right, epochs, curves[name], color, f"{label}: {latest(curves[name]):.2f}", style=line)
-        right.set_ylim(0, max(1.0, 1.05 * np.nanmax(curves.get("density", [0.0]))))
-        heads = {"prompt_share": "shares of all variety", "recall": "likeness to real images"}
-        right.set_title(", and ".join(head for name, head in heads.items() if name in curves), **HEAD)
-    for ax in figure.axes:
-        epoch_axis(ax, epochs)
-        ax.set_ylabel("")
-        open_axes(ax)
-        add_legend_below(ax)
-    return figure
-
-
-def _modes_axis(ax: Axes, largest: float) -> None:
-    """From 1 to the largest count on a log scale: counts differ by factors."""
-    ax.set_yscale("log")
-    top = max(2.0, 1.15 * largest)
-    ax.set_ylim(0.97, top)
-    steps = (1, 1.2, 1.5, 2, 2.5) if top < 4 else (1, 1.5, 2, 3, 5, 7) if top < 20 else (1, 2, 5)
-    ax.yaxis.set_major_locator(FixedLocator([step * 10**power for power in range(6) for step in steps]))
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def spectrum(outputs: Array, prompt_driven: Array, model_driven: Array, n: int) -> Figure:

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of metrics: `CosineMeanSimilarity.plot`, `W1KPScore.plot`, and extra metrics with the CMS over the epochs."""
+"""Figures of metrics: `CosineMeanSimilarity.plot` and `W1KPScore.plot`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, FuncFormatter, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from genmonitor._formatting import Band, format_cms
 from genmonitor.functional.w1kp import ReusabilityCurve
@@ -17,22 +16,16 @@ from genmonitor.partition import PixelPartition
 from genmonitor.plotting.style import (
     FAINT,
     INK,
-    Curve,
     add_axes,
     add_curve,
     add_target,
     cluster_color,
     cms_axis,
-    epoch_axis,
-    latest,
     new_figure,
     open_axes,
     show_regions,
     to_array,
 )
-
-_PANEL, _GAP, _COLUMNS = 190, 80, 2
-_STEEP = 20  # values that span more than this factor are read on a log scale
 
 
 def cms_figure(values: Sequence[Mapping[str, Any]], partition: PixelPartition, baseline: Mapping[str, Band]) -> Figure:
@@ -127,57 +120,3 @@ def _good_for(curve: ReusabilityCurve) -> str:
 
     low, high = curve.interval
     return bound(low) if low == high else f"{bound(curve.reusability)} ({low} to {bound(high)})"
-
-
-def beside_cms(
-    epochs: Curve,
-    image: Curve,
-    baseline: Band | None,
-    others: Mapping[str, Curve],
-    deviations: Mapping[str, Curve] | None = None,
-    bands: Mapping[str, Band] | None = None,
-) -> Figure:
-    """CMS of the image and other metrics of the same samples.
-
-    Args:
-        epochs: one per evaluation.
-        image: CMS, one per evaluation.
-        baseline: (low, median, high) of CMS; None for none.
-        others: name to one value per evaluation, nan where none.
-        deviations: standard deviations of those others that have one, drawn as a band around the curve.
-        bands: (low, median, high) of what real images get, of those others that have it measured.
-
-    >>> figure = beside_cms([1, 2], [0.9, 0.99], None, {"fid": [8.0, 3.0], "kid": [1.0, 0.5]}, {"kid": [0.1, 0.1]})
-    >>> [ax.get_title(loc="left") for ax in figure.axes]
-    ['CMS, latest 0.9900', 'fid, latest 3', 'kid, latest 0.5']
-    """
-    rows = -(-(1 + len(others)) // _COLUMNS)
-    known_bands = {"CMS": baseline, **(bands or {})}
-    note = "the same samples for all; gray bars: what real images get; around a curve: one standard deviation"
-    figure = new_figure(1000, 80 + (_PANEL + _GAP) * rows, "Other metrics beside CMS", note)
-    places = [
-        (70 + 490 * (i % _COLUMNS), 50 + (_PANEL + _GAP) * (rows - 1 - i // _COLUMNS)) for i in range(1 + len(others))
-    ]
-    axes = [add_axes(figure, left, bottom, 400, _PANEL) for left, bottom in places]
-    cms_axis(axes[:1], [*image, *(baseline or ())])
-    for ax, name, values in zip(axes, ["CMS", *others], [image, *others.values()], strict=True):
-        epoch_axis(ax, epochs)
-        if band := known_bands.get(name):
-            ax.axhspan(band[0], band[2], color=INK, alpha=0.15, linewidth=0)
-        add_curve(ax, epochs, values, INK, name)
-        if name in (deviations or {}):
-            mean, std = np.asarray(values), np.asarray((deviations or {})[name])
-            ax.fill_between(epochs, mean - std, mean + std, color=INK, alpha=0.15, linewidth=0)
-        number = format_cms(latest(values)) if ax is axes[0] else f"{latest(values):.4g}"
-        ax.set_title(f"{name}, latest {number}", loc="left", fontsize=11, color=INK)
-        ax.set_ylabel("")
-        ax.spines[["top", "right"]].set_visible(False)
-        if ax is axes[0]:
-            continue
-        known = [value for value in values if np.isfinite(value)]
-        if known and 0 < min(known) * _STEEP < max(known):
-            ax.set_yscale("log")
-            ax.yaxis.set_minor_formatter(NullFormatter())
-        elif known and max(known) >= 1e4:
-            ax.yaxis.set_major_formatter(EngFormatter(sep=""))
-    return figure

@@ -23,8 +23,6 @@ from genmonitor._places import cluster_color as cluster_color
 from genmonitor._places import colorize as colorize
 
 INK, FAINT = "#222222", "#8A8A8A"
-HEAD: dict[str, Any] = {"fontsize": 11, "color": INK, "loc": "left"}
-"""Title of axes."""
 _DPI = 100
 THUMBNAIL = 128
 """Pixels of the longer side of an image above which it is drawn smaller."""
@@ -212,11 +210,6 @@ def add_picture(figure: Figure, left: float, top: float, picture: NDArray[Any]) 
     ax.imshow(picture, interpolation="nearest")
     ax.set(xticks=[], yticks=[])
     return ax
-
-
-def add_legend_below(ax: Axes) -> None:
-    """A legend below the axes, from their left end."""
-    ax.legend(loc="upper left", bbox_to_anchor=(-0.02, -0.14), fontsize=10, frameon=False, labelcolor=INK)
 
 
 def epoch_axis(ax: Axes, epochs: Curve) -> None:

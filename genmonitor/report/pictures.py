@@ -110,7 +110,7 @@ def _dated(run: MonitorRun) -> dict[str, list[Picture]]:
 
 
 def _skipped(run: MonitorRun) -> tuple[str, ...]:
-    drawn = _DRAWN_BY_THE_PAGE if run.partition is not None else ("curves",) if run.values else ()
+    drawn = _DRAWN_BY_THE_PAGE if run.partition is not None else ()
     return (*drawn, "samples") if "images" in run.strips else drawn
 
 

@@ -134,7 +134,7 @@ def test_disagreement_summary_lists_the_prompt(shared):
 def test_disagreement_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
     drawn = evaluator.presenter().figures(evaluation, history, samples_of(changed(START)))
-    assert drawn.keys() == {"curves", "modes", "prompts"}
+    assert drawn.keys() == {"modes", "prompts"}
     assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
 

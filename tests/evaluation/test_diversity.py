@@ -172,7 +172,7 @@ def test_diversity_summary_lists_the_least_varied_prompts(shared):
 def test_diversity_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
     drawn = evaluator.presenter().figures(evaluation, history, samples_of(FAKE))
-    assert drawn.keys() == {"curves", "spectrum", "modes", "least_varied", "reusability"}
+    assert drawn.keys() == {"spectrum", "modes", "least_varied", "reusability"}
     assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
 
@@ -246,7 +246,6 @@ def test_diversity_figures_without_real_images_are_drawn():
     evaluator, history = fitted(NO_REAL), []
     evaluation = evaluate(evaluator, FAKE, history)
     assert evaluator.presenter().figures(evaluation, history, samples_of(FAKE)).keys() == {
-        "curves",
         "spectrum",
         "modes",
     }
@@ -330,20 +329,13 @@ def test_diversity_without_prompts_speaks_of_none(unprompted):
         spec.key for spec in evaluator.values()
     }
     drawn = evaluator.presenter().figures(evaluation, history, samples_of(FAKE))
-    assert drawn.keys() == {"curves", "spectrum", "modes"}
+    assert drawn.keys() == {"spectrum", "modes"}
     texts = [
         text.get_text()
         for figure in [draw() for draw in drawn.values()]
         for text in (*figure.texts, *figure.axes[0].texts)
     ]
     assert not any("rompt" in text for text in texts)
-
-
-def test_diversity_without_prompts_or_real_images_draws_the_modes_alone():
-    evaluator = fitted(real=NO_REAL, prompts=None)
-    history = []
-    evaluation = evaluate(evaluator, FAKE, history)
-    assert len(evaluator.presenter().figures(evaluation, history, samples_of(FAKE))["curves"]().axes) == 1
 
 
 def test_collapse_without_prompts_is_told_of():

@@ -101,7 +101,6 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
     each = [f"epoch_{epoch:04d}_step_{step}" for epoch, step in enumerate(steps)]
     assert {path.name for path in folder.iterdir()} == {
         "disagreement_values.json",
-        "disagreement_curves.png",
         *(f"disagreement_{name}_{when}.png" for name in ("modes", "prompts") for when in each),
         *(f"disagreement_prompts_{when}.json" for when in each),
         "disagreement_evaluation_00001.json",

@@ -12,7 +12,7 @@ from _helpers.loggers import AnyLogger, cluster_figures
 import genmonitor
 from genmonitor.evaluation.results import Alert
 from genmonitor.loggers import Backend, Loggers
-from genmonitor.loggers.backend import find_backend
+from genmonitor.loggers.backend import ScalarBackend, find_backend
 
 NEW_FILE = '''
 from genmonitor.loggers.backend import Backend
@@ -62,8 +62,8 @@ def test_new_backend_is_one_new_file(copied):
     assert Path(loggers.__file__).parent == copied
     logger, figures = AnyLogger(Aim(), _prefix="run"), cluster_figures()
     everything = loggers.Loggers([logger])
-    everything.log_figures(figures, 9, 3)
-    everything.log_alert(Alert("title", "text"), 9)  # which it does nothing with
+    everything.each(lambda x: x.log_figures(figures, 9, 3))
+    everything.each(lambda x: x.log_alert(Alert("title", "text"), 9))  # which it does nothing with
     assert logger.experiment.images == [("run-cms/cluster_map", figures["cms/cluster_map"].png, 9, 3)]
     assert everything.without_figures() == []
 
@@ -84,8 +84,8 @@ def test_users_own_backend_is_defined_anywhere():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         loggers = Loggers([logger])
-        loggers.log_alert(Alert("cluster_3 got worse", "text"), 5)
-        loggers.log_figures(cluster_figures(), 5)
+        loggers.each(lambda x: x.log_alert(Alert("cluster_3 got worse", "text"), 5))
+        loggers.each(lambda x: x.log_figures(cluster_figures(), 5, None))
     assert logger.experiment == ["5: cluster_3 got worse"]
     assert loggers.without_figures() == ["AnyLogger"]
 
@@ -101,7 +101,7 @@ def test_find_backend_prefers_what_was_defined_last(tmp_path):
 
     assert isinstance(find_backend(logger), Mine)
     assert type(find_backend(lightning.pytorch.loggers.TensorBoardLogger(tmp_path))) is type(usual)
-    assert find_backend(AnyLogger()) is None
+    assert isinstance(find_backend(AnyLogger()), ScalarBackend)
 
 
 def test_backend_has_to_say_what_it_handles():

@@ -18,16 +18,16 @@ from genmonitor.loggers.tensorboard import TensorBoardBackend
 
 
 def log_everything(loggers, step, page=Path("report.html")):
-    loggers.log_layout("cms", CHARTS)
-    loggers.log_about("cms", {"mmd": "lower is better"})
-    loggers.describe_values("cms", [ValueSpec("mmd", "lower is better", better="low")])
-    loggers.log_scalars({"cms/mmd": 0.5}, step)
-    loggers.log_figures(cluster_figures(), step, epoch=1)
-    loggers.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step)
-    loggers.log_finding("cms/finding", "cluster_1 differs", step)
-    loggers.log_alert(Alert("cluster_1 got worse", "cluster_1 got worse: CMS 0.9"), step)
-    loggers.log_page(page, step)
-    loggers.finish_evaluation(step)
+    loggers.each(lambda x: x.log_layout("cms", CHARTS))
+    loggers.each(lambda x: x.log_about("cms", {"mmd": "lower is better"}))
+    loggers.each(lambda x: x.describe_values("cms", [ValueSpec("mmd", "lower is better", better="low")]))
+    loggers.each(lambda x: x.log_scalars({"cms/mmd": 0.5}, step))
+    loggers.each(lambda x: x.log_figures(cluster_figures(), step, epoch=1))
+    loggers.each(lambda x: x.log_table("cms/prompts", Table(["prompt"], [["a cat"]]), step))
+    loggers.each(lambda x: x.log_finding("cms/finding", "cluster_1 differs", step))
+    loggers.each(lambda x: x.log_alert(Alert("cluster_1 got worse", "cluster_1 got worse: CMS 0.9"), step))
+    loggers.each(lambda x: x.log_page(page, step))
+    loggers.each(lambda x: x.finish_evaluation(step))
 
 
 def test_without_figures_names_the_loggers_that_take_none(tmp_path):
@@ -59,7 +59,7 @@ def test_broken_logger_is_named_once_and_stops_no_other(tmp_path):
         warnings.simplefilter("error")
         log_everything(Loggers([broken, tensorboard]), step=2)  # as another monitor of the same Trainer
     with pytest.warns(UserWarning, match="server is down"):
-        Loggers([BrokenLogger()]).log_scalars({}, 1)
+        Loggers([BrokenLogger()]).each(lambda x: x.log_scalars({}, 1))
     tensorboard.experiment.flush()
     events = read_tensorboard(tensorboard.log_dir)
     assert [image.step for image in events.Images("cms/cluster_map")] == [1, 2]
@@ -82,9 +82,9 @@ def test_logger_that_recovers_is_used_again(tmp_path):
     tensorboard, slow = lightning.pytorch.loggers.TensorBoardLogger(tmp_path), Slow()
     loggers = Loggers([slow])
     with pytest.warns(UserWarning, match="not yet"):
-        loggers.log_figures(cluster_figures(), 1)
+        loggers.each(lambda x: x.log_figures(cluster_figures(), 1, None))
     slow.started = True
-    loggers.log_figures(cluster_figures(), 2)
+    loggers.each(lambda x: x.log_figures(cluster_figures(), 2, None))
     tensorboard.experiment.flush()
     assert [image.step for image in read_tensorboard(tensorboard.log_dir).Images("cms/cluster_map")] == [2]
 

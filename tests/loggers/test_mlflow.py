@@ -71,8 +71,8 @@ def test_details_are_logged_like_other_scalars(tmp_path):
 
     logger = lightning.pytorch.loggers.MLFlowLogger(tracking_uri=f"file:{tmp_path / 'runs'}")
     loggers = Loggers([logger])
-    loggers.describe_values("cms", [ValueSpec("image"), ValueSpec("p_image", detail=True)])
-    loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, 5)
+    loggers.each(lambda x: x.describe_values("cms", [ValueSpec("image"), ValueSpec("p_image", detail=True)]))
+    loggers.each(lambda x: x.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, 5))
     logger.finalize("success")
     assert logger.experiment.get_run(logger.run_id).data.metrics == {"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}
 
@@ -81,7 +81,7 @@ def test_finding_is_a_tag_of_the_run(tmp_path):
     import lightning.pytorch.loggers
 
     logger = lightning.pytorch.loggers.MLFlowLogger(tracking_uri=f"file:{tmp_path / 'runs'}")
-    Loggers([logger]).log_finding("cms/finding", "cluster_1 differs", 3)
+    Loggers([logger]).each(lambda x: x.log_finding("cms/finding", "cluster_1 differs", 3))
     assert logger.experiment.get_run(logger.run_id).data.tags["cms/finding"] == "cluster_1 differs"
 
 

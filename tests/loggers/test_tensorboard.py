@@ -145,9 +145,9 @@ def test_details_are_logged_and_described_like_other_scalars(tmp_path):
     logger = lightning.pytorch.loggers.TensorBoardLogger(tmp_path, prefix="run")
     loggers = Loggers([logger])
     specs = [ValueSpec("image", "higher is better"), ValueSpec("p_image", "p", detail=True)]
-    loggers.describe_values("cms", specs)
+    loggers.each(lambda x: x.describe_values("cms", specs))
     for step in (5, 10):
-        loggers.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, step)
+        loggers.each(lambda x, step=step: x.log_scalars({"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}, step))
     events = read_back(logger)
     assert events.Tags()["scalars"] == ["run-cms/image", "run-cms/p_image", "run-epoch"]
     assert [event.step for event in events.Scalars("run-cms/p_image")] == [5, 10]

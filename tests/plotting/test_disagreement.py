@@ -10,16 +10,10 @@ from genmonitor.plotting.disagreement import (
     ModePrompts,
     PromptSides,
     changed_prompts,
-    disagreement_curves,
     mode_prompts,
     strip,
 )
 from genmonitor.plotting.style import FAINT
-
-EPOCHS = [0, 5, 10]
-TOTAL = [0.5, 0.4, 0.3]
-TOP = [[0.06, 0.05, 0.04], [0.03, 0.02, 0.01]]
-BOTTOM = [[-0.07, -0.05, -0.045], [-0.02, -0.02, 0.0]]
 
 
 def sides(prompt="a cat", value=0.5, current=0.0, reference=1.0, k=2, size=(1, 8, 8)):
@@ -36,30 +30,6 @@ def inside(figure):
     boxes = [text.get_window_extent() for text in figure.texts] + [ax.get_tightbbox() for ax in figure.axes]
     boxes += [ax.get_legend().get_window_extent() for ax in figure.axes if ax.get_legend()]
     return all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
-
-
-def test_curves_of_both_signs_have_colors_and_latest_values():
-    figure = disagreement_curves(EPOCHS, TOTAL, TOTAL, TOP, BOTTOM, "real images")
-    assert texts(figure)[0] == "Disagreement with real images, epoch 10: total 0.3"
-    left, right = figure.axes
-    assert left.lines[0].get_ydata().tolist() == TOTAL
-    assert left.get_ylim()[0] == 0
-    drawn = {
-        color: [x.get_ydata().tolist() for x in right.lines if x.get_color() == color] for color in (MODEL, REFERENCE)
-    }
-    assert drawn == {MODEL: TOP, REFERENCE: BOTTOM}
-    assert [text.get_text() for text in right.get_legend().get_texts()] == [
-        "only the model: +0.04",
-        "only real images: -0.045",
-    ]
-    assert right.get_ylim()[1] == -right.get_ylim()[0] > 0.07
-
-
-@pytest.mark.parametrize("total", [TOTAL, [0.0]])
-def test_curves_lie_inside_the_figure_even_without_modes(total):
-    count = len(total)
-    values = [[curve[:count] for curve in curves] if count > 1 else [[0.0]] * 2 for curves in (TOP, BOTTOM)]
-    assert inside(disagreement_curves(EPOCHS[:count], total, total, *values, "the previous check"))
 
 
 def test_a_mode_is_a_row_of_prompts_with_both_sides():

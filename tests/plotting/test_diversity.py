@@ -4,22 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.plotting.diversity import MODEL, PROMPTS, diversity_curves, least_varied, mode_samples, spectrum
-
-EPOCHS = [0, 5, 10]
-CURVES = {
-    "vendi": [1.2, 15.0, 17.3],
-    "rke": [1.1, 4.0, 4.7],
-    "scendi": [1.0, 5.0, 4.1],
-    "scendi_prompt": [1.0, 2.0, 2.5],
-    "prompt_share": [0.97, 0.6, 0.68],
-}
-LIKENESS = {
-    "precision": [0.0, 0.6, 0.9],
-    "recall": [0.0, 0.5, 0.7],
-    "density": [0.0, 0.8, 1.3],
-    "coverage": [0, 0.6, 0.8],
-}
+from genmonitor.plotting.diversity import MODEL, PROMPTS, least_varied, mode_samples, spectrum
 
 
 def legend_texts(ax):
@@ -29,55 +14,6 @@ def legend_texts(ax):
 def curve(ax, color, style="-"):
     (found,) = (x for x in ax.lines if x.get_color() == color and x.get_linestyle() == style and len(x.get_xdata()) > 2)
     return found
-
-
-def test_curves_say_how_many_modes_of_how_many_samples():
-    figure = diversity_curves(EPOCHS, CURVES, {}, 500)
-    title, note = (text.get_text() for text in figure.texts)
-    assert title == "Diversity, epoch 10: 17.3 modes (Vendi)"
-    assert note.startswith("500 samples at each evaluation. Vendi grows with their number")
-    left, right = figure.axes
-    assert legend_texts(left) == [
-        "Vendi, all images: 17.3",
-        "RKE, all images: 4.7",
-        "Scendi, explained by the prompts: 2.5",
-        "Scendi, the model's own: 4.1",
-    ]
-    assert legend_texts(right) == ["variety explained by the prompts: 0.68"]
-    assert curve(left, MODEL).get_ydata().tolist() == CURVES["scendi"]
-    assert curve(left, PROMPTS).get_ydata().tolist() == CURVES["scendi_prompt"]
-
-
-def test_curves_show_real_images_as_lines():
-    figure = diversity_curves(EPOCHS, CURVES | LIKENESS, {"vendi": 23.7, "rke": 5.75}, 500)
-    left, right = figure.axes
-    assert legend_texts(left)[:2] == [
-        "Vendi, all images: 17.3 (real images 23.7)",
-        "RKE, all images: 4.7 (real images 5.75)",
-    ]
-    levels = sorted(line.get_ydata()[0] for line in left.lines if len(line.get_xdata()) == 2)
-    assert levels == [5.75, 23.7]
-    assert left.get_ylim()[1] > 23.7
-    assert [text.split(":")[0] for text in legend_texts(right)[1:]] == ["precision", "density", "recall", "coverage"]
-    assert right.get_ylim()[1] > 1.3
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_nothing_drawn_lies_outside_the_axes_or_the_figure(count):
-    curves = {name: values[:count] for name, values in (CURVES | LIKENESS).items()}
-    figure = diversity_curves(EPOCHS[:count], curves, {"vendi": 23.7, "rke": 5.75}, 500)
-    figure.canvas.draw()
-    size = figure.get_size_inches() * figure.dpi
-    boxes = [text.get_window_extent() for text in figure.texts]
-    boxes += [ax.get_legend().get_window_extent() for ax in figure.axes] + [ax.get_tightbbox() for ax in figure.axes]
-    for box in boxes:
-        assert box.x0 >= 0
-        assert box.y0 >= 0
-        assert box.x1 <= size[0]
-        assert box.y1 <= size[1]
-    for ax in figure.axes:
-        low, high = ax.get_ylim()
-        assert all(low <= y <= high for line in ax.lines for y in line.get_ydata())
 
 
 def test_spectrum_shows_falling_values_and_each_score():
@@ -161,5 +97,3 @@ def test_the_least_varied_prompts_are_rows_of_their_images():
         assert box.y0 >= 0
         assert box.x1 <= size[0]
         assert box.y1 <= size[1]
-    curves = diversity_curves(EPOCHS, CURVES | {"w1kp": [0.9, 0.8, 0.75]}, {}, 500)
-    assert "W1KP, likeness within a prompt: 0.75" in legend_texts(curves.axes[1])

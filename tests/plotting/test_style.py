@@ -54,7 +54,6 @@ diversity.mode_samples([1.0], torch.zeros(1, 2, 1, 8, 8), [["a", "b"]]).savefig(
 diversity.spectrum(torch.ones(2) / 2, torch.ones(2) / 4, torch.ones(2) / 4, 9).canvas.draw()
 sides = disagreement.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
 disagreement.changed_prompts([sides], (0, 1), "real images").savefig(f"{sys.argv[1]}/prompts.png")
-disagreement.disagreement_curves([0], [0.1], [0.1], [[0.1]], [[-0.1]], "real images").canvas.draw()
 assert dict(matplotlib.rcParams) == before
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True)

@@ -20,12 +20,10 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.results import History, Samples, ShownImages, curve
-from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import diagnosis as diagnosis_plots
 from genmonitor.plotting import pixel_clusters as plots
-from genmonitor.plotting.metrics import beside_cms
 from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
 
 SAMPLES = 64
@@ -79,7 +77,6 @@ def evaluation_figures(
     findings: Sequence[Finding],
     history: History,
     images: Tensor,
-    extra: Sequence[ValueSpec] = (),
     captions: Sequence[str] = (),
 ) -> dict[str, Drawing]:
     """Return what draws the curves of clusters, of image and product, and samples with the region that differs most.
@@ -89,7 +86,6 @@ def evaluation_figures(
         findings: of the last evaluation, the one to look at first.
         history: the records so far.
         images: generated [n, C, H, W].
-        extra: values of extra metrics, drawn beside CMS.
         captions: of the images, such as their prompts; empty for none.
     """
     names, baseline, given = regions.partition.regions(), regions.baseline, regions.partition.given_names()
@@ -101,17 +97,11 @@ def evaluation_figures(
     by_region = {label: curve(history, name) for name, label in names.items()}
     bands = {label: baseline[name] for name, label in names.items() if name in baseline}
     shown, value_range = _shown(images, regions.value_range)
-    out: dict[str, Drawing] = {
+    return {
         "curves": partial(plots.cluster_curves, epochs, by_region, bands, labels, str(verdict), given),
         "image_and_product": partial(plots.image_and_product, epochs, image, product, baseline),
         "samples": partial(plots.sample_grid, shown, labels, region, value_range, p, captions, given),
     }
-    if extra:
-        others = {spec.key: curve(history, spec.key) for spec in extra if spec.error_of is None}
-        deviations = {spec.error_of: curve(history, spec.key) for spec in extra if spec.error_of is not None}
-        drawn = (epochs, image, baseline.get("image"), others, deviations)
-        out["extra_metrics"] = partial(beside_cms, *drawn)
-    return out
 
 
 def _shown(images: Tensor, value_range: tuple[float, float]) -> tuple[NDArray[Any], tuple[float, float]]:

@@ -23,7 +23,6 @@ from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, when
 from genmonitor.evaluation.text.table import aligned, terminal_width, within
-from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.style import Drawing
 
@@ -43,14 +42,12 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         values: of the regions.
         prompts: what samples are captioned with; None for no captions.
         take_cka: gives the CKA matrix, once; None where there is none.
-        extra: values of extra metrics, drawn beside CMS.
     """
 
     fitted: Fitted
     values: RegionValues
     prompts: Prompts | None = None
     take_cka: Callable[[], Tensor | None] = lambda: None
-    extra: Sequence[ValueSpec] = ()
 
     title = "Regions of the image"
     figures_to_keep = ("diagnosis", "samples")
@@ -82,9 +79,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the diagnosis, the curves, and samples with the region that differs most."""
         captions, regions = region_figures.captions_of(samples, self.prompts), self.fitted.regions
-        out = region_figures.evaluation_figures(
-            regions, evaluation.findings, history, samples.images, self.extra, captions
-        )
+        out = region_figures.evaluation_figures(regions, evaluation.findings, history, samples.images, captions)
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.figures import LISTED, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
-from genmonitor.evaluation.results import History, Presenter, Record, Samples, Table, curve, dated
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, Table, dated
 from genmonitor.evaluation.text.prompts import PromptMeasure, quoted
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.plotting.disagreement import disagreement_curves
 from genmonitor.plotting.style import Drawing
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
@@ -167,13 +165,9 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
         return "\n".join(["", title, *found, head, *rows, *listed, *filter(None, [self.note]), ""])
 
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the curves, the prompts of the modes and the prompts that differ most."""
+        """Return what draws the prompts of the modes and the prompts that differ most."""
         figures = self.draw(evaluation)
-        top, bottom = ([curve(history, key) for key in self.values.modes[sign]] for sign in ("top", "bottom"))
-        epochs, total, against = curve(history, "epoch"), curve(history, "total"), AGAINST[self.reference]
-        chance = curve(history, "baseline_total")
-        drawn = partial(disagreement_curves, epochs, total, chance, top, bottom, against)
-        return {"curves": drawn, "modes": figures.modes(), "prompts": figures.changed()}
+        return {"modes": figures.modes(), "prompts": figures.changed()}
 
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:
         """Return the prompts that differ most, with samples of both sides."""

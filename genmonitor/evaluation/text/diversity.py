@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.changes import Change
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.results import History, Presenter, Record, Samples, curve, dated
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, dated
 from genmonitor.evaluation.text.prompts import PromptMeasure, quoted
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.w1kp import PromptVariability
-from genmonitor.plotting import diversity as plots
 from genmonitor.plotting.style import Drawing
 
 SCORES = (
@@ -161,10 +159,7 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
         return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [self.note]), ""])
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the curves, the spectrum, and the samples at both ends of the model's own modes."""
-        images, last = samples.images, history[-1]
+        """Return what draws the spectrum, and the samples at both ends of the model's own modes."""
+        images = samples.images
         value_range = self.value_range or (float(images.min()), float(images.max()))
-        curves = {spec.key: curve(history, spec.key) for spec in SCORES if spec.key in last}
-        real = {spec.baseline_of or "": last[spec.key] for spec in REAL if spec.key in last}
-        drawn = partial(plots.diversity_curves, curve(history, "epoch"), curves, real, self.n)
-        return {"curves": drawn, **evaluation_figures(evaluation, self.prompts, self.n, value_range)}
+        return evaluation_figures(evaluation, self.prompts, self.n, value_range)

@@ -3,11 +3,10 @@ import pytest
 import torch
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.figures import DisagreementEvaluation, DisagreementFigures, DiversityEvaluation
+from genmonitor.evaluation.prompts.figures import DisagreementFigures, DiversityEvaluation
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, ModeEnds, SampleSet
 from genmonitor.evaluation.prompts.variability import LeastVaried
 from genmonitor.evaluation.results import Samples
-from genmonitor.evaluation.text.disagreement import DisagreementPresenter, DisagreementValues
 from genmonitor.evaluation.text.diversity import DiversityPresenter
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 
@@ -34,17 +33,6 @@ def figures():
 
 def texts(figure):
     return " | ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
-
-
-def test_disagreement_curves_draw_total_and_modes(figures):
-    history = [{"epoch": e, "total": 0.5, "top_1": 0.3, "bottom_1": -0.2} for e in (0, 1)]
-    evaluation = DisagreementEvaluation(history[-1], FOUND, figures.current, figures.reference)
-    presenter = DisagreementPresenter(DisagreementValues(1, "data"), "data", lambda _: figures, FOUND.changed)
-    curves = presenter.figures(evaluation, history, DRAWN)["curves"]()
-    drawn = [list(line.get_ydata()) for axes in curves.axes for line in axes.lines]
-    assert [0.5, 0.5] in drawn
-    assert [0.3, 0.3] in drawn
-    assert [-0.2, -0.2] in drawn
 
 
 def test_disagreement_modes_are_drawn_with_their_prompts(figures):
@@ -100,7 +88,7 @@ def of_diversity(least=(), reusability=None, **values):
 
 
 def test_diversity_figures_without_a_calibration():
-    assert of_diversity().keys() == {"curves", "spectrum", "modes"}
+    assert of_diversity().keys() == {"spectrum", "modes"}
 
 
 def test_diversity_figures_draw_the_least_varied_prompts():
@@ -122,9 +110,3 @@ def test_diversity_modes_are_captioned_by_their_prompts():
 
 def test_diversity_modes_name_their_part_of_the_models_own():
     assert "75" in texts(of_diversity()["modes"]())
-
-
-@pytest.mark.parametrize("name", ["precision", "recall", "density", "coverage"])
-def test_diversity_curves_draw_what_was_measured(name):
-    drawn = [list(line.get_ydata()) for axes in of_diversity(**{name: 0.123})["curves"]().axes for line in axes.lines]
-    assert [0.123, 0.123] in drawn

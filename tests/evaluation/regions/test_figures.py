@@ -9,7 +9,6 @@ from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.evaluation.regions.figures import curve, evaluation_figures, fit_figures
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
-from genmonitor.evaluation.values import ValueSpec
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
 BAND = (0.9, 0.95, 1.0)
@@ -31,8 +30,8 @@ def record(epoch, **values):
 HISTORY = [record(0), record(1, gap=0.5, cluster_1=0.7)]
 
 
-def figures(history, images=IMAGES, extra=()):
-    return evaluation_figures(regions(), RegionFindings.of(PARTITION).find(history), history, images, extra)
+def figures(history, images=IMAGES):
+    return evaluation_figures(regions(), RegionFindings.of(PARTITION).find(history), history, images)
 
 
 def titles(figure):
@@ -59,15 +58,9 @@ def test_fit_figures_are_as_large_as_the_image():
     assert drawn.shape[:2] == (4, 6)
 
 
-def test_evaluation_figures_without_extra_metrics():
+def test_evaluation_figures():
     drawn = figures(HISTORY)
     assert drawn.keys() == {"curves", "image_and_product", "samples"}
-
-
-def test_evaluation_figures_put_extra_metrics_beside_cms():
-    drawn = figures(HISTORY, extra=[ValueSpec("gap"), ValueSpec("spread", error_of="gap")])["extra_metrics"]()
-    assert [title.split(",")[0] for title in titles(drawn)] == ["CMS", "gap"]
-    assert drawn.axes[1].lines[0].get_ydata()[1] == 0.5
 
 
 def words_of_samples(history):
