@@ -173,13 +173,13 @@ def _notes(sets: Sequence[Outputs]) -> list[str]:
 
 
 def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: PromptRows | None) -> dict[str, Drawing]:
-    """Draw the spectrum and, of images, those at the ends of the modes."""
+    """Draw, of images, those at the ends of the modes."""
     bounds = (0.0, 1.0)
     if sets[0].images is not None:
         found = replace(found, ends=ModeEnds(sets[0].images[found.ends.indices.cpu()], found.ends.indices))
         bounds = value_range(sets)
     named = None if prompts is None else Prompts(prompts.values)
-    return evaluation_figures(found, named, len(sets[0]), bounds)
+    return evaluation_figures(found, named, bounds)
 
 
 def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | None) -> list[dict[str, Any]]:

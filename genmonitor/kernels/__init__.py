@@ -3,7 +3,7 @@
 
 from genmonitor.kernels.base import MEDIAN_SAMPLES, Kernel
 from genmonitor.kernels.cosine import CosineKernel
-from genmonitor.kernels.gaussian import GaussianKernel, sigma_by_eigenvalue_gap
+from genmonitor.kernels.gaussian import GaussianKernel
 from genmonitor.kernels.laplacian import LaplacianKernel
 
-__all__ = ["MEDIAN_SAMPLES", "CosineKernel", "GaussianKernel", "Kernel", "LaplacianKernel", "sigma_by_eigenvalue_gap"]
+__all__ = ["MEDIAN_SAMPLES", "CosineKernel", "GaussianKernel", "Kernel", "LaplacianKernel"]

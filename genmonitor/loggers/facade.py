@@ -40,6 +40,10 @@ class Loggers:
         self.each(ask)
         return names
 
+    def finish_evaluation(self, step: int) -> None:
+        """See `Backend.finish_evaluation`."""
+        self.each(lambda backend: backend.finish_evaluation(step))
+
     def each(self, send: Callable[[Backend], None]) -> None:
         """Call a function with the backend of each logger; one that raises stops neither the others nor the run."""
         for logger in self._loggers:

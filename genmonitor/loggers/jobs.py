@@ -126,9 +126,7 @@ class Jobs:
         def take(result: Callable[[], Any]) -> None:
             self._warn_of_loss()
             self._attempt(lambda: then(result()))
-            self._loggers.each(
-                lambda x: x.finish_evaluation(step)
-            )  # what the training logs next must not come into the same row
+            self._loggers.finish_evaluation(step)  # what the training logs next must not come into the same row
 
         self._warn_of_loss()
         running = worker.running()

@@ -125,7 +125,7 @@ class Publisher:
         self.attempt(lambda: self._write_images("real", evaluator.presenter().shown_real(), step, None))
         self.attempt(lambda: self._write_artifacts(evaluator))
         self.attempt(lambda: self._announce(values()))
-        self._loggers.each(lambda x: x.finish_evaluation(step))
+        self._loggers.finish_evaluation(step)
         for name in self._loggers.without_figures() if self._writes else []:
             where = self.folder.path
             self._inform(f"{name} takes no figures: {self._name} writes them, and report.html, to {where}.")
@@ -205,7 +205,7 @@ class Publisher:
         """Send the page, and have the loggers send what they collected."""
         step = self.notes.step
         if self._jobs.ready:
-            self._loggers.each(lambda x: x.finish_evaluation(step))  # the values do not wait for figures
+            self._loggers.finish_evaluation(step)  # the values do not wait for figures
 
         self._jobs(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
 
@@ -250,7 +250,7 @@ class Publisher:
     def _send_page(self, step: int) -> None:
         if (page := self.page) is not None:
             self._loggers.each(lambda x: x.log_page(page, step))
-        self._loggers.each(lambda x: x.finish_evaluation(step))
+        self._loggers.finish_evaluation(step)
 
     def _write_artifacts(self, evaluator: Evaluator[Any]) -> None:
         if self._writes:

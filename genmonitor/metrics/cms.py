@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
-from genmonitor._formatting import Band
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans
@@ -66,27 +64,6 @@ class CosineMeanSimilarity(TwoSampleMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(kernel, partition, block_size, unbiased, reset_real_features, **kwargs)
-
-    def plot(self, val: Any = None, ax: Any = None, baseline: Mapping[str, Band] | None = None) -> Any:
-        """Draw image and regions on an axis for CMS with the map beside it, or several values in order as curves.
-
-        Without a partition, or with an axis of your own, everything is drawn on one axis, as torchmetrics does.
-
-        Args:
-            val: what `compute` returned, or a list of such values; None for `compute()`.
-            ax: a matplotlib axis; None for a new figure.
-            baseline: what real images get, (low, median, high) by name, such as `compare(...).baseline`.
-
-        Returns:
-            The figure and its axis.
-        """
-        if self.partition is None or ax is not None:
-            return super().plot(val, ax)
-        from genmonitor.plotting.metrics import cms_figure
-
-        values: Any = self.compute() if val is None else val
-        figure = cms_figure(values if isinstance(values, list) else [values], self.partition, baseline or {})
-        return figure, figure.axes[0]
 
     def compute(self) -> Tensor | dict[str, Tensor]:  # type: ignore[override]
         """Return a float64 scalar, or with a partition the dictionary of `functional.cosine_mean_similarity`."""

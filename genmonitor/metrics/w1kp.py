@@ -122,7 +122,7 @@ class W1KPScore(GenerativeMetric):
         Returns:
             The figure and its axis.
         """
-        from genmonitor.plotting.metrics import reusability_figure
+        from genmonitor.plotting.diversity import reusability_figure
 
         curves = {"": self.reusability_curve()} if val is None and ax is None else val
         if not isinstance(curves, dict) or not all(isinstance(curve, ReusabilityCurve) for curve in curves.values()):

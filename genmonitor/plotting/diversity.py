@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DiversityMonitor's figures: the spectrum and the samples at the ends of each mode.
-
-Variety that the prompts explain is blue, what the model alone adds orange, both together black, in every figure.
-"""
+"""DiversityMonitor's figures: the samples at the ends of each mode, the least varied prompts, and reusability."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill
-from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.plotting.style import (
+    FAINT,
     INK,
     Array,
     add_axes,
@@ -29,69 +25,7 @@ from genmonitor.plotting.style import (
     to_tiles,
 )
 
-PROMPTS, MODEL = cluster_color(1), cluster_color(4)
-SHOWN = 40  # eigenvalues
-
-
-def spectrum(outputs: Array, prompt_driven: Array, model_driven: Array, n: int) -> Figure:
-    """Spectrum of the variety over modes: of all images, of what the prompts explain, of what the model adds.
-
-    Args:
-        outputs: eigenvalues of the outputs' covariance, in any order; they sum to 1.
-        prompt_driven: those of the part that the prompts explain.
-        model_driven: those of the rest.
-        n: samples that they are of.
-    """
-    parts = {
-        ("all images", "Vendi", INK): outputs,
-        ("explained by the prompts", "Scendi", PROMPTS): prompt_driven,
-        ("the model's own", "Scendi", MODEL): model_driven,
-    }
-    share = 100 * to_array(prompt_driven).sum()
-    title = f"Prompts explain {share:.0f} % of the variety, the model adds {100 - share:.0f} % by itself"
-    return _spectra(parts, title, n)
-
-
-def pca_spectrum(centered: Array, n: int) -> Figure:
-    """Spectrum of the variety over modes, of a generator without prompts.
-
-    Args:
-        centered: eigenvalues of the covariance of centered features, in any order.
-        n: samples that they are of.
-    """
-    shares = to_array(centered) / max(float(to_array(centered).sum()), 1e-12)
-    title = f"The largest of {n} images' modes has {100 * shares.max():.0f} % of the variety"
-    return _spectra({("around the mean", "Vendi", MODEL): shares}, title, n)
-
-
-def _spectra(parts: Mapping[tuple[str, str, str], Array], title: str, n: int) -> Figure:
-    """Draw eigenvalues by name, score and color; the first part says how many are shown."""
-    spectra = {look: np.sort(np.maximum(to_array(values), 0))[::-1] for look, values in parts.items()}
-    total = next(iter(spectra.values()))
-    figure = new_figure(900, 480, title, f"Eigenvalues of the covariance of {n} samples")
-    ax = add_axes(figure, 92, 56, 786, 350)
-    last = int(np.clip(np.searchsorted(total.cumsum(), 0.998) + 1, 8, SHOWN))
-    for (name, score, color), values in spectra.items():
-        shown = 100 * values[:last]
-        shown = shown[shown > 1e-3]
-        label = f"{name}, {100 * values.sum():.0f} %: {score} {np.exp(_entropy(values)):.3g}"
-        ax.plot(np.arange(1, len(shown) + 1), shown, ".-", color=color, linewidth=2, markersize=10, label=label)
-    ax.set_yscale("log")
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
-    ax.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
-    ax.set_xlim(0.5, last + 0.5)
-    ax.set_xlabel("mode, the largest first", fontsize=11, color=INK)
-    ax.set_ylabel("share of all variety", fontsize=11, color=INK)
-    open_axes(ax)
-    ax.legend(loc="upper right", fontsize=11, frameon=False, labelcolor=INK)
-    return figure
-
-
-def _entropy(values: NDArray[Any]) -> float:
-    positive = values[values > 1e-12]
-    return float((positive * np.log(positive.sum() / positive)).sum())
+MODEL = cluster_color(4)
 
 
 def mode_samples(
@@ -157,3 +91,48 @@ def least_varied(
         for x, tile in zip(xs, some, strict=False):
             add_picture(figure, x, top, tile)
     return figure
+
+
+def reusability_figure(curves: Mapping[str, ReusabilityCurve]) -> Figure:
+    """Draw curves of reusability with their bands, the cut-off, and where each crosses it.
+
+    Args:
+        curves: by name; the name of a single one may be empty. At least one, of one cut-off.
+    """
+    first = next(iter(curves.values()))
+    title = "Images that one prompt is good for" + (f": {_good_for(first)}" if len(curves) == 1 else "")
+    note = "Expected similarity of the closest pair among k images of a prompt: mean over prompts, 95 % band."
+    figure = new_figure(760, 470, title, note)
+    ax = add_axes(figure, 64, 56, 672, 330)
+    largest = max(curve.largest_k for curve in curves.values())
+    for place, (name, curve) in enumerate(curves.items()):
+        color, k = cluster_color(place + 1), range(2, curve.largest_k + 1)
+        ax.fill_between(k, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
+        label = f"{name}: {_good_for(curve)}" if name else f"{curve.prompts} prompts"
+        ax.plot(k, curve.mean, "-" if len(k) > 1 else "o", color=color, linewidth=2, label=label)
+        if 1 < curve.reusability < curve.largest_k:
+            ax.axvline(curve.reusability, color=color, linewidth=1, linestyle=":")
+    ax.axhline(first.cutoff, color=FAINT, linewidth=1, linestyle="--", label=f"high similarity: {first.cutoff:.3g}")
+    if largest > 30:
+        ax.set_xscale("log")
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if str(value)[0] in "25" else ""))
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=10))
+    ax.set_xlim(2, max(3, largest))
+    ax.set_ylim(0, 1)
+    ax.set_xlabel("k, images of the prompt", fontsize=11, color=INK)
+    ax.set_ylabel("W1KP_k", fontsize=11, color=INK)
+    open_axes(ax)
+    ax.legend(loc="lower right", fontsize=11, frameon=False, labelcolor=INK)
+    return figure
+
+
+def _good_for(curve: ReusabilityCurve) -> str:
+    """Say how many images, with the interval: "12 (10 to 15)", or "50 or more" where the curve does not get there."""
+
+    def bound(k: int) -> str:
+        return f"{k}{' or more' if k == curve.largest_k else ''}"
+
+    low, high = curve.interval
+    return bound(low) if low == high else f"{bound(curve.reusability)} ({low} to {bound(high)})"

@@ -304,7 +304,6 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
     folder = tmp_path / "run" / "version_0" / "genmonitor"
     names = {path.name for path in folder.iterdir()}
     assert {
-        "diversity_spectrum.png",
         "diversity_prompts.json",
         "diversity_evaluation_00002.json",
     } < names
@@ -321,7 +320,7 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
     assert scalars == {f"diversity/{name}" for name in curves}
     logged = [event.value for event in events.Scalars("diversity/scendi")]
     assert logged == pytest.approx([record["scendi"] for record in monitor.history], rel=1e-6)
-    assert {"diversity/spectrum", "diversity/modes"} == set(events.Tags()["images"])
+    assert {"diversity/modes"} == set(events.Tags()["images"])
     layout = events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0].decode(errors="ignore")
     assert "Modes of 30 images (Vendi grows with n)" in layout
     said = capsys.readouterr().out
@@ -334,13 +333,11 @@ def test_figures_are_given_what_was_found(tmp_path, monkeypatch):
     def keep(name):
         return lambda *arguments: given.update({name: arguments}) or Figure()
 
-    for name in ("spectrum", "mode_samples"):
-        monkeypatch.setattr(diversity_figures, name, keep(name))
+    monkeypatch.setattr(diversity_figures, "mode_samples", keep("mode_samples"))
     monitor = DiversityMonitor(range(5), n_samples=60, on_error="raise")
     kept = evaluations(monitor)
     record = watch(tmp_path, monitor, val=loader(digits(300, 400)))
-    whole, prompted, own, n = given["spectrum"]
-    assert n == 60
+    whole, prompted, own = kept[-1].spectra
     assert float(whole.sum()) == pytest.approx(1)
     assert float(prompted.sum()) == pytest.approx(record["prompt_share"])
     assert float(own.sum()) == pytest.approx(1 - record["prompt_share"])

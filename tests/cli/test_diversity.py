@@ -66,7 +66,6 @@ def test_diversity_shows_the_modes_on_the_page(found):
     page = (found / "report.html").read_text()
     assert "a beside " in page
     assert 'alt="modes"' in page
-    assert 'alt="spectrum"' in page
     assert "Variety of the outputs" in page
 
 

@@ -172,7 +172,7 @@ def test_diversity_summary_lists_the_least_varied_prompts(shared):
 def test_diversity_figures_are_drawn(shared):
     evaluator, history, evaluation = shared
     drawn = evaluator.presenter().figures(evaluation, history, samples_of(FAKE))
-    assert drawn.keys() == {"spectrum", "modes", "least_varied", "reusability"}
+    assert drawn.keys() == {"modes", "least_varied", "reusability"}
     assert all(isinstance(draw(), Figure) for draw in drawn.values())
 
 
@@ -246,7 +246,6 @@ def test_diversity_figures_without_real_images_are_drawn():
     evaluator, history = fitted(NO_REAL), []
     evaluation = evaluate(evaluator, FAKE, history)
     assert evaluator.presenter().figures(evaluation, history, samples_of(FAKE)).keys() == {
-        "spectrum",
         "modes",
     }
 
@@ -329,7 +328,7 @@ def test_diversity_without_prompts_speaks_of_none(unprompted):
         spec.key for spec in evaluator.values()
     }
     drawn = evaluator.presenter().figures(evaluation, history, samples_of(FAKE))
-    assert drawn.keys() == {"spectrum", "modes"}
+    assert drawn.keys() == {"modes"}
     texts = [
         text.get_text()
         for figure in [draw() for draw in drawn.values()]

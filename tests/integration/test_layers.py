@@ -40,8 +40,7 @@ EXCEPTIONS = {
         "genmonitor.metrics.cka",
         "genmonitor.plotting.pixel_clusters",
     ): "torchmetrics' interface has metrics plot themselves",
-    ("genmonitor.metrics.cms", "genmonitor.plotting.metrics"): "the same",
-    ("genmonitor.metrics.w1kp", "genmonitor.plotting.metrics"): "the same",
+    ("genmonitor.metrics.w1kp", "genmonitor.plotting.diversity"): "the same",
 }
 """Arrows that may point up, inside functions only, each with its reason."""
 

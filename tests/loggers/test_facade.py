@@ -27,7 +27,7 @@ def log_everything(loggers, step, page=Path("report.html")):
     loggers.each(lambda x: x.log_finding("cms/finding", "cluster_1 differs", step))
     loggers.each(lambda x: x.log_alert(Alert("cluster_1 got worse", "cluster_1 got worse: CMS 0.9"), step))
     loggers.each(lambda x: x.log_page(page, step))
-    loggers.each(lambda x: x.finish_evaluation(step))
+    loggers.finish_evaluation(step)
 
 
 def test_without_figures_names_the_loggers_that_take_none(tmp_path):

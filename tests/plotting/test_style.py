@@ -51,7 +51,6 @@ from genmonitor.plotting import disagreement, diversity, pixel_clusters
 pixel_clusters.cluster_map([[0, 1]]).savefig(f"{sys.argv[1]}/map.png")
 pixel_clusters.cluster_curves([1], {1: [0.9]}, {}, [[0, 1]]).canvas.draw()
 diversity.mode_samples([1.0], torch.zeros(1, 2, 1, 8, 8), [["a", "b"]]).savefig(f"{sys.argv[1]}/modes.png")
-diversity.spectrum(torch.ones(2) / 2, torch.ones(2) / 4, torch.ones(2) / 4, 9).canvas.draw()
 sides = disagreement.PromptSides("a cat", 0.5, torch.zeros(2, 1, 8, 8), torch.ones(2, 1, 8, 8))
 disagreement.changed_prompts([sides], (0, 1), "real images").savefig(f"{sys.argv[1]}/prompts.png")
 assert dict(matplotlib.rcParams) == before

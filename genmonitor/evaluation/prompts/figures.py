@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of an evaluation of diversity or disagreement: spectra, modes, prompts."""
+"""Figures of an evaluation of diversity or disagreement: modes, prompts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from genmonitor.evaluation.results import Evaluation, Table
 from genmonitor.functional.w1kp import ReusabilityCurve
 from genmonitor.plotting import diversity as plots
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
-from genmonitor.plotting.metrics import reusability_figure
 from genmonitor.plotting.style import Drawing
 
 DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
@@ -137,30 +136,25 @@ class DiversityEvaluation(Evaluation):
 
 
 def evaluation_figures(
-    evaluation: DiversityEvaluation, prompts: Prompts | None, n: int, value_range: tuple[float, float]
+    evaluation: DiversityEvaluation, prompts: Prompts | None, value_range: tuple[float, float]
 ) -> dict[str, Drawing]:
-    """Prepare the spectrum, both ends of the model's own modes, and with a calibration the prompts.
+    """Prepare both ends of the model's own modes, and with a calibration the prompts.
 
     Args:
         evaluation: the last one.
         prompts: sample i has prompt i modulo their number; None for a generator without prompts.
-        n: samples per evaluation.
         value_range: what to show as black and as white.
     """
-    total, explained, own = evaluation.spectra
+    own = evaluation.spectra[2]
     shares = (own / own.sum().clamp_min(1e-12)).tolist()
     ends = evaluation.ends.indices.tolist()
     captions = None if prompts is None else [[prompts.text(i) for i in row] for row in ends]
-    out: dict[str, Drawing] = {
-        "spectrum": partial(plots.spectrum, total, explained, own, n)
-        if prompts
-        else partial(plots.pca_spectrum, own, n),
-    }
+    out: dict[str, Drawing] = {}
     if evaluation.ends.images.shape[3:].numel() > 1:  # a vector is nothing to look at
         out["modes"] = partial(plots.mode_samples, shares, evaluation.ends.images, captions, value_range)
     if evaluation.least_varied:
         rows = [(str(x.found.prompt), x.found.w1kp, x.caption(), x.images) for x in evaluation.least_varied]
         out["least_varied"] = partial(plots.least_varied, rows, value_range)
     if evaluation.reusability is not None:
-        out["reusability"] = partial(reusability_figure, {"": evaluation.reusability})
+        out["reusability"] = partial(plots.reusability_figure, {"": evaluation.reusability})
     return out

@@ -159,7 +159,7 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
         return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [self.note]), ""])
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the spectrum, and the samples at both ends of the model's own modes."""
+        """Return what draws the samples at both ends of the model's own modes."""
         images = samples.images
         value_range = self.value_range or (float(images.min()), float(images.max()))
-        return evaluation_figures(evaluation, self.prompts, self.n, value_range)
+        return evaluation_figures(evaluation, self.prompts, value_range)

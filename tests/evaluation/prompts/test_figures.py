@@ -88,7 +88,7 @@ def of_diversity(least=(), reusability=None, **values):
 
 
 def test_diversity_figures_without_a_calibration():
-    assert of_diversity().keys() == {"spectrum", "modes"}
+    assert of_diversity().keys() == {"modes"}
 
 
 def test_diversity_figures_draw_the_least_varied_prompts():
