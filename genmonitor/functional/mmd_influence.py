@@ -8,12 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_min_samples, check_samples
 from genmonitor.functional._region_kernel import KernelSums, RegionKernel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.base import check_kernel
-from genmonitor.kernels.means import check_estimator
+from genmonitor.kernels.means import check_sides
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
 
@@ -90,21 +89,8 @@ def checked_samples(
     samples: dict[str, Tensor], kernel: Kernel | None, partition: PixelPartition | None
 ) -> list[Tensor]:
     """Check the sides of a comparison, the real one first, and give them one dtype."""
-    check_estimator(None, partition, None)
     check_kernel("kernel", kernel, with_gamma=True)
-    checked: list[Tensor] = []
-    for name, given in samples.items():
-        checked.append(check_samples(name, given, tuple(checked[0].shape[1:]) if checked else None))
-        check_min_samples(name, checked[-1], MIN_SAMPLES)
-        if partition is not None:
-            if checked[-1].ndim != 4:
-                raise ValueError(
-                    f"Expected `{name}` as images [N, C, H, W] with a `partition`, but got {list(given.shape)}. "
-                    "Leave `partition` out for features."
-                )
-            partition.check_images(name, tuple(given.shape))
-    wide = any(side.dtype == torch.float64 for side in checked)
-    return [side.detach().to(torch.float64 if wide else torch.float32) for side in checked]
+    return [side.detach() for side in check_sides(samples, partition, MIN_SAMPLES)]
 
 
 class RealSide(NamedTuple):

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_min_samples, check_positive, check_samples
-from genmonitor.kernels.means import check_estimator, region_columns
+from genmonitor._validation import check_at_least, check_positive
+from genmonitor.kernels.means import check_sides, region_columns
 from genmonitor.linalg.chunking import row_blocks, rows_in_cache
 from genmonitor.linalg.distances import centered, squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
@@ -111,7 +111,7 @@ def two_sample_test(
         (tensor(0.9900, dtype=torch.float64), tensor(0.0050, dtype=torch.float64))
     """
     check_test_arguments(gammas, num_permutations, seed, views)
-    fake, real = check_test_samples(fake, real, partition)
+    real, fake = check_sides({"real": real, "fake": fake}, partition, MIN_SAMPLES)
     samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), seed)
     splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
     statistics = view_statistics(samples.view(-1, *fake.shape[1:]), splits, partition, gammas, views)
@@ -239,19 +239,6 @@ def check_test_arguments(
             f"Expected `num_permutations` of at least {MIN_PERMUTATIONS}, but got {num_permutations}: the smallest "
             f"p-value would be {1 / (num_permutations + 1):.3g}, above the level of {LEVEL:g}."
         )
-
-
-def check_test_samples(fake: Tensor, real: Tensor, partition: PixelPartition | None) -> tuple[Tensor, Tensor]:
-    """Return both sides in one dtype, still in their shape."""
-    real = check_samples("real", real)
-    fake = check_samples("fake", fake, tuple(real.shape[1:]))
-    check_min_samples("fake", fake, MIN_SAMPLES)
-    check_min_samples("real", real, MIN_SAMPLES)
-    check_estimator(None, partition, None)
-    if partition is not None:
-        partition.check_images("fake", tuple(fake.shape))
-    dtype = torch.promote_types(fake.dtype, real.dtype)
-    return fake.to(dtype), real.to(dtype)
 
 
 def _near_zero(samples: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ And the dispersion of one set: one minus such a mean, with each sample's part in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -97,17 +97,24 @@ def check_two_samples(
     Returns:
         Both sides, still in their shape, and the kernel with its gamma set from the real side.
     """
-    real = check_samples("real", real)
-    fake = check_samples("fake", fake, tuple(real.shape[1:]))
-    check_min_samples("fake", fake)
-    check_min_samples("real", real)
+    real, fake = check_sides({"real": real, "fake": fake}, partition)
     check_estimator(kernel, partition, block_size)
-    if partition is not None:
-        partition.check_images("fake", tuple(fake.shape))
     check_whole_blocks("fake", len(fake), block_size)
     check_whole_blocks("real", len(real), block_size)
-    dtype = torch.promote_types(fake.dtype, real.dtype)
-    return fake.to(dtype), real.to(dtype), (kernel or GaussianKernel()).resolved(real.flatten(1))
+    return fake, real, (kernel or GaussianKernel()).resolved(real.flatten(1))
+
+
+def check_sides(samples: Mapping[str, Tensor], partition: PixelPartition | None, minimum: int = 2) -> list[Tensor]:
+    """Check the sides of a comparison, the first one's shape being that of all, and give them one dtype."""
+    check_estimator(None, partition, None)
+    sides: list[Tensor] = []
+    for name, given in samples.items():
+        sides.append(check_samples(name, given, tuple(sides[0].shape[1:]) if sides else None))
+        check_min_samples(name, sides[-1], minimum)
+    if partition is not None:
+        partition.check_images(name, tuple(sides[-1].shape))
+    wide = any(side.dtype == torch.float64 for side in sides)
+    return [side.double() if wide else side for side in sides]
 
 
 def check_estimator(kernel: Kernel | None, partition: PixelPartition | None, block_size: int | None) -> None:

@@ -12,11 +12,10 @@ from typing import Any
 
 from genmonitor._io import atomic_write
 from genmonitor.evaluation.results import MOMENT, Record
-from genmonitor.report.files import FOLDER, HISTORY, REPORT, own_files
-from genmonitor.report.pictures import MAX_BYTES, Pictures, embedded
+from genmonitor.report.files import FOLDER, HISTORY, REPORT
+from genmonitor.report.pictures import Pictures
 from genmonitor.report.run import MonitorRun, Run, read_run
 from genmonitor.report.sections import section, summary
-from genmonitor.report.tables import NamedTable
 
 MAX_ALERTS = 5
 """That are shown at once, the latest first; the others are folded away."""
@@ -101,13 +100,13 @@ def _render(runs: Mapping[str, tuple[Path, Run]]) -> str:
     first, *others = monitors.values()
     shared = [prefix for prefix in first if all(prefix in other for other in others)]
     pictures = Pictures([of[prefix] for of in monitors.values() for prefix in shared])
-    folder, run = next(iter(runs.values()))
+    _, run = next(iter(runs.values()))
     sections = [
         section({name: of[prefix] for name, of in monitors.items()}, pictures, [] if others else run.tables)
         for prefix in shared
     ]
     shown = [x["closer"] for x in sections]
-    tables = [] if others else [_with_pictures(table, folder) for table in run.tables if table not in shown]
+    tables = [] if others else [table for table in run.tables if table not in shown]
     return str(
         _environment()
         .get_template("page.html")
@@ -138,22 +137,6 @@ def _moments(sections: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return when any monitor evaluated: what the slider of the page goes through."""
     found = {moment["step"]: moment for x in sections for moment in x["drawn"]["moments"] if moment["step"] is not None}
     return [found[step] for step in sorted(found)]
-
-
-def _with_pictures(table: NamedTable, folder: Path) -> dict[str, Any]:
-    """Return a table with each cell that names a PNG file of the folder embedded, as far as they fit."""
-    pictures = {path.name: path for path in own_files(folder) if path.suffix == ".png"}
-    left = MAX_BYTES
-
-    def cell(value: Any) -> dict[str, str]:
-        nonlocal left
-        path = pictures.get(value) if isinstance(value, str) else None
-        if path is not None and path.stat().st_size <= left:
-            left -= path.stat().st_size
-            return {"picture": embedded(path), "text": value}
-        return {"picture": "", "text": _shown(value)}
-
-    return {"name": table.name, "columns": table.columns, "rows": [[cell(x) for x in row] for row in table.rows]}
 
 
 def _shown(value: Any) -> str:

@@ -93,11 +93,6 @@ class Pictures:
         return [pictures[i] for i in sorted({round(i * last / (count - 1)) for i in range(count)})]
 
 
-def embedded(path: Path) -> str:
-    """Return a picture as a data URI, as WebP wherever that is smaller."""
-    return str(_shown(path)["source"])
-
-
 def _latest(run: MonitorRun) -> dict[str, Picture]:
     """Return the figures without a date, but those that the page draws itself."""
     skipped = _skipped(run)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ _MAX_ROWS = 500
 
 @dataclass(frozen=True)
 class NamedTable:
-    """A table of text and numbers; a cell that names a PNG file of the folder is a picture."""
+    """A table of text and numbers."""
 
     name: str
     columns: list[Any]
@@ -40,13 +39,8 @@ def without_pictures(table: Table) -> Table:
 
 
 def read_tables(files: Iterable[Path]) -> list[NamedTable]:
-    """Read tables from JSON and CSV files; where there is one for each evaluation, the last.
-
-    A JSON file may hold a list of values, a list of dictionaries, or {"columns": …, "data": …}; a CSV file has a
-    heading. Whatever else is in a file, it is no table.
-    """
-    named = _latest([path for path in files if path.suffix in (".json", ".csv")])
-    tables = [_from_csv(name, path) if path.suffix == ".csv" else _from_json(name, path) for name, path in named]
+    """Read tables that `RunFolder.write_table` wrote; where there is one for each evaluation, the last."""
+    tables = [_read(name, path) for name, path in _latest([path for path in files if path.suffix == ".json"])]
     return [table for table in tables if table is not None]
 
 
@@ -61,29 +55,13 @@ def _latest(files: Iterable[Path]) -> list[tuple[str, Path]]:
     return [(name, path) for _, name, path in latest.values()]
 
 
-def _from_csv(name: str, path: Path) -> NamedTable | None:
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            head, *rows = [list(row) for row, _ in zip(csv.reader(file), range(_MAX_ROWS + 1), strict=False)]
-    except (OSError, ValueError, csv.Error):  # also if there is no row at all
-        return None
-    return NamedTable(name, head, rows)
-
-
-def _from_json(name: str, path: Path) -> NamedTable | None:
+def _read(name: str, path: Path) -> NamedTable | None:
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if isinstance(content, dict):
-        columns, rows = content.get("columns"), content.get("data", content.get("rows"))
-        if isinstance(columns, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
-            return NamedTable(name, columns, rows[:_MAX_ROWS])
+    if not isinstance(content, list) or not content or not all(isinstance(row, dict) for row in content):
         return None
-    if not isinstance(content, list) or not content:
-        return None
-    content = content[:_MAX_ROWS]
-    if all(isinstance(row, dict) for row in content):
-        columns = list(dict.fromkeys(key for row in content for key in row))
-        return NamedTable(name, columns, [[row.get(column) for column in columns] for row in content])
-    return NamedTable(name, ["", name.removesuffix("s")], [[number, value] for number, value in enumerate(content)])
+    rows = content[:_MAX_ROWS]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return NamedTable(name, columns, [[row.get(column) for column in columns] for row in rows])

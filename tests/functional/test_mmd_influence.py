@@ -176,11 +176,11 @@ REFUSED = {
     "shape": (lambda: mmd_influence(images(9, 0), images(9, 1, channels=1)), r"`fake` of shape \[N, 1, 3, 4\]"),
     "partition": (
         lambda: mmd_influence(images(9, 0), images(9, 1), partition=PixelPartition.grid((2, 2), 1, 2)),
-        "`real` of size 2×2 like the partition, but got 3×4",
+        "`fake` of size 2×2 like the partition, but got 3×4",
     ),
     "features": (
         lambda: mmd_influence(images(9, 0).flatten(1), images(9, 1).flatten(1), partition=PARTITION),
-        r"`real` as images \[N, C, H, W\] with a `partition`, but got \[9, 24\]",
+        r"`fake` as images \[N, C, H, W\] with a partition, but got \[9, 24\]",
     ),
     "cosine": (lambda: mmd_influence(images(9, 0), images(9, 1), kernel=CosineKernel()), "`kernel` to be a GaussianK"),
     "width": (lambda: mmd_influence(images(9, 0), images(9, 1), kernel=1.0), "`kernel` to be a kernel"),

@@ -19,7 +19,7 @@ from genmonitor.callbacks import DisagreementMonitor
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 PROMPTS = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=2+3 | \x1b[31m../../cat"]
 CHANGED = 1
-FIGURES = {"disagreement/curves", "disagreement/modes", "disagreement/prompts"}
+FIGURES = {"disagreement/modes", "disagreement/prompts"}
 
 
 def watch(folder, logger, epochs=2):

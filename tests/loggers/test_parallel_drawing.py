@@ -48,7 +48,7 @@ def test_figures_drawn_later_are_rows_of_their_own_in_wandb(tmp_path, running):
     publisher = publishes(tmp_path, loggers=[AnyLogger(run)])
     for step in (100, 200):
         publisher.notes.set_moment(step / 100, step)
-        publisher.publish_values({"image": 0.9}, list, step // 100, step)
+        publisher._loggers.each(lambda x, step=step: x.log_scalars({"cms/image": 0.9}, step))
         publisher._publish_figures({"first": drawing(1), "second": drawing(2)}, step, None)
         publisher.write_report(1)
         finish_evaluations([publisher])

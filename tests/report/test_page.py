@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import base64
 import csv
 import json
 import re
@@ -15,7 +14,6 @@ from _helpers.runs import (
     record,
     write_evaluation,
     write_notes,
-    write_picture,
     write_strip,
 )
 
@@ -23,7 +21,6 @@ from genmonitor import PixelPartition
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.report import RunFolder, write_comparison, write_report
-from genmonitor.report.pictures import embedded
 from genmonitor.report.run import read_run
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
@@ -76,7 +73,7 @@ def test_page_shows_text_of_the_users_as_text(tmp_path):
     folder = make_run(tmp_path / "<script>alert(2)<" / "script>")  # a logger's name is a folder's
     add_diversity(folder, [EVIL, "a dog"])
     write_evaluation(folder, 4, title=EVIL, findings=found(EVIL))
-    (folder / "other.csv").write_text(f'{EVIL.replace(",", ";")}\n"&lt;b&gt;"\n')
+    (folder / "other.json").write_text(json.dumps([{EVIL: "&lt;b&gt;"}]))
     page = parsed(folder)
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
     assert scripts == [{"type": "application/json", "id": "drawn"}, {}]
@@ -99,22 +96,6 @@ def test_write_report_that_fails_leaves_the_old_page(tmp_path, monkeypatch):
         write_report(folder)
     assert (folder / "report.html").read_text() == before
     assert not list(folder.glob("*.part*"))
-
-
-def test_table_cell_that_names_a_picture_shows_it(tmp_path):
-    folder = make_run(tmp_path)
-    write_picture(folder / "before.png", 0.1)
-    (tmp_path / "secret.png").write_bytes(b"secret")
-    rows = [{"prompt": "a cat", "picture": "before.png"}, {"prompt": "x", "picture": "../secret.png"}]
-    rows.append({"prompt": "y", "picture": "link.png"})
-    (folder / "link.png").symlink_to(tmp_path / "secret.png")
-    (folder / "changed.json").write_text(json.dumps(rows))
-    page = parsed(folder)
-    (source,) = (a["src"] for tag, a in page.tags if tag == "img" and a["alt"] == "before.png")
-    assert source == embedded(folder / "before.png")
-    assert any("../secret.png" in text for text in page.texts)
-    assert any("link.png" in text for text in page.texts)
-    assert base64.b64encode(b"secret").decode() not in (folder / "report.html").read_text()
 
 
 def test_page_without_partition_has_no_map(tmp_path):

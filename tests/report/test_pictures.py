@@ -8,8 +8,12 @@ from _helpers.runs import make_run, write_picture, write_strip
 from PIL import Image
 
 from genmonitor.report import pictures as module
-from genmonitor.report.pictures import Pictures, embedded
+from genmonitor.report.pictures import Pictures, _shown
 from genmonitor.report.run import read_run
+
+
+def embedded(path):
+    return _shown(path)["source"]
 
 
 def of(folder):
