@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, get_args, overload
+from typing import Literal, NamedTuple, TypedDict, Unpack, get_args, overload
 
 import torch
 from torch import Tensor
@@ -35,27 +35,19 @@ class RelativeSimilarity(NamedTuple):
     p_value_adjusted: Tensor
 
 
+class _Options(TypedDict, total=False):
+    kernel: Kernel | None
+    paired: bool
+    alternative: Alternative
+
+
 @overload
 def relative_similarity_test(
-    fake: Tensor,
-    other: Tensor,
-    real: Tensor,
-    *,
-    kernel: Kernel | None = None,
-    partition: None = None,
-    paired: bool = False,
-    alternative: Alternative = "closer",
+    fake: Tensor, other: Tensor, real: Tensor, *, partition: None = None, **options: Unpack[_Options]
 ) -> RelativeSimilarity: ...
 @overload
 def relative_similarity_test(
-    fake: Tensor,
-    other: Tensor,
-    real: Tensor,
-    *,
-    kernel: Kernel | None = None,
-    partition: PixelPartition,
-    paired: bool = False,
-    alternative: Alternative = "closer",
+    fake: Tensor, other: Tensor, real: Tensor, *, partition: PixelPartition, **options: Unpack[_Options]
 ) -> dict[str, RelativeSimilarity]: ...
 def relative_similarity_test(
     fake: Tensor,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args, overload
+from typing import Literal, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import torch
@@ -35,27 +35,18 @@ TIE = 1e-4
 """Standardized statistics this close count as equal: rounding must not decide between equal splits."""
 
 
+class _Options(TypedDict, total=False):
+    gammas: Sequence[float]
+    views: Sequence[View]
+    num_permutations: int
+    seed: int
+
+
+@overload
+def two_sample_test(fake: Tensor, real: Tensor, *, partition: None = None, **options: Unpack[_Options]) -> Tensor: ...
 @overload
 def two_sample_test(
-    fake: Tensor,
-    real: Tensor,
-    *,
-    partition: None = None,
-    gammas: Sequence[float] = GAMMAS,
-    views: Sequence[View] = VIEWS,
-    num_permutations: int = 199,
-    seed: int = 0,
-) -> Tensor: ...
-@overload
-def two_sample_test(
-    fake: Tensor,
-    real: Tensor,
-    *,
-    partition: PixelPartition,
-    gammas: Sequence[float] = GAMMAS,
-    views: Sequence[View] = VIEWS,
-    num_permutations: int = 199,
-    seed: int = 0,
+    fake: Tensor, real: Tensor, *, partition: PixelPartition, **options: Unpack[_Options]
 ) -> dict[str, Tensor]: ...
 def two_sample_test(
     fake: Tensor,
