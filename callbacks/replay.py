@@ -16,8 +16,7 @@ import torch
 from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
 from genmonitor.callbacks.checkpoints.files import fit_loop, read_checkpoint, weights_in
-from genmonitor.callbacks.checkpoints.setup import SETUP, find_script, imported, make_setup
-from genmonitor.callbacks.checkpoints.trainer import run_at_start
+from genmonitor.callbacks.checkpoints.setup import SETUP, find_script, imported, make_setup, run_at_start
 from genmonitor.callbacks.integration.compat import at_progress
 from genmonitor.callbacks.integration.data import reference_images
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor

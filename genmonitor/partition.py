@@ -357,3 +357,26 @@ def region_key(measure: str, region: str) -> str:
         ('share_1', 'p_image')
     """
     return f"{measure}_{region.removeprefix('cluster_')}"
+
+
+def load_partition(path: str | Path) -> PixelPartition:
+    """Read the partition of an earlier run.
+
+    Args:
+        path: an .npz file that `PixelPartition.save` wrote, or the folder of a run that holds one.
+
+    Raises:
+        FileNotFoundError, ValueError: if there is none, several, or it is another kind of file.
+    """
+    path = Path(path)
+    if path.is_dir():
+        found = sorted({*path.glob("*partition.npz"), *path.glob("genmonitor/*partition.npz")})
+        if len(found) != 1:
+            names = ", ".join(map(str, found)) or "none"
+            raise ValueError(f"Expected `partition` to be a folder with one partition.npz, but {path} has {names}.")
+        (path,) = found
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"Expected `partition` to be a PixelPartition, or the path of a saved one, but there is none at {path}."
+        )
+    return PixelPartition.load(path)

@@ -24,7 +24,7 @@ from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.results import History, Samples
 from genmonitor.evaluation.sampling.cache import clear
 from genmonitor.loggers.publisher import finish_evaluations
-from genmonitor.monitoring.failures import MAX_FAILURES
+from genmonitor.monitoring.options import MAX_FAILURES
 
 
 @dataclass

@@ -19,9 +19,8 @@ from genmonitor._validation import check_at_least
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.evaluating import CheckpointEvaluations, SweepResult
 from genmonitor.callbacks.checkpoints.files import CheckpointWeights, run_of
-from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup
+from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup, on_device, run_at_start, settings_of
 from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
-from genmonitor.callbacks.checkpoints.trainer import on_device, run_at_start, settings_of
 from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Work
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples

@@ -21,8 +21,7 @@ import torch
 
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
 from genmonitor.callbacks.checkpoints.files import CheckpointWeights
-from genmonitor.callbacks.checkpoints.setup import Setup
-from genmonitor.callbacks.checkpoints.trainer import on_device, run_at_start, settings_of, spread
+from genmonitor.callbacks.checkpoints.setup import Setup, on_device, run_at_start, settings_of, spread
 from genmonitor.callbacks.integration.weights import chosen_weights
 from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.sampling import cache

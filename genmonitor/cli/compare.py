@@ -19,11 +19,10 @@ from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.regions.presenter import region_table
-from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.text.comparison import closer_table
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.partition import PixelPartition, region_key
+from genmonitor.partition import PixelPartition, load_partition, region_key
 from genmonitor.report.folder import RunFolder
 
 PREFIX = "cms"

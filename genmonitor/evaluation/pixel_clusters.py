@@ -25,12 +25,11 @@ from genmonitor.evaluation.evaluator import Evaluator, require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, Finding
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
-from genmonitor.evaluation.regions.finder import RegionFinder, Regions
+from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.metrics import distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
-from genmonitor.evaluation.regions.saved import save_regions, saved_regions
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings

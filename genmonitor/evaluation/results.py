@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
@@ -105,6 +106,12 @@ class Table:
     rows: Sequence[Sequence[Any]]
     optional: Sequence[str] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    def without_pictures(self) -> Table:
+        """Leave out the columns in which a cell is a picture."""
+        kept = [i for i in range(len(self.columns)) if not any(isinstance(row[i], np.ndarray) for row in self.rows)]
+        columns, rows = [self.columns[i] for i in kept], [[row[i] for i in kept] for row in self.rows]
+        return replace(self, columns=columns, rows=rows)
 
     @property
     def legend(self) -> str:

@@ -16,7 +16,6 @@ from genmonitor import kernels
 from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.modes import DiversityMetric
-from genmonitor.evaluation.regions.saved import load_partition
 from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.cka import check_cka_arguments
@@ -25,7 +24,7 @@ from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator
 from genmonitor.linalg.clustering import LINKAGES, Linkage
-from genmonitor.partition import PixelPartition, check_region_names
+from genmonitor.partition import PixelPartition, check_region_names, load_partition
 
 Reference = Literal["data", "start", "previous"]
 ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -44,10 +44,6 @@ class JointCovariance:
     def of(cls, joint: Tensor, size: int, count: int) -> JointCovariance:
         """Cut a joint covariance [P + Q, P + Q] with P = `size`."""
         return cls(joint[:size, :size], joint[:size, size:], joint[size:, size:], count)
-
-    def swapped(self) -> JointCovariance:
-        """Exchange outputs and prompts, for what outputs explain of prompts."""
-        return replace(self, outputs=self.prompts, cross=self.cross.T, prompts=self.outputs)
 
 
 def scendi_score(
@@ -161,7 +157,7 @@ def least_squares_map(joint: JointCovariance, *, rcond: float | None = None) -> 
     """The map Γ* = C_IT C_TT⁺ [P, Q], which predicts features of outputs from those of prompts (Proposition 1).
 
     Args:
-        joint: covariances; `joint.swapped()` for the map from outputs to prompts.
+        joint: covariances.
         rcond: as for `scendi_score`.
     """
     root = inverse_root(joint.prompts, cutoff(rcond, len(joint.prompts)))

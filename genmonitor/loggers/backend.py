@@ -15,7 +15,7 @@ from typing import Any
 
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.pictures import RenderedFigure
 
 _registered: list[type[Backend]] = []
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.files import file_stem
+from genmonitor.report.pictures import RenderedFigure
 
 FOLDER = "genmonitor"
 """Folder of the artifacts."""

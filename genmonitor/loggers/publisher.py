@@ -19,9 +19,9 @@ from genmonitor.loggers import worker
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.jobs import Attempt, Jobs
 from genmonitor.loggers.notes import Notes
-from genmonitor.report.figures import RenderedFigure
 from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder
+from genmonitor.report.pictures import RenderedFigure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,8 +18,7 @@ import numpy as np
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.figures import RenderedFigure
-from genmonitor.report.tables import without_pictures
+from genmonitor.report.pictures import RenderedFigure
 
 # TensorBoard reads one layout per run: the monitors of a Trainer share it.
 _layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDictionary()
@@ -92,7 +91,7 @@ class TensorBoardBackend(Backend):
 
     def log_table(self, tag: str, table: Table, step: int) -> None:
         """Add the text and numbers of a table as a text."""
-        kept = without_pictures(table)
+        kept = table.without_pictures()
         self.experiment.add_text(self.key(tag), markdown_table(kept.columns, kept.rows), global_step=step)
 
     def log_finding(self, tag: str, text: str, step: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.pictures import RenderedFigure
 
 STEP = "trainer/global_step"
 """What Lightning's W&B logger logs with every scalar. wandb's own step is never given: it must not go backwards."""

@@ -161,6 +161,17 @@ class SpectralMetric(MomentMetric):
 
         return self._feature_map(side, (kernel, dim), draw)
 
+    def _need_features(self) -> None:
+        """Refuse to go without explicit features, or without samples."""
+        if not self.streams:
+            kernels = " and ".join(repr(self._kernel(gamma)) for gamma in self.gammas.values())
+            raise ValueError(
+                f"Expected kernels with explicit features, but got {kernels} with `num_features`=None, which give "
+                "scores alone. Set `num_features`, or use the cosine kernel."
+            )
+        if not self.dims.all():
+            raise ValueError(f"Expected samples before this, but got none. Call `update({', '.join(self.gammas)})`.")
+
     def _covariance(self) -> Tensor:
         """Return the covariance of the features of all sides, float64."""
         check_count("samples", int(self.count), f"update({', '.join(self.gammas)})")

@@ -96,11 +96,10 @@ class ScendiScore(PromptedMetric):
         Returns:
             Corrected features [N, P] of the outputs' kernel; for the cosine these are the D values of x / ‖x‖.
         """
-        return self._corrected(outputs, prompts, swapped=False)
-
-    def correct_prompts(self, outputs: Tensor, prompts: Tensor) -> Tensor:
-        """Subtract from prompts what their outputs explain, `correct` with the roles exchanged: [N, Q]."""
-        return self._corrected(outputs, prompts, swapped=True)
+        x, t = self._features(outputs, prompts)
+        with self._synced():
+            gamma = least_squares_map(self._joint(), rcond=self.rcond)
+        return x - t @ gamma.T.to(t)
 
     def modes(self, num_modes: int) -> ScendiModes:
         """Return the directions in which outputs vary most beyond their prompts; every process must call it.
@@ -135,25 +134,8 @@ class ScendiScore(PromptedMetric):
         x, t = (self._features_of(side)(x) for side, x in samples.items())
         return x, t
 
-    def _corrected(self, outputs: Tensor, prompts: Tensor, swapped: bool) -> Tensor:
-        pair = self._features(outputs, prompts)
-        with self._synced():
-            joint = self._joint()
-            gamma = least_squares_map(joint.swapped() if swapped else joint, rcond=self.rcond)
-        kept, given = reversed(pair) if swapped else pair
-        return kept - given @ gamma.T.to(given)
-
     def _joint(self) -> JointCovariance:
         self._need_features()
         covariance = self._covariance()
         size = self._features_of("outputs").size
         return JointCovariance.of(covariance, size, int(self.count))
-
-    def _need_features(self) -> None:
-        if not self.streams:
-            raise ValueError(
-                f"Expected kernels with explicit features, but got {self.kernel!r} and {self.prompt_kernel!r} with "
-                "`num_features`=None, which give the scores alone. Set `num_features`, or use the cosine kernel."
-            )
-        if not self.dims.all():
-            raise ValueError("Expected samples before this, but got none. Call `update(outputs, prompts)`.")

@@ -64,9 +64,8 @@ class _ModeCount(SpectralMetric):
         Raises:
             ValueError: if the metric keeps samples instead of streaming, or has seen none.
         """
-        self._check_streams()
         with self._synced():
-            self._check_seen()
+            self._need_features()
             return vendi_modes(self._covariance(), self.feature_sum, num_modes, float(self.count))
 
     def mode_scores(self, features: Tensor, modes: VendiModes) -> Tensor:
@@ -79,21 +78,9 @@ class _ModeCount(SpectralMetric):
         Returns:
             [N, K]; `scores.topk(5, dim=0).indices` are the top samples of each mode.
         """
-        self._check_streams()
-        self._check_seen()
+        self._need_features()
         x = self._features_of("features")(self._checked("features", features))
         return x @ modes.vectors.to(x)
-
-    def _check_streams(self) -> None:
-        if not self.streams:
-            raise ValueError(
-                f"Expected a kernel with explicit features, but got {self.kernel!r} with `num_features`=None, which "
-                "gives the score alone. Set `num_features`, or use the cosine kernel."
-            )
-
-    def _check_seen(self) -> None:
-        if not self.dims.all():
-            raise ValueError("Expected samples before this, but got none. Call `update(features)`.")
 
 
 class VendiScore(_ModeCount):

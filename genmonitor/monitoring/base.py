@@ -38,7 +38,7 @@ from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, by_key, lookup
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
-from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy, OnError, not_finite_alert
+from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, OnError, not_finite_alert
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of all monitors, those that affect no value."""
+"""Options of all monitors, those that affect no value, and what a failed evaluation means for the run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import torch
 
+from genmonitor._validation import check_one_of
 from genmonitor.evaluation.data.images import ImageKey
-from genmonitor.monitoring.failures import OnError
+from genmonitor.evaluation.results import Alert
+
+OnError = Literal["warn", "raise"]
+
+MAX_FAILURES = 3
 
 
 class EvaluationOptions(TypedDict, total=False):
@@ -49,3 +54,62 @@ def check_names(owner: str, given: Iterable[str], known: Iterable[str]) -> None:
             near = get_close_matches(name, names, 1)
             advice = f"Did you mean {near[0]}=?" if near else f"It takes {', '.join(names)}."
             raise TypeError(f"{owner} got an unexpected keyword argument {name!r}. {advice}")
+
+
+class FailurePolicy:
+    """Counts failures in a row, and says when to stop trying.
+
+    Args:
+        on_error: "warn" skips an evaluation that fails, and switches the monitor off after 3 in a row; "raise" lets it
+            stop the run.
+    """
+
+    def __init__(self, on_error: OnError = "warn") -> None:
+        self.raises = check_one_of("on_error", on_error, ("warn", "raise")) == "raise"
+        self.count = 0
+        self.not_finite = False
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether so many evaluations failed in a row that no other is tried."""
+        return self.count >= MAX_FAILURES
+
+    def succeeded(self) -> None:
+        """Take note of a success."""
+        self.count, self.not_finite = 0, False
+
+    def failed(self) -> bool:
+        """Take note of a failure; return whether it is the one that switches the monitor off."""
+        self.count += 1
+        return self.count == MAX_FAILURES
+
+    def found_not_finite(self) -> bool:
+        """Take note of NaN or infinite samples; return whether the samples before had none.
+
+        That is a finding about the generator, which may recover: no reason to stop looking.
+        """
+        first, self.not_finite = not self.not_finite, True
+        return first
+
+    def try_again(self) -> None:
+        """Begin another fit, in which a monitor that was switched off tries again."""
+        if self.switched_off:
+            self.count = 0
+
+    def reset(self) -> None:
+        """Begin a new run."""
+        self.count, self.not_finite = 0, False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python only."""
+        return {"failures": self.count, "not_finite": self.not_finite}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a saved state."""
+        self.count, self.not_finite = state["failures"], state["not_finite"]
+
+
+def not_finite_alert(prefix: str, epoch: int) -> Alert:
+    """Return what to say of a generator whose samples are not finite."""
+    text = f"the generator produced NaN or infinite values at epoch {epoch}, which cannot be scored."
+    return Alert(f"{prefix}: NaN or infinite values", text)

@@ -14,8 +14,8 @@ from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.values import ValueSpec, grouped_by_chart, lookup
 from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.plotting.style import cluster_color, inmost
+from genmonitor.report.contents import Note, as_record
 from genmonitor.report.run import MonitorRun
-from genmonitor.report.sanitize import Note, as_record
 
 _NO_BAND = (None, None, None)
 

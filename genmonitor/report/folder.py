@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from genmonitor._io import atomic_write, write_json
 from genmonitor._manifest import versions
-from genmonitor.report.figures import RenderedFigure, describe_strip, encode_strip
+from genmonitor.report.contents import as_record
 from genmonitor.report.files import (
     BY_EPOCH,
     HISTORY,
@@ -25,8 +25,7 @@ from genmonitor.report.files import (
     safe,
 )
 from genmonitor.report.page import write_report
-from genmonitor.report.sanitize import as_record
-from genmonitor.report.tables import without_pictures
+from genmonitor.report.pictures import RenderedFigure, describe_strip, encode_strip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,7 +120,7 @@ class RunFolder:
 
     def write_table(self, prefix: str, name: str, table: Table, step: int, epoch: int | None = None) -> Path:
         """Write the text and numbers of a table as a JSON list with a dictionary per row, named as figures are."""
-        kept = without_pictures(table)
+        kept = table.without_pictures()
         rows = [dict(zip(kept.columns, row, strict=True)) for row in kept.rows]
         return self._write_json(f"{file_stem(f'{prefix}/{name}', step, epoch)}.json", rows)
 

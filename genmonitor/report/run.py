@@ -19,9 +19,19 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec, by_key
 from genmonitor.partition import PixelPartition
+from genmonitor.report.contents import (
+    NamedTable,
+    Note,
+    as_bands,
+    as_findings,
+    as_list,
+    as_notes,
+    as_number,
+    as_record,
+    as_values,
+    read_tables,
+)
 from genmonitor.report.files import BY_EPOCH, FOLDER, HISTORY, MANIFEST, find_prefixes, own_files, owner
-from genmonitor.report.sanitize import Note, as_bands, as_findings, as_list, as_notes, as_number, as_record, as_values
-from genmonitor.report.tables import NamedTable, read_tables
 
 
 @dataclass(frozen=True)

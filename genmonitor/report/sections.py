@@ -11,9 +11,9 @@ from typing import Any
 from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.values import meanings
 from genmonitor.report.charts import charts_of, map_of, overlaid, region_rows, value_rows
+from genmonitor.report.contents import NamedTable
 from genmonitor.report.pictures import Pictures
 from genmonitor.report.run import MonitorRun
-from genmonitor.report.tables import NamedTable
 
 WHICH_IS_CLOSER = "which is closer"
 """What a comparison of two generated sets calls its table, behind its prefix."""

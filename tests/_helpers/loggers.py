@@ -6,7 +6,7 @@ import pytest
 import pytorch_lightning.loggers
 
 from genmonitor.plotting.pixel_clusters import cluster_map
-from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.pictures import RenderedFigure
 
 both_namespaces = pytest.mark.parametrize(
     "namespace", [lightning.pytorch.loggers, pytorch_lightning.loggers], ids=["lightning", "pytorch_lightning"]

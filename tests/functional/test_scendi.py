@@ -165,13 +165,11 @@ def test_more_specific_prompts_leave_less_open():
     assert scores[0]["prompt_share"] < scores[1]["prompt_share"] < scores[2]["prompt_share"]
 
 
-def test_least_squares_map_is_a_regression_in_both_directions():
+def test_least_squares_map_is_a_regression():
     outputs, prompts = pairs(40)
     joint, phi, phi_t = joint_of(outputs, prompts), unit(outputs), unit(prompts)
     expected = np.linalg.lstsq(phi_t, phi, rcond=None)[0].T
     np.testing.assert_allclose(least_squares_map(joint).numpy(), expected, atol=1e-10)
-    expected = np.linalg.lstsq(phi, phi_t, rcond=None)[0].T
-    np.testing.assert_allclose(least_squares_map(joint.swapped()).numpy(), expected, atol=1e-10)
 
 
 def test_modes_are_eigenvectors_with_scores_of_positive_sum():

@@ -18,7 +18,7 @@ from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.loggers import worker
 from genmonitor.loggers.publisher import Publisher, finish_evaluations, finish_run
 from genmonitor.plotting.pixel_clusters import cluster_map
-from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.pictures import RenderedFigure
 
 pytestmark = LIGHTNING_SAYS
 

@@ -10,7 +10,7 @@ from _helpers.runs import PARTITION, VALUES, add_diversity, make_run, record, wr
 from genmonitor.evaluation.results import Table
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import RunFolder
-from genmonitor.report.figures import RenderedFigure
+from genmonitor.report.pictures import RenderedFigure
 from genmonitor.report.run import read_run
 
 

@@ -12,8 +12,8 @@ from _helpers.runs import (
     write_picture,
 )
 
+from genmonitor.report.contents import Note
 from genmonitor.report.run import find_folder, read_run
-from genmonitor.report.sanitize import Note
 
 
 def test_find_folder_takes_the_run_or_the_folder_itself(tmp_path):

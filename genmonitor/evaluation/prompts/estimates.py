@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates of each prompt's samples, how spread they are and how far from real ones, and which are judged alone."""
+"""Estimates of each prompt's samples, which are judged alone, and which became worse than at their best."""
 
 from __future__ import annotations
 
+import copy
+import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import NormalDist, median
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, p_values_of_change
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
@@ -17,6 +23,16 @@ from genmonitor.kernels.means import kernel_dispersion
 
 ALL = "all samples"
 """Name of all samples, where single prompts have too few or there are no prompts."""
+RESOLUTION = 1e-6
+"""Effect of rounding on a value: no standard error is taken to be smaller."""
+SMALLEST_P = 1e-300
+SPREAD_FACTOR = 4.0
+"""Factor by which a prompt keeps less of its best than a typical one before an alert, if the highest is best.
+
+As a conditional GAN learned digits, healthy classes fell to a third of the spread of their first epochs, all together.
+"""
+COLLAPSED = 0.1
+"""A typical prompt that keeps no more than this part of its best has not learned but collapsed, with the others."""
 
 
 @dataclass(frozen=True)
@@ -126,3 +142,118 @@ class PromptDistances:
 def _wide(features: Tensor) -> Tensor:
     """Convert features to a dtype that resolves a kernel's small differences."""
     return features if features.dtype == torch.float64 else features.float()
+
+
+@dataclass(frozen=True)
+class Change:
+    """A prompt that became worse.
+
+    Attributes:
+        prompt: its text.
+        now: its value.
+        best: its best value before.
+        epoch: of the best.
+        p: probability of so large a change by chance, over all prompts and earlier evaluations together.
+    """
+
+    prompt: str
+    now: float
+    best: float
+    epoch: float
+    p: float
+
+
+class PromptChanges:
+    """Comparison of each prompt with its best evaluation: which are worse at two evaluations in a row.
+
+    A best is one of many evaluations, chosen for its luck, so three things keep chance from being taken for a change
+    where all evaluations have samples of their own. The standard error of the best is the largest of all evaluations
+    before, since a lucky one may have a small error too. P-values are Student's, as errors of a few samples are
+    estimates. And they are multiplied by the number of evaluations before (Bonferroni), any of which may be the best.
+    Samples are not paired by their seeds: a prompt that has collapsed has nothing in common with what it was.
+
+    Args:
+        highest: whether the best is the highest value, else it is the lowest.
+
+    Attributes:
+        evaluations: their number.
+        values: the best of each prompt.
+        epochs: of the best.
+        errors: the largest standard error so far.
+        standing: prompts that are worse at the last evaluation and the one before, the surest first, then the largest.
+    """
+
+    def __init__(self, *, highest: bool) -> None:
+        self.highest = highest
+        self.evaluations = 0
+        self.values: dict[str, float] = {}
+        self.epochs: dict[str, float] = {}
+        self.errors: dict[str, float] = {}
+        self.standing: list[Change] = []
+        self._degradations = DegradationDetector()
+
+    def update(self, found: Mapping[str, Estimate], epoch: float, limit: float = math.inf) -> list[Change]:
+        """Take in an evaluation; return those of the standing changes that are new.
+
+        Args:
+            found: the value of each prompt, of the same prompts every time.
+            epoch: of the evaluation.
+            limit: where the highest is best, a best beyond this counts as this.
+        """
+        scores = self.scores(found)
+        p = p_values_of_change(scores, worse=True)
+        # a new one, since what a commit that fails puts back does not reach into it
+        self._degradations = copy.deepcopy(self._degradations)
+        new = self._degradations.update(scores, self._far(found, limit))
+        changes = [
+            Change(name, found[name].value, self.values[name], self.epochs[name], p[name])
+            for name in self._degradations.standing()
+        ]
+        self.standing = sorted(changes, key=lambda change: (change.p, -self._by(change.now, change.best)))
+        for name, now in found.items():
+            if name not in self.values or self._by(now.value, self.values[name]) < 0:
+                self.values[name], self.epochs[name] = now.value, epoch
+            self.errors[name] = max(now.error, self.errors.get(name, 0.0))
+        self.evaluations += 1
+        return [change for change in self.standing if change.prompt in new]
+
+    def scores(self, found: Mapping[str, Estimate]) -> dict[str, float]:
+        """Return the standard score of each prompt's change for the worse, as `p_values_of_change` takes it.
+
+        It is 0 where a prompt is not worse by more than chance; {} at first.
+        """
+        from scipy.special import stdtr
+
+        out = {}
+        for name, now in found.items():
+            if name in self.values:
+                error = math.hypot(now.error, self.errors[name], RESOLUTION)
+                p = self.evaluations * float(stdtr(now.samples - 1, -self._by(now.value, self.values[name]) / error))
+                out[name] = NormalDist().inv_cdf(min(max(p, SMALLEST_P), 0.5))
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python only."""
+        best = {"values": dict(self.values), "epochs": dict(self.epochs), "errors": dict(self.errors)}
+        return best | {"evaluations": self.evaluations, "degradations": self._degradations.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        self.values, self.epochs, self.errors = (dict(state[name]) for name in ("values", "epochs", "errors"))
+        self.evaluations = state["evaluations"]
+        self._degradations.load_state_dict(state["degradations"])
+
+    def _by(self, now: float, best: float) -> float:
+        """Return by how much a value is worse than another."""
+        return best - now if self.highest else now - best
+
+    def _far(self, found: Mapping[str, Estimate], limit: float) -> list[str]:
+        """Name the prompts whose change is large enough to deserve an alert, however sure."""
+        if not self.highest:
+            return [name for name, best in self.values.items() if found[name].value >= ALERT_FACTOR * best]
+        bests = {name: min(best, limit) for name, best in self.values.items()}
+        kept = {name: found[name].value / best if best > RESOLUTION else 1.0 for name, best in bests.items()}
+        typical = min(1.0, median(kept.values())) if kept else 1.0
+        # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
+        allowed = (typical if typical > COLLAPSED else 1.0) / SPREAD_FACTOR
+        return [name for name, part in kept.items() if part <= allowed]

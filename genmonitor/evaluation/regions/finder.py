@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is fixed for a run about the regions of an image: kernel width, clusters and baseline."""
+"""What is fixed for a run about the regions of an image, found or taken over: kernel width, clusters and baseline."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from genmonitor._formatting import Band
-from genmonitor._io import Progress, no_progress
+from genmonitor._io import Progress, no_progress, write_json
 from genmonitor._manifest import RegionsManifest
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import measure_baseline
@@ -19,16 +21,19 @@ from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
 from genmonitor.evaluation.regions.clustering import Stability, by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
-from genmonitor.evaluation.regions.saved import SKETCH, SavedRegions
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional._region_kernel import region_scales
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import region_columns
-from genmonitor.linalg.clustering import Linkage
+from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
 OWN_WIDTH = 4.0
 """The gamma of a region with a width of its own, times its mean squared distance."""
+SKETCH = 64
+"""Fingerprints of images that are kept: the smallest ones, from which the overlap of two sets can be told."""
+SAME_DATA = 0.3
+"""Overlap from which on two sets are splits of the same data: two halves of it have a third in common."""
 
 
 @dataclass(frozen=True)
@@ -217,3 +222,62 @@ def own_widths(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
     scales = region_scales(sites.flatten(1), region_columns(partition, sites) or [])
     gammas = OWN_WIDTH / torch.where(scales > 0, scales, scales.sum())
     return dict(zip(partition.regions(), gammas.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class SavedRegions:
+    """Regions that an earlier run found.
+
+    Attributes:
+        path: of their file.
+        settings: that they depend on, as JSON keeps them.
+        partition: the regions.
+        linkage: by which they were found.
+        stability: how well halves of the images agreed on them.
+        sketch: the smallest fingerprints of the images.
+
+    References:
+        Broder, "On the resemblance and containment of documents", 1997.
+    """
+
+    path: Path
+    settings: Mapping[str, Any]
+    partition: PixelPartition
+    linkage: Linkage
+    stability: Stability | None
+    sketch: tuple[str, ...]
+
+    def fits(self, sketch: tuple[str, ...], size: tuple[int, ...], settings: Mapping[str, Any]) -> bool:
+        """Say whether images of a size, with this sketch, are a split of the same data, and the settings the same."""
+        smallest = sorted({*self.sketch, *sketch})[:SKETCH]
+        common = set(self.sketch) & set(sketch)
+        overlap = sum(one in common for one in smallest) / max(1, len(smallest))
+        same = self.settings == json.loads(json.dumps(settings))
+        return same and overlap >= SAME_DATA and self.partition.image_size == size
+
+
+def save_regions(regions: Regions, settings: Mapping[str, Any], path: Path) -> None:
+    """Write a partition, and beside it how it was found if it was.
+
+    Args:
+        regions: what to write.
+        settings: what the regions depend on, as plain Python.
+        path: the .npz file; what is beside it is called the same and ends in .json.
+    """
+    regions.partition.save(path)
+    if regions.linkage is not None:
+        how = {"linkage": regions.linkage, "stability": regions.stability_by_name(), "images": list(regions.sketch)}
+        write_json(path.with_suffix(".json"), {"settings": dict(settings), **how})
+
+
+def saved_regions(path: Path) -> SavedRegions | None:
+    """Read what `save_regions` wrote, None where there is none, or it is damaged."""
+    try:
+        how = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        if how["linkage"] not in LINKAGES:
+            return None
+        stability = Stability.from_names({name: float(value) for name, value in how["stability"].items()})
+        partition, sketch = PixelPartition.load(path), tuple(map(str, how["images"]))
+        return SavedRegions(path, dict(how["settings"]), partition, how["linkage"], stability, sketch)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None

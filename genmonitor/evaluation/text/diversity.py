@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.prompts.changes import Change
+from genmonitor.evaluation.prompts.estimates import Change
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, dated
 from genmonitor.evaluation.text.prompts import PromptMeasure, quoted

@@ -9,8 +9,7 @@ from typing import Literal
 
 from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.prompts.estimates import Estimate, PromptGroups
+from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptGroups
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec
 

@@ -20,8 +20,7 @@ from genmonitor.evaluation import ReferenceImages, SingleProcess
 from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.evaluator import commit_evaluation
-from genmonitor.evaluation.prompts.changes import PromptChanges
-from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptDistances, PromptGroups, spread_by_prompt
 
 LABELS = torch.arange(60) % 3
 REAL = labeled(90)

@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 import torch
+from scipy.stats import norm
+from scipy.stats import t as student
 
 from genmonitor import CosineKernel
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.estimates import ALL, PromptDistances, PromptGroups, spread_by_prompt
+from genmonitor.evaluation.prompts.estimates import (
+    ALL,
+    Estimate,
+    PromptChanges,
+    PromptDistances,
+    PromptGroups,
+    spread_by_prompt,
+)
 from genmonitor.functional import mmd_influence
 from genmonitor.kernels.means import kernel_dispersion
 
@@ -64,3 +73,106 @@ def test_distance_is_that_of_the_prompts_samples(dtype):
     error = (expected.fake.var() / 8 + expected.real.var() / 10).sqrt()
     assert found["2"].error == pytest.approx(float(error))
     assert found["2"].samples == 8
+
+
+SURE = 0.01
+
+
+def spread(value, error=SURE, samples=100):
+    return Estimate(value, error, samples)
+
+
+def named(changes, evaluations, **settings):
+    """Take in evaluations, a value for each prompt; return what each one named."""
+    return [
+        [change.prompt for change in changes.update({k: spread(v) for k, v in found.items()}, float(epoch), **settings)]
+        for epoch, found in enumerate(evaluations)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([1, 1, 0.1, 0.1, 0.1], [3], id="two in a row, once"),
+        pytest.param([1, 0.1, 1, 0.1, 1], [], id="one is chance"),
+        pytest.param([1, 0.1, 0.1, 1, 0.1, 0.1], [2, 5], id="again after a recovery"),
+        pytest.param([1, 0.3, 0.3, 0.3], [], id="a third of it, however sure"),
+        pytest.param([0.2, 1, 0.08, 0.08], [3], id="the best is the highest so far"),
+        pytest.param([0.1, 0.1, 1, 1], [], id="better"),
+        pytest.param([0.0, 0.0, 0.0], [], id="nothing ever"),
+    ],
+)
+def test_highest(values, expected):
+    found = named(PromptChanges(highest=True), [{"a": value} for value in values])
+    assert [epoch for epoch, names in enumerate(found) if names] == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param([0.3, 0.0, 0.2, 0.2, 0.2], [3], id="two in a row, once"),
+        pytest.param([-0.001, 0.001, 0.001], [], id="around nothing"),
+        pytest.param([0.3, 0.2, 0.1], [], id="better"),
+    ],
+)
+def test_lowest(values, expected):
+    found = named(PromptChanges(highest=False), [{"a": value} for value in values])
+    assert [epoch for epoch, names in enumerate(found) if names] == expected
+
+
+def test_change_says_what_and_when_the_best_was():
+    changes = PromptChanges(highest=True)
+    for epoch, value in enumerate((0.8, 1.0, 0.1)):
+        changes.update({"a": spread(value), "b": spread(0.5)}, float(epoch))
+    (change,) = changes.update({"a": spread(0.1), "b": spread(0.5)}, 3.0)
+    assert (change.prompt, change.now, change.best, change.epoch) == ("a", 0.1, 1.0, 1.0)
+    assert change.p < 1e-4
+
+
+def test_standing_changes_stay_until_a_recovery():
+    changes = PromptChanges(highest=True)
+    standing = []
+    for epoch, value in enumerate((1.0, 0.1, 0.1, 0.05, 1.0, 0.1)):
+        changes.update({"a": spread(value), "b": spread(0.5)}, float(epoch))
+        standing.append([(change.prompt, change.now) for change in changes.standing])
+    assert standing == [[], [], [("a", 0.1)], [("a", 0.05)], [], []]
+
+
+def test_surest_comes_first():
+    assert named(PromptChanges(highest=True), [{"a": 1, "b": 1}, *2 * [{"a": 0.09, "b": 0.05}]])[-1] == ["b", "a"]
+
+
+def test_score_is_of_a_student_p_value_times_the_evaluations_before():
+    changes = PromptChanges(highest=True)
+    changes.update({"a": spread(1.0, 0.1, 10)}, 0.0)
+    changes.update({"a": spread(0.9, 0.3, 10)}, 1.0)  # the largest error so far counts, not the best's own
+    p = 2 * student.sf((1.0 - 0.1) / (0.3**2 + 0.05**2) ** 0.5, 9)
+    assert changes.scores({"a": spread(0.1, 0.05, 10)})["a"] == pytest.approx(norm.ppf(p), rel=1e-4)
+
+
+def test_best_beyond_the_limit_counts_as_the_limit():
+    noise_first = [{"a": value} for value in (1.0, 0.09, 0.09)]
+    assert named(PromptChanges(highest=True), noise_first)[-1] == ["a"]
+    assert named(PromptChanges(highest=True), noise_first, limit=0.3)[-1] == []
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [
+        pytest.param({"a": 0.3, "b": 0.4, "c": 0.2}, [], id="all fall as the model learns"),
+        pytest.param({"a": 0.3, "b": 0.4, "c": 0.05}, ["c"], id="one falls far more"),
+        pytest.param({"a": 1.0, "b": 1.0, "c": 0.2}, ["c"], id="one falls alone"),
+        pytest.param({"a": 0.03, "b": 0.02, "c": 0.01}, ["c", "b", "a"], id="all collapse"),
+    ],
+)
+def test_highest_is_judged_beside_the_other_prompts(later, expected):
+    assert named(PromptChanges(highest=True), [dict.fromkeys("abc", 1.0), later, later])[-1] == expected
+
+
+def test_state_goes_on(tmp_path):
+    first, second = PromptChanges(highest=True), PromptChanges(highest=True)
+    named(first, [{"a": 1.0}, {"a": 0.9}, {"a": 0.1}])
+    torch.save(first.state_dict(), tmp_path / "state.pt")
+    second.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert second.state_dict() == first.state_dict()
+    assert named(second, [{"a": 0.1}]) == [["a"]]

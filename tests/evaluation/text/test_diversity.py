@@ -2,8 +2,7 @@
 import pytest
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.prompts.estimates import ALL, PromptGroups
+from genmonitor.evaluation.prompts.estimates import ALL, Change, PromptGroups
 from genmonitor.evaluation.text.diversity import REAL, SCORES, SPREAD, DiversityPresenter, diversity_values, state
 from genmonitor.evaluation.values import grouped_by_chart
 from genmonitor.functional.w1kp import PromptVariability

@@ -2,8 +2,7 @@
 import pytest
 
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.prompts.changes import Change
-from genmonitor.evaluation.prompts.estimates import ALL, PromptGroups
+from genmonitor.evaluation.prompts.estimates import ALL, Change, PromptGroups
 from genmonitor.evaluation.text.disagreement import DISTANCE
 from genmonitor.evaluation.text.diversity import SPREAD
 from genmonitor.evaluation.text.prompts import CURVES, NAMED, quoted

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sanitized values of JSON files: parts that the report cannot show are left out."""
+"""Contents of JSON files in a run's folder, sanitized: parts that the report cannot show are left out."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from genmonitor._formatting import Band
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.report.files import BY_EPOCH
 
 T = TypeVar("T")
+_MAX_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,8 @@ def as_number(value: Any) -> float | None:
 
 def as_bands(baseline: Any) -> dict[str, Band]:
     """Keep the bands of low, median and high."""
-    bands = {}
-    for name, band in _as_dict(baseline).items():
-        values = as_list(band)
-        numbers = [number for value in values if (number := as_number(value)) is not None]
-        if len(values) == len(numbers) == 3:
-            bands[name] = (numbers[0], numbers[1], numbers[2])
-    return bands
+    bands: dict[str, Any] = {name: tuple(map(as_number, as_list(band))) for name, band in _as_dict(baseline).items()}
+    return {name: band for name, band in bands.items() if len(band) == 3 and None not in band}
 
 
 def as_values(values: Any) -> list[ValueSpec]:
@@ -92,3 +91,41 @@ def _as_dict(value: Any) -> dict[str, Any]:
 def as_list(value: Any) -> list[Any]:
     """Return a list as it is, and an empty one for anything else."""
     return value if isinstance(value, list) else []
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table of text and numbers."""
+
+    name: str
+    columns: list[Any]
+    rows: list[list[Any]]
+
+
+def read_tables(files: Iterable[Path]) -> list[NamedTable]:
+    """Read tables that `RunFolder.write_table` wrote; where there is one for each evaluation, the last."""
+    tables = [_read(name, path) for name, path in _latest([path for path in files if path.suffix == ".json"])]
+    return [table for table in tables if table is not None]
+
+
+def _latest(files: Iterable[Path]) -> list[tuple[str, Path]]:
+    """Name files, and keep the last where there is one for each evaluation."""
+    latest: dict[str, tuple[int, str, Path]] = {}
+    for path in files:
+        match = BY_EPOCH.fullmatch(path.stem)
+        kind, step, when = (match[1], int(match[3]), f", epoch {int(match[2])}") if match else (path.stem, 0, "")
+        if kind not in latest or step >= latest[kind][0]:
+            latest[kind] = (step, kind.replace("_", " ") + when, path)
+    return [(name, path) for _, name, path in latest.values()]
+
+
+def _read(name: str, path: Path) -> NamedTable | None:
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(content, list) or not content or not all(isinstance(row, dict) for row in content):
+        return None
+    rows = content[:_MAX_ROWS]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    return NamedTable(name, columns, [[row.get(column) for column in columns] for row in rows])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from genmonitor.monitoring.failures import MAX_FAILURES, FailurePolicy
+from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy
 
 
 def test_policy_switches_off_after_failures_in_a_row():
