@@ -29,7 +29,7 @@ COMMANDS = {
     "clusters": "find out which pixels of a set of images belong together",
     "replay": "measure a logged value again from its manifest and a checkpoint",
     "sweep": "evaluate the checkpoints of a run as if a monitor had been there",
-    "report": "write the report.html of a run again, or compare two runs on one page",
+    "report": "write the report.html of a run again",
 }
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
@@ -39,7 +39,6 @@ EXAMPLES = """examples:
   genmonitor w1kp generated/ --prompts prompts.txt --encoder dreamsim --calibration cdf-xy.pt
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
-  genmonitor report runs/dcgan-digits/version_0 runs/dcgan-digits/version_1
   genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_evaluation_00012.json \\
       --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
   genmonitor sweep lightning_logs/version_3 --setup train.py:build

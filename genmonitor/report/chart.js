@@ -53,10 +53,10 @@ class Chart {
 
   legend() {
     const legend = html("div", "legend", "", this.place);
-    for (const curve of this.spec.series.filter((c) => !c.run && c.region === null)) { // the second run's are the same, dotted
+    for (const curve of this.spec.series.filter((c) => c.region === null)) {
       const entry = html("span", "", "", legend);
       html("span", "swatch", "", entry).style.setProperty("--c", curve.color);
-      entry.append(curve.line ? `${curve.said} (${curve.line})` : curve.said);
+      entry.append(curve.line ? `${curve.label} (${curve.line})` : curve.label);
     }
   }
 
@@ -151,8 +151,7 @@ class Chart {
         this.tag(svg("path", { d: `${linePath(outline)}z`, class: "area" }, this.canvas), curve);
         continue;
       }
-      const points = at(curve.values).filter(([, y]) => !this.spec.joined || y !== null);
-      this.tag(svg("path", { d: linePath(points), class: `curve ${curve.line}`.trim() }, this.canvas), curve);
+      this.tag(svg("path", { d: linePath(at(curve.values)), class: `curve ${curve.line}`.trim() }, this.canvas), curve);
       if (this.spec.x.length > 60) continue;
       for (const [x, y] of at(curve.values)) {
         if (y !== null) this.tag(svg("circle", { cx: x, cy: y, r: 2.5, class: "dot" }, this.canvas), curve);

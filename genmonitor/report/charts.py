@@ -58,7 +58,6 @@ def _chart(run: MonitorRun, title: str, specs: Sequence[ValueSpec], alerts: Sequ
         "by": "" if run.compared else by,
         "x": x,
         "steps": [record.get("step") for record in run.records],
-        "joined": False,
         "alerts": [{"x": x, "text": text} for x, text in marks if x is not None],
         "series": _all_series(run, specs),
     }
@@ -89,12 +88,10 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
             {
                 "name": spec.key,
                 "label": name,
-                "said": name,
                 "region": label,
                 "color": "var(--ink)" if of_image else cluster_color(number if label is None else label),
                 # a second value of one place, such as the product of the regions beside the image
                 "line": "dashed" if spec.region in drawn else "",
-                "run": 0,
                 "values": [_rounded(record.get(spec.key)) for record in run.records],
                 "band": run.baseline.get(spec.key),
             }
@@ -105,36 +102,6 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.7g}")
-
-
-def overlaid(first: list[dict[str, Any]], second: list[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the charts that two runs have in common, with the curves of both.
-
-    Args:
-        first: charts of a run, drawn full.
-        second: of another, drawn dotted.
-        names: of the runs.
-    """
-    others = {chart["title"]: chart for chart in second}
-    return [
-        _overlaid(chart, others[chart["title"]], names)
-        for chart in first
-        if chart["title"] in others and others[chart["title"]]["by"] == chart["by"]
-    ]
-
-
-def _overlaid(chart: dict[str, Any], other: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    x = sorted({*chart["x"], *other["x"]})
-    steps = {here: step for of in (other, chart) for here, step in zip(of["x"], of["steps"], strict=True)}
-    series = []
-    for number, (of, name) in enumerate(zip((chart, other), names, strict=True)):
-        for curve in of["series"]:
-            at = dict(zip(of["x"], curve["values"], strict=True))
-            line = {"line": "dotted", "band": None} if number else {}
-            values = [at.get(here) for here in x]
-            series.append(curve | line | {"label": f"{curve['label']}, {name}", "values": values, "run": number})
-    drawn = {"kind": "lines", "bars": False, "joined": True, "alerts": []}
-    return chart | drawn | {"x": x, "steps": [steps[here] for here in x], "series": series}
 
 
 def map_of(run: MonitorRun) -> dict[str, Any] | None:

@@ -60,7 +60,7 @@ class Gallery {
     const choices = place.querySelector(".choices");
     if (map) this.choice(choices, "Show", [["whole images", null], ...map.regions.map((r) => [`${r.name} alone`, r])],
       (region) => { this.zoom = region && new Zoom(map, region); });
-    const nearest = Object.values(images).some(({ strips }) => strips.some((strip) => strip.nearest));
+    const nearest = images.strips.some((strip) => strip.nearest);
     this.pairs = false;
     if (nearest) this.choice(choices, "Compare with", [["real images", false], ["the nearest real image of each", true]],
       (pairs) => { this.pairs = pairs; });
@@ -80,18 +80,15 @@ class Gallery {
   // the images of the last evaluation that has some at a step; before the first one the first
   async show(step) {
     this.step = step;
-    const shown = [], names = Object.keys(this.images);
-    const { real } = this.images[names[0]];
-    for (const name of names) {
-      const { strips, other, captions, of } = this.images[name];
-      const about = strips.findLast((strip) => (strip.step ?? 0) <= step) ?? strips[0];
-      const some = strips.length < of ? `${strips.length} of ${of} evaluations are shown; the others are in the same folder.` : "";
-      const when = about.epoch === null ? "" : `, epoch ${about.epoch}`;
-      const title = this.sets[0] ?? (names.length > 1 ? name : "Generated images");
-      const pairs = this.pairs ? "At the right of each is its nearest real image, the closest pair first. " : "";
-      shown.push({ about, title: `${title}${when}`, note: `${pairs}${some}`, captions, pairs: this.pairs });
-      if (other.length) shown.push({ about: other[0], title: this.sets[1], note: "", captions, pairs: this.pairs });
-    }
+    const { real, strips, other, captions, of } = this.images;
+    const about = strips.findLast((strip) => (strip.step ?? 0) <= step) ?? strips[0];
+    const some = strips.length < of ? `${strips.length} of ${of} evaluations are shown; the others are in the same folder.` : "";
+    const when = about.epoch === null ? "" : `, epoch ${about.epoch}`;
+    const pairs = this.pairs ? "At the right of each is its nearest real image, the closest pair first. " : "";
+    const shown = [{
+      about, title: `${this.sets[0] ?? "Generated images"}${when}`, note: `${pairs}${some}`, captions, pairs: this.pairs,
+    }];
+    if (other.length) shown.push({ about: other[0], title: this.sets[1], note: "", captions, pairs: this.pairs });
     if (real.length && !this.pairs) shown.unshift({ about: real[0], title: "Real images", note: "", captions: [], pairs: false });
     const parts = await Promise.all(shown.map((part) => this.part(part)));
     if (this.step === step) this.place.replaceChildren(...parts);

@@ -117,7 +117,7 @@ for (const section of document.querySelectorAll("[data-section]")) {
     const chart = new Chart(place, charts[place.dataset.chart], regions, showStep);
     followers.push((step) => chart.mark(step));
   }
-  if (Object.keys(images).length) {
+  if (images) {
     const gallery = new Gallery(section.querySelector(".images"), images, map, sets);
     followers.push((step) => gallery.show(step));
   }

@@ -34,54 +34,20 @@ def write_report(folder: Path) -> Path:
         OSError: if a file cannot be read or the page not written; the page from before is still there.
     """
     run = read_run(folder)
-    atomic_write(folder / REPORT, _render({run_name(folder): (folder, run)}).encode())
+    atomic_write(folder / REPORT, _render(folder, run).encode())
     atomic_write(folder / HISTORY, history_csv(run.monitors).encode())
     return folder / REPORT
 
 
-def write_comparison(first: Path, second: Path, page: Path) -> Path:
-    """Write a page that shows two runs over each other; complete or not at all.
-
-    Args:
-        first: a folder with manifests.
-        second: another.
-        page: the file to write.
-
-    Returns:
-        The page's path.
-
-    Raises:
-        ValueError: if the runs have no monitor in common.
-        OSError: if a file cannot be read or the page not written.
-    """
-    runs = {first: read_run(first), second: read_run(second)}
-    prefixes = [{monitor.prefix for monitor in run.monitors} for run in runs.values()]
-    if len(runs) < 2 or not prefixes[0] & prefixes[1]:
-        raise ValueError(
-            f"Expected two runs with a monitor of the same prefix, but got {first} with {sorted(prefixes[0])} and "
-            f"{second} with {sorted(prefixes[-1])}. Give two runs that were watched by the same kind of monitor."
-        )
-    names = _tell_apart(first, second)
-    atomic_write(page, _render(dict(zip(names, runs.items(), strict=True))).encode())
-    return page
-
-
-def run_name(folder: Path, parts: int = 2) -> str:
-    """Name the run of a folder by the last parts of its path.
+def run_name(folder: Path) -> str:
+    """Name the run of a folder by the last two parts of its path.
 
     Example:
         >>> run_name(Path("/runs/dcgan/version_0/genmonitor"))
         'dcgan/version_0'
     """
     path = folder.resolve().parts
-    return "/".join((path[:-1] if path[-1] == FOLDER else path)[-parts:])
-
-
-def _tell_apart(first: Path, second: Path) -> tuple[str, str]:
-    """Name two runs as briefly as tells them apart."""
-    longest = max(len(first.resolve().parts), len(second.resolve().parts))
-    pairs = ((run_name(first, parts), run_name(second, parts)) for parts in range(1, longest + 1))
-    return next(pair for pair in pairs if pair[0] != pair[1])
+    return "/".join((path[:-1] if path[-1] == FOLDER else path)[-2:])
 
 
 @cache
@@ -90,39 +56,28 @@ def _environment() -> Any:
 
     loader = PackageLoader("genmonitor", "report")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.policies["json.dumps_kwargs"] = {}  # sorted by default: the order of runs would be lost
     environment.filters["shown"] = _shown
     return environment
 
 
-def _render(runs: Mapping[str, tuple[Path, Run]]) -> str:
-    monitors = {name: {x.prefix: x for x in run.monitors} for name, (_, run) in runs.items()}
-    first, *others = monitors.values()
-    shared = [prefix for prefix in first if all(prefix in other for other in others)]
-    pictures = Pictures([of[prefix] for of in monitors.values() for prefix in shared])
-    _, run = next(iter(runs.values()))
-    sections = [
-        section({name: of[prefix] for name, of in monitors.items()}, pictures, [] if others else run.tables)
-        for prefix in shared
-    ]
+def _render(folder: Path, run: Run) -> str:
+    pictures = Pictures(run.monitors)
+    sections = [section(monitor, pictures, run.tables) for monitor in run.monitors]
     shown = [x["closer"] for x in sections]
-    tables = [] if others else [table for table in run.tables if table not in shown]
     return str(
         _environment()
         .get_template("page.html")
         .render(
-            title=" and ".join(runs),
-            runs={name: str(folder.resolve()) for name, (folder, _) in runs.items()},
-            unreadable=[file for _, run in runs.values() for file in run.unreadable],
-            findings=[
-                summary(name if others else "", of[prefix]) for name, of in monitors.items() for prefix in shared
-            ],
+            title=run_name(folder),
+            folder=str(folder.resolve()),
+            unreadable=run.unreadable,
+            findings=[summary(monitor) for monitor in run.monitors],
             alerts=_alerts(sections),
             max_alerts=MAX_ALERTS,
             sections=sections,
             moments=_moments(sections),
             drawn=[x["drawn"] for x in sections],
-            tables=tables,
+            tables=[table for table in run.tables if table not in shown],
         )
     )
 

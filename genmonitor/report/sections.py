@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A monitor's part of the page, of one run or of two: what the template says and what the scripts draw."""
+"""A monitor's part of the page, what the template says and what the scripts draw."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.values import meanings
-from genmonitor.report.charts import charts_of, map_of, overlaid, region_rows, value_rows
+from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.contents import NamedTable
 from genmonitor.report.pictures import Pictures
 from genmonitor.report.run import MonitorRun
@@ -22,81 +22,61 @@ NEAR = 0.3
 _GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
 
-def summary(name: str, run: MonitorRun) -> dict[str, Any]:
-    """Return the findings to look at first.
-
-    Args:
-        name: of the run, "" where there is only one.
-        run: what a monitor left.
-    """
+def summary(run: MonitorRun) -> dict[str, Any]:
+    """Return the findings to look at first of what a monitor left."""
     if not run.findings or (run.compared and run.manifest.get("other_images")):
         said, fine = [{"text": run.messages[-1], "cause": "", "kind": ""}], None
     else:
         found = headlines(run.findings)
         said = [{"text": x.text, "cause": x.cause, "kind": x.kinds[0].name if x.kinds else ""} for x in found]
         fine = found[0].fine
-    return {"run": name, "prefix": run.prefix, "title": _title(run), "fine": fine, "said": said}
+    return {"prefix": run.prefix, "title": _title(run), "fine": fine, "said": said}
 
 
-def section(runs: Mapping[str, MonitorRun], pictures: Pictures, tables: Sequence[NamedTable]) -> dict[str, Any]:
+def section(run: MonitorRun, pictures: Pictures, tables: Sequence[NamedTable]) -> dict[str, Any]:
     """Return what the page says and draws of a monitor.
 
     Args:
-        runs: one, or two to compare, by name.
+        run: what it left.
         pictures: of the page.
         tables: of the run.
     """
-    run, *others = runs.values()
-    same = all(run.partition == other.partition for other in others)
-    rows = region_rows(run) if same else []
-    for other in others:
-        of = {row["region"]: row for row in region_rows(other)}
-        rows = [row | {"other": of[row["region"]]} for row in rows if row["region"] in of]
+    rows = region_rows(run)
     return {
         "prefix": run.prefix,
         "title": _title(run),
-        "names": list(runs),
         "given": {name: "" if run.manifest.get(name) is None else str(run.manifest[name]) for name in _GIVEN},
         "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
         "notes": [note.text for note in run.notes if note.epoch is None],
-        "alerts": [alert for name, of in runs.items() for alert in _alerts(name if others else "", of)],
+        "alerts": [
+            {"text": note.text, "epoch": note.epoch, "step": note.step} for note in run.notes if note.epoch is not None
+        ],
         "count": len(run.records),
         "compared": run.compared,
-        "same_regions": same,
         "closer": next((x for x in tables if run.compared and x.name == f"{run.prefix} {WHICH_IS_CLOSER}"), None),
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
         "thumbnails": pictures.regions(run) if rows else {},
         "stable": any(row["stability"] is not None for row in rows),
         "columns": list(dict.fromkeys(column for row in rows for column in row["cells"])),
-        "figures": [] if others else pictures.latest(run),
+        "figures": pictures.latest(run),
         "about": meanings(list(run.values.values())),
         "manifest": json.dumps(_abridged(run.manifest), indent=1, ensure_ascii=False),
-        "drawn": _drawn(runs, pictures, same),
+        "drawn": _drawn(run, pictures),
     }
 
 
-def _drawn(runs: Mapping[str, MonitorRun], pictures: Pictures, same: bool) -> dict[str, Any]:
+def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
     """Return what the scripts of the page draw."""
-    run, *others = runs.values()
-    charts = charts_of(run)
-    for other in others:
-        charts = overlaid(charts, charts_of(other), list(runs))
-    if not same:
-        charts = [chart for chart in charts if all(curve["region"] is None for curve in chart["series"])]
-    images = {name: pictures.images(of) for name, of in runs.items()}
-    sets = [str(run.manifest.get(name)) for name in ("generated_images", "other_images")] if run.compared else []
     return {
-        "charts": charts,
-        "map": map_of(run) if same else None,
-        "sliders": [] if others else pictures.sliders(run),
-        "images": {name: shown for name, shown in images.items() if shown is not None},
-        "sets": sets,
+        "charts": charts_of(run),
+        "map": map_of(run),
+        "sliders": pictures.sliders(run),
+        "images": pictures.images(run),
+        "sets": [str(run.manifest.get(name)) for name in ("generated_images", "other_images")] if run.compared else [],
         "copies": _copies(run),
-        "moments": [
-            {"epoch": record.get("epoch"), "step": record.get("step")} for of in runs.values() for record in of.records
-        ],
-        "messages": [] if others or run.compared else _messages(run),
+        "moments": [{"epoch": record.get("epoch"), "step": record.get("step")} for record in run.records],
+        "messages": [] if run.compared else _messages(run),
     }
 
 
@@ -112,14 +92,6 @@ def _abridged(value: Any) -> Any:
         cut = [f"… and {len(value) - 8} more"] if len(value) > 12 else []
         return [*map(_abridged, value[:8] if cut else value), *cut]
     return value
-
-
-def _alerts(name: str, run: MonitorRun) -> list[dict[str, Any]]:
-    return [
-        {"run": name, "text": note.text, "epoch": note.epoch, "step": note.step}
-        for note in run.notes
-        if note.epoch is not None
-    ]
 
 
 def _title(run: MonitorRun) -> str:

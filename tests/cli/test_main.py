@@ -87,8 +87,8 @@ def test_no_command_is_a_mistake(genmonitor):
     [
         (["comapre", "a", "b"], "usage: genmonitor [-h]", "there is no command comapre. Did you mean compare?"),
         (["wxyz"], "usage: genmonitor [-h]", "there is no command wxyz. There are compare, diversity,"),
-        (["report", "a", "--outt", "b"], "usage: genmonitor report [-h]", "no option --outt. Did you mean --out?"),
-        (["report", "a", "--outt=b"], "usage: genmonitor report [-h]", "no option --outt=b. Did you mean --out?"),
+        (["report", "a", "--jsno"], "usage: genmonitor report [-h]", "no option --jsno. Did you mean --json?"),
+        (["report", "a", "--jsno=b"], "usage: genmonitor report [-h]", "no option --jsno=b. Did you mean --json?"),
         (
             ["report", "a", "--zzzz"],
             "usage: genmonitor report [-h]",

@@ -49,19 +49,3 @@ def test_report_refuses_an_empty_path(genmonitor):
     status, _, complaint = genmonitor("report", "")
     assert status == 2
     assert "argument RUN: expected a path, but got an empty one" in complaint
-
-
-def test_report_of_two_runs_writes_a_page_of_its_own(tmp_path, genmonitor):
-    make_run(tmp_path / "a")
-    make_run(tmp_path / "b")
-    status, said, _ = genmonitor("report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "both.html")
-    assert (status, said) == (0, f"Report: {tmp_path / 'both.html'}\n")
-    assert "<title>a and b" in (tmp_path / "both.html").read_text()
-    assert not (tmp_path / "a" / "genmonitor" / "report.html").exists()
-
-
-def test_report_of_one_run_stays_in_its_folder(tmp_path, genmonitor):
-    make_run(tmp_path / "a")
-    status, _, complaint = genmonitor("report", tmp_path / "a", "--out", tmp_path / "page.html")
-    assert status == 2
-    assert "Expected --out with two runs only" in complaint

@@ -7,20 +7,17 @@ from html.parser import HTMLParser
 import pytest
 from _helpers.runs import (
     COMPARED,
-    LABELS,
     add_diversity,
     found,
     make_run,
     record,
     write_evaluation,
     write_notes,
-    write_strip,
 )
 
-from genmonitor import PixelPartition
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.report import RunFolder, write_comparison, write_report
+from genmonitor.report import RunFolder, write_report
 from genmonitor.report.run import read_run
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
@@ -223,53 +220,6 @@ def test_page_says_where_regions_are_and_how_stable_where_that_is_known(tmp_path
     texts = [text.strip() for text in parsed(folder).texts]
     assert "where" in texts
     assert ("stability" in texts) == ("0.88" in texts) == bool(stability)
-
-
-def test_page_of_two_runs_draws_the_curves_of_both(tmp_path):
-    first, second = make_run(tmp_path / "a" / "run", evaluations=3), make_run(tmp_path / "b" / "run", evaluations=5)
-    page = write_comparison(first, second, tmp_path / "both.html")
-    text = page.read_text()
-    data = json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])
-    assert [moment["epoch"] for moment in data["moments"]] == [0, 1, 2, 3, 4]
-    chart = data["sections"][0]["charts"][0]
-    assert chart["x"] == [0, 1, 2, 3, 4]
-    curves = {curve["label"]: (curve["line"], curve["values"]) for curve in chart["series"]}
-    ours, theirs = (curves[f"cluster 2, {name}/run"] for name in "ab")
-    values = pytest.approx([record(n)["cluster_2"] for n in range(1, 6)], abs=1e-7)
-    assert (ours[0], [*ours[1][:3], *theirs[1][3:]], ours[1][3:]) == ("", values, [None, None])
-    assert theirs == ("dotted", values)
-    assert "<title>a/run and b/run" in text
-
-
-def test_page_of_two_runs_keeps_their_order(tmp_path):
-    folders = [make_run(tmp_path / name) for name in ("z", "a")]
-    for folder in folders:
-        write_strip(folder, "images", [0.5], 1)
-    text = write_comparison(*folders, tmp_path / "both.html").read_text()
-    (section,) = json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])["sections"]
-    assert list(section["images"]) == ["z", "a"]
-
-
-def test_page_of_two_runs_with_other_regions_compares_whole_images(tmp_path):
-    first, second = make_run(tmp_path / "a"), make_run(tmp_path / "b")
-    PixelPartition(LABELS.flip(1)).save(second / "cms_partition.npz")
-    text = write_comparison(first, second, tmp_path / "both.html").read_text()
-    (section,) = json.loads(re.search(r'id="drawn">(.*?)</script>', text, re.DOTALL)[1])["sections"]
-    assert "only values of whole images can be compared" in text
-    assert section["map"] is None
-    titles = [chart["title"] for chart in section["charts"]]
-    assert "CMS of image and product" in titles
-    assert "CMS by region" not in titles
-
-
-def test_runs_without_a_monitor_in_common_are_refused(tmp_path):
-    first, second = make_run(tmp_path / "a"), tmp_path / "b" / "genmonitor"
-    second.mkdir(parents=True)
-    add_diversity(second, ["a cat"])
-    for other in (first, second):
-        with pytest.raises(ValueError, match="Expected two runs with a monitor of the same prefix"):
-            write_comparison(first, other, tmp_path / "both.html")
-    assert not (tmp_path / "both.html").exists()
 
 
 def test_history_has_a_row_for_each_evaluation_of_any_monitor(tmp_path):

@@ -23,7 +23,7 @@ from drawn_scenes import COLORS, SHAPES, describe, draw_scenes
 from genmonitor import W1KPScore
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
-from genmonitor.plotting.metrics import reusability_figure
+from genmonitor.plotting.diversity import reusability_figure
 
 ANY = "thing"
 
