@@ -15,7 +15,6 @@ from genmonitor._io import Progress, no_progress
 DRAWS = 20
 TAIL = 0.05
 """The nominal chance that real images lie below their band: of one value, or of all regions together."""
-"""The lower end, the median and the upper end of a value."""
 
 
 def measure_baseline(

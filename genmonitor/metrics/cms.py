@@ -13,8 +13,6 @@ from genmonitor.kernels.means import KernelMeans
 from genmonitor.metrics._real_fake import TwoSampleMetric
 from genmonitor.partition import PixelPartition
 
-"""Of a baseline: lower end, median, upper end."""
-
 
 class CosineMeanSimilarity(TwoSampleMetric):
     """Cosine of the angle between two mean embeddings, for the image and for each cluster of its pixels.

@@ -239,9 +239,9 @@ def add_curve(
         ax.scatter(epochs, values, size, fill, edgecolors=color, linewidths=1.2, zorder=2.5, clip_on=False)
 
 
-def add_target(ax: Axes, place: int, number: int, value: float, band: Band | None, color: str | None = None) -> None:
+def add_target(ax: Axes, place: int, number: int, value: float, band: Band | None) -> None:
     """A region's latest value as a disc (numbered: clusters), its baseline as a bar, and the way still to go."""
-    color = color or cluster_color(number)
+    color = cluster_color(number)
     if band is not None:
         low, median, high = band
         ax.bar(place, high - low, bottom=low, width=0.8, color=color, alpha=0.4, linewidth=0)
