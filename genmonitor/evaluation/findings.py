@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor.functional.relative_similarity import holm
 from genmonitor.functional.two_sample_test import LEVEL
 
 SAID = 3
@@ -182,12 +183,10 @@ def p_values_of_change(scores: Mapping[str, float], *, worse: bool) -> dict[str,
         >>> {name: round(p, 4) for name, p in found.items()}
         {'cluster_1': 0.0027, 'cluster_2': 0.5}
     """
-    single = {name: NormalDist().cdf(z if worse else -z) for name, z in scores.items() if not math.isnan(z)}
-    out, largest = dict.fromkeys(scores, 1.0), 0.0
-    for rank, name in enumerate(sorted(single, key=lambda name: single[name])):
-        largest = max(largest, min(1.0, single[name] * (len(single) - rank)))
-        out[name] = largest
-    return out
+    known = {name: NormalDist().cdf(z if worse else -z) for name, z in scores.items() if not math.isnan(z)}
+    p = torch.tensor(list(known.values()), dtype=torch.float64)
+    adjusted = holm(p, torch.ones_like(p, dtype=torch.bool)).tolist()
+    return dict.fromkeys(scores, 1.0) | dict(zip(known, adjusted, strict=True))
 
 
 class DegradationDetector:

@@ -140,7 +140,7 @@ def relative_similarity_from_influences(
     tail = {"closer": -z, "farther": z, "different": -z.abs()}[alternative]
     p = torch.special.ndtr(tail) * (2 if alternative == "different" else 1)
     p = p.where(alive, 1)
-    adjusted = torch.cat([p[:1], _holm(p[1:], alive[1:])])
+    adjusted = torch.cat([p[:1], holm(p[1:], alive[1:])])
     columns = zip(difference, error, p, adjusted, strict=True)
     return {name: RelativeSimilarity(*values) for name, values in zip(fake.regions, columns, strict=True)}
 
@@ -161,7 +161,7 @@ def _variance(fake: MMDInfluence, other: MMDInfluence, paired: bool) -> Tensor:
     return torch.maximum(jackknife - second_order, second_order)
 
 
-def _holm(p: Tensor, tested: Tensor) -> Tensor:
+def holm(p: Tensor, tested: Tensor) -> Tensor:
     """Adjust p-values [R] for as many as were tested; holds whatever the dependence between the regions.
 
     The joint normal distribution of influences (maxT) found as many faults, and cannot tell small p-values apart.
