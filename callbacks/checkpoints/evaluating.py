@@ -7,21 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
+from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.files import Checkpoint, CheckpointWeights
-from genmonitor.callbacks.checkpoints.state import SweepState
-from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Drawn
+from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
+from genmonitor.callbacks.integration.circumstances import TrainerCollective
 from genmonitor.callbacks.integration.data import images_until
-from genmonitor.evaluation.collective import SingleProcess
-from genmonitor.evaluation.results import History, Samples
+from genmonitor.evaluation.results import History
 from genmonitor.evaluation.sampling.cache import clear
 from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.monitoring.options import MAX_FAILURES
@@ -48,14 +44,13 @@ class SweepResult:
 
 @dataclass
 class CheckpointEvaluations:
-    """Evaluates checkpoints inside a Trainer."""
+    """Evaluates checkpoints inside a Trainer. Every process of it does the same; rank zero alone tells and writes."""
 
     monitors: list[GenerativeMonitor]
     state: SweepState
     result: SweepResult
     tell: Callable[[str], Any]
     weights: CheckpointWeights = field(default_factory=CheckpointWeights)
-    processes: DrawingProcesses | None = None
 
     def skip(self, path: Path, why: str) -> None:
         """Tell of a checkpoint that cannot be evaluated."""
@@ -63,17 +58,19 @@ class CheckpointEvaluations:
         self.tell(f"{path.name} is skipped: {why}")
 
     def run(
-        self, found: list[Checkpoint], wait: Callable[[Callable[[], bool]], list[Checkpoint]] | None, *where: Any
+        self, found: list[Checkpoint], finder: CheckpointFinder, follow: bool, idle: float | None, *where: Any
     ) -> None:
-        """Evaluate what was found and, given a function that waits for more, whatever that returns."""
+        """Evaluate what was found and, to follow a run, what comes after it."""
         trainer, pl_module = where
-        with stopped_by_interrupt() if wait is not None else nullcontext(lambda: False) as interrupted:
+        comm = TrainerCollective(trainer)
+        with stopped_by_interrupt() if follow else nullcontext(lambda: False) as interrupted:
 
             def stopped() -> bool:
-                if trainer.received_sigterm:  # Lightning only notes it
+                if comm.any_true(trainer.received_sigterm):  # Lightning only notes it
                     raise SystemExit(128 + signal.SIGTERM)
-                return interrupted()
+                return comm.any_true(interrupted())
 
+            found = comm.broadcast(found)  # each process has looked, at a time of its own
             while found:
                 start = time.monotonic()
                 for number, checkpoint in enumerate(found, 1):
@@ -82,7 +79,7 @@ class CheckpointEvaluations:
                     if self._evaluate(checkpoint, trainer, pl_module):
                         left = (time.monotonic() - start) / number * (len(found) - number)
                         self._tell_progress(checkpoint, number, len(found), left)
-                found = wait(stopped) if wait is not None else []
+                found = finder.wait(stopped, idle, comm) if follow else []
 
     def _tell_progress(self, checkpoint: Checkpoint, number: int, total: int, left: float) -> None:
         rest = f", {duration(left)} left" if number < total else ""
@@ -91,37 +88,31 @@ class CheckpointEvaluations:
 
     def _evaluate(self, checkpoint: Checkpoint, trainer: Any, pl_module: Any) -> bool:
         """Evaluate a checkpoint and keep what was found; say whether that succeeded."""
-        path = checkpoint.path
-        drawn = None if self.processes is None else cache(partial(self.processes.take, path))
+        path, comm = checkpoint.path, TrainerCollective(trainer)
         records = []
         try:
-            with self.weights.of(path, trainer, pl_module) as progress:
+            with ExitStack() as stack:
+                with comm.all_ranks_or_none():
+                    progress = stack.enter_context(self.weights.of(path, trainer, pl_module))
                 for monitor in self.monitors:
                     monitor.images_seen = images_until(trainer, progress)
-                    draw = None if drawn is None else partial(_samples, drawn, monitor, trainer, pl_module)
-                    records.append(monitor.evaluate(trainer, pl_module, draw))
-            finish_evaluations(monitor.publisher for monitor in self.monitors)
+                    records.append(monitor.evaluate(trainer, pl_module))
+            with comm.all_ranks_or_none():
+                if comm.rank == 0:
+                    finish_evaluations(monitor.publisher for monitor in self.monitors)
         except Exception as error:
             self.skip(path, f"{type(error).__name__}: {error}")
         finally:
             clear(trainer)
         succeeded = any(record is not None for record in records)
         if succeeded:
-            self.state.save(checkpoint.moment)
+            self.state.save(checkpoint.moment, writes=comm.rank == 0)
             self.result.evaluated.append(path.name)
         elif path.name not in self.result.skipped:
             self.skip(path, "its evaluation failed; see the warning")
-        self._check_that_it_goes_on(path)
-        return succeeded
-
-    def _check_that_it_goes_on(self, path: Path) -> None:
-        if self.processes is not None and self.processes.died:
-            raise RuntimeError(
-                "A process that draws samples died, perhaps for lack of memory. Finished evaluations are kept: "
-                "sweep again with fewer `workers` to continue."
-            )
         if off := [monitor for monitor in self.monitors if monitor.failures.switched_off]:
             raise ValueError(f"{MAX_FAILURES} evaluations of {off[0].prefix} in a row failed, the last of {path.name}.")
+        return succeeded
 
 
 @contextmanager
@@ -144,16 +135,6 @@ def stopped_by_interrupt() -> Iterator[Callable[[], bool]]:
         yield interrupted.is_set
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _samples(drawn: Callable[[], Drawn | None], monitor: GenerativeMonitor, trainer: Any, pl_module: Any) -> Samples:
-    """Return what another process drew, or draw where that failed."""
-    found, sampler = drawn(), monitor.sampler
-    if found is None:
-        return sampler.samples(sampled_model(trainer, pl_module), SingleProcess())
-    images = found[monitor.prefix]["images"].to(pl_module.device)
-    sampler.drawn = found[monitor.prefix]["drawn"]
-    return Samples(images, torch.arange(len(images), device=images.device))
 
 
 def duration(seconds: float) -> str:

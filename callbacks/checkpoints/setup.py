@@ -8,13 +8,12 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
@@ -35,6 +34,7 @@ TAKEN_OVER = (
 )
 """What an evaluation may depend on of the Trainer that trained."""
 
+LOGGERS = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
 KINDS = ("cpu", "cuda", "mps")
 
 
@@ -217,6 +217,7 @@ def run_at_start(
             **(defaults | settings),
             num_sanity_val_steps=0,
             callbacks=[*callbacks, _AtStart(body)],
+            use_distributed_sampler=False,  # no loader is run, and an epoch has as many batches as in one process
             enable_checkpointing=False,
             enable_model_summary=False,
             enable_progress_bar=False,
@@ -239,32 +240,41 @@ def settings_of(trainer: Trainer | None) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None} | known
 
 
-def on_device(device: str | None) -> dict[str, Any]:
-    """Return the settings of a Trainer on a device, none for None.
+def placed(device: str | None, devices: int | None, num_nodes: int | None, strategy: str) -> dict[str, Any]:
+    """Return the settings of a Trainer that say where it computes.
+
+    Args:
+        device: such as "cpu" or "cuda:1"; None for that of the training.
+        devices: of each node; None for as many as torchrun or srun started there, else one.
+        num_nodes: the same of nodes.
+        strategy: of the Trainer.
 
     Example:
-        >>> on_device("cuda:1"), on_device("cpu"), on_device(None)
-        ({'accelerator': 'cuda', 'devices': [1]}, {'accelerator': 'cpu', 'devices': 1}, {})
+        >>> placed("cuda:1", None, None, "auto")
+        {'accelerator': 'cuda', 'devices': [1], 'num_nodes': 1, 'strategy': 'auto'}
     """
+    by_slurm = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1
+    names = ("SLURM_NTASKS_PER_NODE", "SLURM_NNODES") if by_slurm else ("LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE")
+    started, nodes = (int(os.environ.get(name, 1)) for name in names)
+    settings = {"devices": devices or started, "num_nodes": num_nodes or nodes, "strategy": strategy}
     if device is None:
-        return {}
+        return settings
     kind, _, index = device.partition(":")
     if kind not in KINDS or (index and not index.isdigit()):
         raise ValueError(f"Expected `device` to be cpu, cuda, cuda:0, … or mps, but got {device!r}.")
-    return {"accelerator": kind, "devices": [int(index)] if index and kind == "cuda" else 1}
-
-
-def spread(settings: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Give processes with these settings a GPU each, as far as there are some and none was chosen."""
-    gpus = torch.cuda.device_count()
-    chosen = settings.get("accelerator", "cuda") != "cuda" or settings.get("devices", 1) != 1
-    return dict(settings) if chosen or not gpus else dict(settings) | {"devices": [number % gpus]}
+    if index and kind == "cuda":
+        if settings["devices"] != 1:
+            raise ValueError(
+                f"Expected `device` without a number for {settings['devices']} devices, but got {device!r}."
+            )
+        settings["devices"] = [int(index)]
+    return {"accelerator": kind, **settings}
 
 
 @contextmanager
 def without_advice() -> Iterator[None]:
     """Keep Lightning from telling about a training that does not take place."""
-    levels = {logger: logger.level for logger in map(logging.getLogger, ("lightning.pytorch", "pytorch_lightning"))}
+    levels = {logger: logger.level for logger in map(logging.getLogger, LOGGERS)}
     for logger in levels:
         logger.setLevel(logging.WARNING)
     try:

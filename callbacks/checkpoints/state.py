@@ -13,6 +13,7 @@ import torch
 from genmonitor._io import atomic_write
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.files import Checkpoint, find_files, in_order, look_at
+from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings, reading_state
 from genmonitor.report.run import read_run
 
@@ -52,9 +53,11 @@ class SweepState:
         """The last moment that was evaluated, -1 before the first."""
         return max(self.moments, default=-1)
 
-    def save(self, moment: int) -> None:
-        """Take note that a moment is over."""
+    def save(self, moment: int, writes: bool = True) -> None:
+        """Take note that a moment is over, in the file too where this process writes it."""
         self.moments.append(moment)
+        if not writes:
+            return
         monitors = {monitor.state_key: monitor.state_dict() for monitor in self._monitors}
         content = io.BytesIO()
         torch.save({"moments": self.moments, "monitors": monitors}, content)
@@ -118,18 +121,19 @@ class CheckpointFinder:
             self._seen[path] = version
         return [checkpoint for checkpoint in in_order(found) if self._is_next(checkpoint)]
 
-    def wait(self, stopped: Callable[[], bool], idle: float | None) -> list[Checkpoint]:
+    def wait(self, stopped: Callable[[], bool], idle: float | None, comm: Collective | None = None) -> list[Checkpoint]:
         """Return new checkpoints as soon as there are some; none where it stopped, or there was none for so long.
 
         Args:
             stopped: says whether to wait no longer.
             idle: minutes; None for ever.
+            comm: the processes that wait together, for what rank zero finds; None for this one alone.
         """
-        start = time.monotonic()
+        comm, start = comm or SingleProcess(), time.monotonic()
         while not stopped():
-            if found := self.new(patient=True):
+            if found := comm.from_rank_zero(lambda: self.new(patient=True)):
                 return found
-            if idle is not None and time.monotonic() - start >= 60 * idle:
+            if idle is not None and comm.broadcast(time.monotonic() - start >= 60 * idle):
                 return []
             time.sleep(POLL_SECONDS)
         return []

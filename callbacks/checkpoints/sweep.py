@@ -5,23 +5,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
 
-from genmonitor._validation import check_at_least
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.evaluating import CheckpointEvaluations, SweepResult
 from genmonitor.callbacks.checkpoints.files import CheckpointWeights, run_of
-from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup, on_device, run_at_start, settings_of
+from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup, placed, run_at_start, settings_of
 from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
-from genmonitor.callbacks.checkpoints.workers import DrawingProcesses, Work
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.report.files import FOLDER
@@ -34,8 +31,10 @@ def sweep(
     config: str | Path | None = None,
     script: str | Path | None = None,
     out: str | Path | None = None,
-    workers: int = 1,
     device: str | None = None,
+    devices: int | None = None,
+    num_nodes: int | None = None,
+    strategy: str = "auto",
     follow: bool = False,
     idle: float | None = None,
     tell: Callable[[str], Any] = print,
@@ -61,9 +60,11 @@ def sweep(
             folder of the run, if there is one.
         script: the script that trained with it, from whose folder its classes are imported.
         out: the folder to write into; None for that of the run.
-        workers: processes that draw samples, one GPU each where there are several; `setup` must then be a path or a
-            function that can be imported.
         device: where to evaluate, for example "cpu" or "cuda:1"; None for the kind of device of the training.
+        devices: of each node, which draw and measure together; `Trainer(devices=...)`. None for as many as torchrun or
+            Slurm started, else one.
+        num_nodes: the same of nodes.
+        strategy: `Trainer(strategy=...)`.
         follow: wait for further checkpoints, beside a training that goes on, until Ctrl-C.
         idle: with `follow`, stop after so many minutes without a new one.
         tell: takes a line at the start and after each checkpoint.
@@ -71,20 +72,15 @@ def sweep(
     Raises:
         FileNotFoundError: if there is no such run.
         ValueError: if there are no checkpoints, none could be evaluated, or the folder has other evaluations.
-        RuntimeError: if a process that draws samples died.
 
     Example:
-        >>> sweep("lightning_logs/version_3", "train.py:build", workers=2)  # doctest: +SKIP
+        >>> sweep("lightning_logs/version_3", "train.py:build", devices=2)  # doctest: +SKIP
     """
     places = _existing([run] if isinstance(run, (str, Path)) else run)
-    check_at_least("workers", workers, 1)
-    where = on_device(device)
-    if follow and workers > 1:
-        raise ValueError(f"Expected `workers`=1 with `follow`, but got {workers}: new checkpoints come one by one.")
+    where, tell = placed(device, devices, num_nodes, strategy), rank_zero_only(tell)
     if setup is None and config is None and (run_of(places) / CONFIG).is_file():
         config = run_of(places) / CONFIG
-    make = partial(_make, setup, config, script)
-    made = make()
+    made = _make(setup, config, script)
     folder = (run_of(places) if out is None else Path(out)).resolve()
     state = SweepState(folder / FOLDER, made.monitors)
     result = SweepResult(folder, {}, len(state.moments))
@@ -95,21 +91,16 @@ def sweep(
         count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
         tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
         _take_regions(run_of(places) / FOLDER, folder / FOLDER, made.monitors)
-        with ExitStack() as stack:
-            evaluated.weights = CheckpointWeights(found[0].averaged)
-            if workers > 1:
-                work = Work(make, evaluated.weights.averaged, device, torch.get_num_threads())
-                processes = DrawingProcesses(work, min(workers, len(found)), [one.path for one in found])
-                evaluated.processes = stack.enter_context(closing(processes))
-            run_at_start(
-                made.module,
-                made.data,
-                partial(evaluated.run, found, partial(finder.wait, idle=idle) if follow else None),
-                [*made.monitors, *evaluated.weights.callbacks],
-                logger=_loggers(made.trainer, folder),
-                default_root_dir=str(folder),
-                **settings_of(made.trainer) | where,
-            )
+        evaluated.weights = CheckpointWeights(found[0].averaged)
+        run_at_start(
+            made.module,
+            made.data,
+            partial(evaluated.run, found, finder, follow, idle),
+            [*made.monitors, *evaluated.weights.callbacks],
+            logger=_loggers(made.trainer, folder),
+            default_root_dir=str(folder),
+            **settings_of(made.trainer) | where,
+        )
     if not state.moments:
         why = "".join(f" {name}: {reason}." for name, reason in [*result.skipped.items()][:1])
         raise ValueError(f"Expected checkpoints (*.ckpt) that can be evaluated, but {places[0]} has none.{why}")

@@ -18,6 +18,7 @@ from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation import Comparison, RegionSettings, compare
+from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.text.comparison import closer_table
@@ -69,17 +70,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Result:
     """Compare, and write figures, a manifest and the report."""
+    comm = current_processes()
     results.check_out(args.out)
     if args.partition is not None:
         args.partition = _read_partition(args.partition)
     regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions])])
-    with show_progress("reading images") as progress:
+    with show_progress("reading images") as progress, comm.all_ranks_or_none():
         sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
     real, fake, *other = sets
     with show_progress("comparing") as progress:
         settings = given_settings(args, RegionSettings)
-        comparison = compare(real, fake.to(default_device()), *other, paired=args.paired, progress=progress, **settings)
+        settings |= {"paired": args.paired, "comm": comm, "progress": progress}
+        comparison = compare(real, fake.to(default_device()), *other, **settings)
     comparison = replace(comparison, names=_names(args.fake, args.other))
     with show_progress("writing the report"):
         written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))

@@ -19,7 +19,7 @@ from genmonitor.cli.inputs.encoding import as_samples, default_device, input_not
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
@@ -123,14 +123,18 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
 
 
 def _measure(
-    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
+    args: argparse.Namespace,
+    sets: Sequence[Outputs],
+    prompts: PromptRows | None,
+    comm: Collective,
+    progress: Progress,
 ) -> Measurement:
     evaluator = _evaluator(args, sets, prompts)
     samples = as_samples(sets[0], default_device())
     others = as_samples(sets[1], default_device(), first=len(sets[0]))
-    evaluator.fit(ReferenceImages(given=others.images.cpu()), samples.images[:PROBE], SingleProcess(), progress)
-    evaluator.take_first_samples(others, SingleProcess())
-    found = evaluate_fitted(evaluator, samples, evaluator.seed)
+    evaluator.fit(ReferenceImages(given=others.images.cpu()), samples.images[:PROBE], comm, progress)
+    evaluator.take_first_samples(others.of_rank(comm), comm)
+    found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
     first, second = _titles(sets)
     of_page = [
         ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),

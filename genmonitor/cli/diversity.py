@@ -18,10 +18,11 @@ from genmonitor.cli.inputs.encoding import as_samples, default_device, input_not
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
+from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
-from genmonitor.evaluation.evaluator import evaluate_images
+from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
@@ -110,7 +111,11 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
 
 
 def _measure(
-    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
+    args: argparse.Namespace,
+    sets: Sequence[Outputs],
+    prompts: PromptRows | None,
+    comm: Collective,
+    progress: Progress,
 ) -> Measurement:
     outputs, *real = sets
     _check_features(args, outputs)
@@ -131,8 +136,9 @@ def _measure(
     reference = ReferenceImages(given=as_samples(real[0], default_device()).images.cpu() if real else None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = evaluate_images(evaluator, reference, samples, evaluator.seed, progress)
-    errors = evaluator.standard_errors(samples, progress)
+        evaluator.fit(reference, samples.images[:PROBE], comm, progress)
+        found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
+    errors = evaluator.standard_errors(samples, comm, progress)
     of_errors = [ValueSpec(key, detail=True, error_of=key.removesuffix("_error")) for key in errors]
     return Measurement(
         title="Variety of the outputs",

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from genmonitor.cli.progress import show_progress
+from genmonitor.cli.progress import is_first_process, show_progress
 
 FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 """Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
@@ -108,27 +108,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(command: Any, args: argparse.Namespace) -> int:
     """Run a command, print its result or why there is none, and return the exit status."""
+    from genmonitor.evaluation.collective import FailedElsewhereError, launched_processes
+
     message: str | None
-    with _sigterm_raises() as received:
+    elsewhere = False
+    with launched_processes() as first_to_tell, _sigterm_raises() as received:
         try:
             result = command.run(args)
             text = json.dumps(result, indent=1) if args.json else _format(command, result)
             message, status = _verdict(result)
         except KeyboardInterrupt:
             message, status = f"interrupted{_kept(command)}", INTERRUPTED
-        except (OSError, ValueError, ModuleNotFoundError) as error:
-            message, status = str(error), WRONG_INPUT
+        except (OSError, ValueError, ModuleNotFoundError, FailedElsewhereError) as error:
+            message, status, elsewhere = str(error), WRONG_INPUT, isinstance(error, FailedElsewhereError)
         except Exception:
             message, status = traceback.format_exc().rstrip(), CRASHED
         except SystemExit:
             if not received:
                 raise
-    if received:  # whatever came of it: the exception may have been lost, or have led to another one
-        message, status = f"terminated by SIGTERM{_kept(command)}", TERMINATED
-    if status in (0, FAILED):
-        print(text)
-    if message is not None:
-        print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)
+        if received:  # whatever came of it: the exception may have been lost, or have led to another one
+            message, status = f"terminated by SIGTERM{_kept(command)}", TERMINATED
+        if status in (0, FAILED):
+            if not is_first_process():
+                return 0
+            print(text)
+        elif first_to_tell is not None and (elsewhere or not first_to_tell()):
+            return 0  # at a failure torchrun would end the process that tells
+        elif status in (INTERRUPTED, TERMINATED) and not is_first_process():
+            return status
+        if message is not None:
+            print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)
     return status
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -10,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # it would load torch, which is what there is to wait for
     from genmonitor._io import Progress
+
+
+def is_first_process() -> bool:
+    """Say whether this process prints: the first one of those that torchrun, Slurm or Lightning started."""
+    ranks = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
+    return all(os.environ.get(rank, "0") == "0" for rank in ranks)
 
 
 @contextmanager
@@ -22,7 +29,7 @@ def show_progress(description: str) -> Iterator[Progress]:
     Yields:
         A function that wraps an iterable in a bar below that line.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not is_first_process():
         yield lambda iterable, description: iter(iterable)
         return
     from rich.console import Console

@@ -25,6 +25,7 @@ from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device
 from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
 from genmonitor.cli.inputs.prompts import HELP, PromptRows
 from genmonitor.cli.progress import show_progress
+from genmonitor.evaluation.collective import Collective, current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Table
@@ -104,9 +105,9 @@ def run_measurement(
     args: argparse.Namespace,
     places: Sequence[str],
     find_prompts: Callable[[argparse.Namespace, Sequence[Outputs]], PromptRows | None],
-    measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Progress], Measurement],
+    measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Collective, Progress], Measurement],
 ) -> Result:
-    """Read outputs and prompts, encode and measure them, and write the result.
+    """Read outputs and prompts, encode and measure them, and write the result. Every process calls it.
 
     Args:
         command: its name, which is the prefix of its files too.
@@ -118,14 +119,15 @@ def run_measurement(
     Returns:
         "finding", "values", the measurement's data, "notes", and what `write_result` returns.
     """
+    comm = current_processes()
     check_out(args.out)
-    with show_progress("reading") as progress:
+    with show_progress("reading") as progress, comm.all_ranks_or_none():
         sets: Sequence[Outputs] = [read_outputs(place, args.size, progress) for place in places]
         prompts = find_prompts(args, sets)
     with show_progress("encoding") as progress:
-        sets = encode(args, sets, default_device(), progress)
+        sets = encode(args, sets, default_device(), comm, progress)
     with show_progress("measuring") as progress:
-        found = measure(args, sets, prompts, progress)
+        found = measure(args, sets, prompts, comm, progress)
     manifest = {
         "monitor": command,
         "heading": " beside ".join(places),
@@ -213,7 +215,7 @@ def check_out(out: Path | None) -> None:
 
 
 def write_result(out: Path | None, command: str, prefix: str, write: Callable[[RunFolder], None]) -> Result:
-    """Write the files of a result and its page; none of them if that fails or is interrupted.
+    """Write the files of a result and its page; none of them if that fails or is interrupted. Rank zero writes.
 
     Args:
         out: the folder; None for a new one.
@@ -224,6 +226,10 @@ def write_result(out: Path | None, command: str, prefix: str, write: Callable[[R
     Returns:
         "report", the path of the page, and "replaced", whether there was an earlier result in its place.
     """
+    return current_processes().from_rank_zero(lambda: _write_result(out, command, prefix, write))
+
+
+def _write_result(out: Path | None, command: str, prefix: str, write: Callable[[RunFolder], None]) -> Result:
     parent = Path("runs") / command if out is None else out.parent
     parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".genmonitor-", dir=parent) as aside:

@@ -46,14 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the script that trained, for classes beside it",
     )
     add("--out", metavar="FOLDER", type=nonempty_path, help="where to write (default: RUN)")
-    add(
-        "--workers",
-        metavar="N",
-        type=whole_number(1),
-        default=1,
-        help="processes that draw samples, each on a GPU of its own if there are several (default: 1)",
-    )
     add("--device", metavar="D", type=nonempty, help="cpu, cuda, cuda:1 or mps (default: as in training)")
+    count = whole_number(1)
+    add("--devices", metavar="N", type=count, help="of each node (default: what torchrun or Slurm started, else 1)")
+    add("--num-nodes", metavar="N", type=count, help="nodes (default: what torchrun or Slurm started, else 1)")
+    add("--strategy", metavar="S", type=nonempty, default="auto", help="of the Trainer, such as ddp (default: auto)")
     add("--follow", action="store_true", help="wait for further checkpoints of a running training, until Ctrl-C")
     add("--idle", metavar="MINUTES", type=number_above(0), help="with --follow: stop after MINUTES without a new one")
 

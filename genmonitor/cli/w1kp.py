@@ -22,6 +22,7 @@ from genmonitor.cli.inputs.encoding import default_device, range_notes, value_ra
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
+from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
@@ -134,33 +135,43 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
 
 
 def _measure(
-    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
+    args: argparse.Namespace,
+    sets: Sequence[Outputs],
+    prompts: PromptRows | None,
+    comm: Collective,
+    progress: Progress,
 ) -> Measurement:
     (outputs,) = sets
     assert prompts is not None
-    assert outputs.features is not None
-    distinct, device = Prompts(prompts.values), default_device()
-    features, numbers = outputs.features.to(device), distinct.numbers(torch.arange(len(outputs))).to(device)
-    if args.calibration is None:
-        calibration = calibrate(features, numbers)
-    else:
-        calibration = _load_calibration(args.calibration, dim=features.shape[1])
-    names = [str(prompt) for prompt in distinct.distinct]
-    rows = w1kp_by_prompt(features, numbers, calibration=calibration, k=args.k, names=names)
-    if args.save_calibration is not None:
-        calibration.save(args.save_calibration)
-    values, calibrated = _values(rows, len(names), args.k), args.calibration is not None
-    values["p"] = variability_p_value(features, numbers, calibration)
+    distinct, calibrated = Prompts(prompts.values), args.calibration is not None
+    rows, p = comm.from_rank_zero(lambda: _measured(args, outputs, distinct))
+    values = _values(rows, len(distinct.distinct), args.k) | {"p": p}
     return Measurement(
         title="Likeness of the outputs of a prompt",
         findings=[_finding(rows, values, calibrated)],
         values=values,
         specs=SPECS,
-        split=f"{len(outputs)} {outputs.kind} of {len(names)} prompts",
+        split=f"{len(outputs)} {outputs.kind} of {len(distinct.distinct)} prompts",
         rows={"prompts": [_as_data(row, outputs, args) for row in rows]},
         figures=_figures(rows, outputs, distinct, calibrated),
         notes=[*_notes(args, rows, values), *prompts.notes, *range_notes(args, sets)],
     )
+
+
+def _measured(args: argparse.Namespace, outputs: Outputs, prompts: Prompts) -> tuple[list[PromptVariability], float]:
+    """Return what is known of each prompt, and the p-value that they vary alike; save the calibration if asked to."""
+    assert outputs.features is not None
+    features = outputs.features.to(default_device())
+    numbers = prompts.numbers(torch.arange(len(outputs))).to(features.device)
+    if args.calibration is None:
+        calibration = calibrate(features, numbers)
+    else:
+        calibration = _load_calibration(args.calibration, dim=features.shape[1])
+    names = [str(prompt) for prompt in prompts.distinct]
+    rows = w1kp_by_prompt(features, numbers, calibration=calibration, k=args.k, names=names)
+    if args.save_calibration is not None:
+        calibration.save(args.save_calibration)
+    return rows, variability_p_value(features, numbers, calibration)
 
 
 def _values(rows: Sequence[PromptVariability], prompts: int, k: int | None) -> dict[str, Any]:

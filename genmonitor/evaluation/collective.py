@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
@@ -16,10 +18,13 @@ from torchmetrics.utilities.distributed import gather_all_tensors
 from genmonitor.metrics._base import portable
 
 _T = TypeVar("_T")
+PATIENCE = timedelta(days=1)
+"""How long a process waits for the others: the first one measures and writes alone, at times for more than torch's half
+an hour. One that died is noticed at once."""
 
 
 class FailedElsewhereError(RuntimeError):
-    """Another process failed in the same step; it is the one that says why."""
+    """Another process failed in the same step."""
 
 
 class Collective(ABC):
@@ -54,13 +59,18 @@ class Collective(ABC):
         Raises:
             FailedElsewhereError: if only other processes failed.
         """
+        failure: Exception | None = None
         try:
             yield
-        except Exception:
-            self.all_true(False)
-            raise
-        if not self.all_true(True):
-            raise FailedElsewhereError("Another process failed, so this one stops here too.")
+        except Exception as error:
+            failure = error
+        if self.all_true(failure is None):
+            return
+        reasons = self.gather(None if failure is None else f"{type(failure).__name__}: {failure}")
+        if failure is not None:
+            raise failure
+        rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason is not None)
+        raise FailedElsewhereError(f"Another process failed, so this one stops here too. Process {rank}: {reason}")
 
     def from_rank_zero(self, make: Callable[[], _T]) -> _T:
         """Make something on rank zero alone and return it, or raise its error, on every process."""
@@ -78,6 +88,13 @@ class Collective(ABC):
             raise received
         result: _T = received
         return result
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return the values of all processes, in the order of the ranks."""
+        values = [value] * self.world_size
+        if self.world_size > 1:
+            dist.all_gather_object(values, value)
+        return values
 
     def gather_rows(self, rows: Tensor) -> Tensor:
         """Return the rows of all processes [N, ...], in the order of the ranks; they may have different numbers."""
@@ -118,9 +135,7 @@ class DistributedProcesses(Collective):
 
     def all_true(self, flag: bool) -> bool:
         """Return whether the flag is true on every process."""
-        flags: list[Any] = [None] * self.world_size
-        dist.all_gather_object(flags, flag)
-        return all(flags)
+        return all(self.gather(flag))
 
     def broadcast(self, value: Any) -> Any:
         """Return rank zero's value on every process."""
@@ -133,3 +148,47 @@ def current_processes() -> Collective:
     """Return the processes of torch.distributed where there are several, else this one by itself."""
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return DistributedProcesses() if several else SingleProcess()
+
+
+@contextmanager
+def launched_processes() -> Iterator[Callable[[], bool] | None]:
+    """Let the processes that torchrun or Slurm's srun started talk to each other inside the block.
+
+    Yields:
+        A function that returns True to the first process that calls it: that which tells why all of them end. None
+        where nobody started several.
+    """
+    address = _address()
+    if address is None:
+        yield None
+        return
+    store, rank, size = next(dist.rendezvous("env://", *address))
+    dist.init_process_group(store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=PATIENCE)
+
+    def is_first() -> bool:
+        try:
+            return bool(store.add("told", 1) == 1)
+        except RuntimeError:  # the process that holds the store has ended, perhaps without a word
+            return True
+
+    try:
+        yield is_first
+    finally:
+        dist.destroy_process_group()
+
+
+def _address() -> tuple[int, int] | None:
+    """Return rank and number of the processes, of which the first one's address is in the environment; None for one."""
+    if dist.is_available() and dist.is_torchelastic_launched():
+        local, rank, size = (int(os.environ[name]) for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"))
+    elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:  # of srun: a batch script has a single process
+        from lightning.fabric.plugins.environments import SLURMEnvironment
+
+        slurm = SLURMEnvironment()
+        os.environ |= {"MASTER_ADDR": slurm.main_address, "MASTER_PORT": str(slurm.main_port)}
+        local, rank, size = slurm.local_rank(), slurm.global_rank(), slurm.world_size()
+    else:
+        return None
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local % torch.cuda.device_count())
+    return rank, size

@@ -16,7 +16,7 @@ from genmonitor._formatting import RESOLUTION, Band, as_sentence
 from genmonitor._html import figure_html, heading_html, text_html
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
-from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, copy_notes, sample_size
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
@@ -100,8 +100,11 @@ class Comparison:
         """Which real images served for what, in one sentence."""
         given = self.evaluator.settings.partition is not None
         found = "the baseline" if given else "the regions and the baseline"
-        compared, sets = len(self.evaluator.fitted.real), len(self.evaluations)
+        compared, sets = self._compared(), len(self.evaluations)
         return text.split_sentence(self.n_real, compared, self.n_samples, found, sets)
+
+    def _compared(self) -> int:
+        return len(self.evaluator.fitted.real_origin["indices"])  # of all processes
 
     @property
     def table(self) -> Table | None:
@@ -126,7 +129,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything found as plain Python that JSON can hold."""
-        compared = len(self.evaluator.fitted.real)
+        compared = self._compared()
         found = {
             "finding": self.finding,
             "findings": [finding.to_dict() for finding in headlines(self.findings)],
@@ -150,7 +153,8 @@ class Comparison:
         fitted, region = self.evaluator.fitted, self._most_different()
         labels = image_labels(self.partition, (fitted.real.shape[2], fitted.real.shape[3]))
         label = None if region is None else self.partition.regions()[region]
-        sets = {"real": fitted.real} | dict(zip(self.names, self.shown, strict=True))
+        real = {"real": fitted.real} if len(fitted.real) else {}  # the first of many processes may have none
+        sets = real | dict(zip(self.names, self.shown, strict=True))
         return side_by_side(sets, labels, label, fitted.regions.value_range, self._headline(region), self.split)
 
     def shown_images(self) -> dict[str, ShownImages]:
@@ -223,6 +227,7 @@ def compare(
     n_samples: int = RegionSettings.n_samples,
     seed: int = RegionSettings.seed,
     paired: bool = False,
+    comm: Collective | None = None,
     progress: Progress = no_progress,
 ) -> Comparison:
     """Say where generated images differ from real ones by more than chance; or which of two sets is closer to them.
@@ -250,6 +255,7 @@ def compare(
         n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
         seed: of the choice of images.
         paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.
+        comm: the processes that measure together, each called with the same images; None for this one alone.
         progress: wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:
@@ -268,7 +274,7 @@ def compare(
         >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
         Right half, 2×4 px: contrast − 46 %; explains 99 % of what is wrong there (p = 0.005).
     """
-    settings = RegionSettings.of(locals() | {"diagnose_every": 1})
+    settings, comm = RegionSettings.of(locals() | {"diagnose_every": 1}), comm or SingleProcess()
     sets = {"fake": fake} if other is None else {"fake": fake, "other": other}
     real = check_images("real", real).cpu()
     checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}
@@ -280,8 +286,8 @@ def compare(
     evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
     samples = [_choose(images.to(fake.device), evaluator.n_samples, seed) for images in checked.values()]
     reference = ReferenceImages(given=real, name="the set of real images")
-    report = evaluator.fit(reference, samples[0].images[:PROBE], SingleProcess(), progress)
-    evaluations = [evaluate_fitted(evaluator, drawn, seed) for drawn in samples]
+    report = evaluator.fit(reference, samples[0].images[:PROBE], comm, progress)
+    evaluations = [evaluate_fitted(evaluator, drawn.of_rank(comm), seed, comm) for drawn in samples]
     for name, found in zip(checked, evaluations, strict=True):
         notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
     return Comparison(

@@ -17,7 +17,7 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -193,27 +193,38 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
         return DiversityEvaluation(values, (total, explained, own), ends, least, spread, reusability)
 
-    def standard_errors(self, samples: Samples, progress: Progress = no_progress) -> dict[str, float]:
+    def standard_errors(
+        self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
+    ) -> dict[str, float]:
         """Return the standard errors of the scores over draws of the samples, by a jackknife that leaves out groups.
 
         Bootstrap draws would repeat samples, which lowers the number of modes. Empty for kernels whose covariance takes
         too long to decompose so often.
+
+        Args:
+            samples: all of them, in every process.
+            comm: the processes that share the groups; None for this one alone.
+            progress: wraps the groups.
         """
+        comm = comm or SingleProcess()
         outputs, prompts = self._features.encode(samples.images), self._features.of_prompts(samples.indices)
         groups = min(GROUPS, len(outputs) // 2)
         if self._size(self.kernel, outputs.shape[1]) > MAX_REPEATED or groups < 2:
             return {}
         group = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(self.seed)) % groups
-        metric, found = self._new_metric().to(outputs.device), []
-        for left_out in progress(range(groups), "standard errors"):
-            kept = group.to(outputs.device) != left_out
-            metric.reset()
-            metric.update(outputs[kept], prompts[kept])
-            with warnings.catch_warnings(action="ignore"):  # whose advice the evaluation has given
-                scores = metric.compute()
-            found.append(torch.stack([scores[name].cpu() for name in self._scores(scores)]))
-        errors = torch.stack(found).std(0, correction=0) * (groups - 1) ** 0.5
-        return {f"{name}_error": float(error) for name, error in zip(self._scores(scores), errors, strict=True)}
+        metric = self._new_metric(sync_on_compute=False).to(outputs.device)
+        found = []
+        with comm.all_ranks_or_none():
+            for left_out in progress(comm.rank_indices(groups), "standard errors"):
+                kept = group.to(outputs.device) != left_out
+                metric.reset()
+                metric.update(outputs[kept], prompts[kept])
+                with warnings.catch_warnings(action="ignore"):  # whose advice the evaluation has given
+                    scores = metric.compute()
+                found.append({name: float(scores[name]) for name in self._scores(scores)})
+        of_groups = [scores for part in comm.gather(found) for scores in part]
+        by_name = {name: torch.tensor([scores[name] for scores in of_groups]) for name in of_groups[0]}
+        return {f"{name}_error": float(x.std(correction=0)) * (groups - 1) ** 0.5 for name, x in by_name.items()}
 
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
         """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
@@ -270,8 +281,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _prompts_of(self, indices: Tensor) -> Tensor | None:
         return None if self.prompts is None else self._features.of_prompts(indices)
 
-    def _new_metric(self) -> DiversityMetric:
-        return DiversityMetric(self.kernel, self.prompt_kernel, self._features.num_features, self.rcond)
+    def _new_metric(self, **options: Any) -> DiversityMetric:
+        return DiversityMetric(self.kernel, self.prompt_kernel, self._features.num_features, self.rcond, **options)
 
     def _calibration_file(self) -> str:
         return f"{self.prefix}_w1kp_calibration.pt"

@@ -232,12 +232,7 @@ def run_evaluation(
     with comm.all_ranks_or_none():
         samples = draw()
     drawn = time.perf_counter()
-    with preserve_rng():
-        seed_everything(seed)
-        with comm.all_ranks_or_none():
-            evaluator.update(samples)
-        with comm.all_ranks_or_none():
-            evaluation = evaluator.compute(comm)
+    evaluation = _measured(evaluator, samples, seed, comm)
     seconds = {"sampling_seconds": drawn - start, "metric_seconds": time.perf_counter() - drawn}
     evaluation.values.update(seconds)
     return samples, evaluation
@@ -283,10 +278,18 @@ def evaluate_images(
     return replace(found, notes=(*report.notes, *found.notes))
 
 
-def evaluate_fitted(evaluator: Evaluator[EvaluationT], samples: Samples, seed: int = 0) -> EvaluationT:
-    """Evaluate generated images with an evaluator that is fitted, as `evaluate_images` does."""
+def evaluate_fitted(
+    evaluator: Evaluator[EvaluationT], samples: Samples, seed: int = 0, comm: Collective | None = None
+) -> EvaluationT:
+    """Evaluate this process's generated images with an evaluator that is fitted, as `evaluate_images` does."""
+    evaluation = _measured(evaluator, samples, seed, comm or SingleProcess())
+    return replace(evaluation, findings=evaluator.findings(evaluation, [evaluation.values]))
+
+
+def _measured(evaluator: Evaluator[EvaluationT], samples: Samples, seed: int, comm: Collective) -> EvaluationT:
     with preserve_rng():
         seed_everything(seed)
-        evaluator.update(samples)
-        evaluation = evaluator.compute(SingleProcess())
-    return replace(evaluation, findings=evaluator.findings(evaluation, [evaluation.values]))
+        with comm.all_ranks_or_none():
+            evaluator.update(samples)
+        with comm.all_ranks_or_none():
+            return evaluator.compute(comm)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
+from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.findings import Finding
 from genmonitor.plotting.style import Drawing
 
@@ -37,6 +38,11 @@ class Samples:
 
     images: Tensor
     indices: Tensor
+
+    def of_rank(self, comm: Collective) -> Samples:
+        """Return this process's part of samples that every process holds."""
+        mine = comm.rank_indices(len(self.indices))
+        return Samples(self.images[mine.start : mine.stop], self.indices[mine.start : mine.stop])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -35,14 +35,13 @@ def build():
 @pytest.fixture
 def start():
     """Return a function that starts a command, which is killed at the end if it still runs then."""
-    command = "import sys; from genmonitor.cli import main; sys.exit(main())"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # under nohup it is ignored, in children too
     with contextlib.ExitStack() as started:
 
         def run(*words, **options):
-            words = [sys.executable, "-c", command, *map(str, words)]
+            words = [sys.executable, "-m", "genmonitor", *map(str, words)]
             process = subprocess.Popen(words, env=environment, start_new_session=True, **pipes, **options)
             started.enter_context(process)
             started.callback(process.kill)
@@ -85,11 +84,12 @@ def test_a_command_that_is_ended_says_so_and_leaves_nothing(tmp_path, start, num
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_sweep_that_is_terminated_before_its_first_checkpoint_says_so(tmp_path, start, workers):
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_sweep_that_is_terminated_before_its_first_checkpoint_says_so(tmp_path, start, devices):
     train(tmp_path / "run", new(), Digits())
     (tmp_path / "slow_setup.py").write_text(SETUP.format(started=str(tmp_path / "started")))
-    process = start("sweep", tmp_path / "run", "--setup", f"{tmp_path / 'slow_setup.py'}:build", "--workers", workers)
+    setup = f"{tmp_path / 'slow_setup.py'}:build"
+    process = start("sweep", tmp_path / "run", "--setup", setup, "--device", "cpu", "--devices", devices)
     wait_for((tmp_path / "started").exists, process)
     process.send_signal(signal.SIGTERM)
     out, complaint = process.communicate(timeout=300)  # sooner than a sample is drawn

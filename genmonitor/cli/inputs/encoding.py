@@ -20,6 +20,7 @@ from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfI
 from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
+from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import range_doubt
 from genmonitor.evaluation.results import Samples
 
@@ -88,14 +89,15 @@ class Encoding(nn.Module):
 
 
 def encode(
-    args: argparse.Namespace, sets: Sequence[Outputs], device: torch.device, progress: Progress
+    args: argparse.Namespace, sets: Sequence[Outputs], device: torch.device, comm: Collective, progress: Progress
 ) -> list[Outputs]:
-    """Return outputs with their features, each encoded once.
+    """Return outputs with their features, each encoded once, by one of the processes. Every process calls it.
 
     Args:
         args: the options that `add_encoder_arguments` adds.
         sets: sets of outputs of one kind.
         device: the device to compute on.
+        comm: the processes that share the batches, which are those of one process.
         progress: shows how many batches have been encoded.
 
     Raises:
@@ -103,6 +105,22 @@ def encode(
         FileNotFoundError: if there is no such model on this machine.
         ValueError: if the outputs do not go together, or have no encoder.
     """
+    with comm.all_ranks_or_none():
+        encoder = _encoder(args, sets, progress)
+    if encoder is None:
+        return list(sets)
+    frozen = FrozenEncoder("encoder", encoder, args.batch_size)
+    out = []
+    for x in sets:
+        with comm.all_ranks_or_none():
+            frozen.freeze(device)
+            features = [frozen(batch) for batch in _batches(x, args.batch_size, device, comm)]
+        out.append(replace(x, features=_gathered(features, device, comm)))
+    return out
+
+
+def _encoder(args: argparse.Namespace, sets: Sequence[Outputs], progress: Progress) -> Encoder | None:
+    """Return what encodes outputs that go together; None for embeddings."""
     _check_together(sets)
     first = sets[0]
     if args.encoder != PIXELS and first.images is None:
@@ -118,21 +136,24 @@ def encode(
         bounds = encoder_range(args, sets)
         encoder = pixels if bounds is None else image_encoder(args.encoder, bounds)
     else:
-        return list(sets)
+        return None
     if isinstance(encoder, nn.Module):
         batches = sum(-(-len(x) // args.batch_size) for x in sets)
-        encoder = Encoding(encoder, args.cache, progress(range(batches), f"encoding {first.kind}"))
-    frozen = FrozenEncoder("encoder", encoder, args.batch_size)
-    frozen.freeze(device)
-    return [
-        replace(x, features=torch.cat([frozen(batch).cpu() for batch in _batches(x, args.batch_size, device)]))
-        for x in sets
-    ]
+        return Encoding(encoder, args.cache, progress(range(batches), f"encoding {first.kind}"))
+    return encoder
 
 
-def _batches(outputs: Outputs, size: int, device: torch.device) -> Iterator[Any]:
-    """Yield the batches of a set, images on the device."""
-    for start in range(0, len(outputs), size):
+def _gathered(features: list[Tensor], device: torch.device, comm: Collective) -> Tensor:
+    """Return the features of all processes, of which some may have had no batch, on the CPU."""
+    shapes = comm.gather(features[0].shape[1:] if features else None)
+    dim = next(shape for shape in shapes if shape is not None)
+    return comm.gather_rows(torch.cat(features).to(device) if features else torch.empty(0, *dim, device=device)).cpu()
+
+
+def _batches(outputs: Outputs, size: int, device: torch.device, comm: Collective) -> Iterator[Any]:
+    """Yield this process's batches of a set, images on the device."""
+    for batch in comm.rank_indices(-(-len(outputs) // size)):
+        start = batch * size
         if outputs.images is None:
             yield (outputs.texts or [])[start : start + size]
         else:

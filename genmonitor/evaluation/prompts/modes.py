@@ -234,7 +234,7 @@ class ScoredSamples:
 
     def near_ends(self, k: int) -> ScoredSamples:
         """Return those among the k highest or the k lowest of a mode."""
-        near = _ends(self.scores, k).unique()
+        near = _ends(self.scores, k).unique() if len(self.scores) >= 2 * k else torch.arange(len(self.scores))
         return ScoredSamples(self.scores[near], self.images[near], self.indices[near])
 
     def ends(self, k: int) -> ModeEnds:

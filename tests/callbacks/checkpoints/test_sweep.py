@@ -4,7 +4,6 @@
 import json
 import re
 import signal
-from functools import partial
 
 import pytest
 import torch
@@ -252,30 +251,12 @@ def test_sweep_takes_loaders_and_other_images_seen_where_an_epoch_is_another(run
     assert measured_in(swept) == [{k: v for k, v in record.items() if k != "images_seen"} for record in logged]
 
 
-@pytest.mark.slow
-def test_sweep_by_several_processes_gives_the_same(runs, tmp_path):
-    folder, logged = runs
-    monitors = [quiet(), quiet(prefix="other", n_samples=40)]
-    made = partial(_with_monitors, (60, 40))
-    swept = sweep(folder / "without", made, out=tmp_path, workers=2, tell=quietly)
-    assert measured_in(swept) == logged
-    assert len(measured_in(swept, "other")) == 3
-    with pytest.raises(ValueError, match=r"a function that other processes can import.*workers=1"):
-        sweep(folder / "without", setup(monitors=monitors), out=tmp_path / "new", workers=2, tell=quietly)
-
-
-def _with_monitors(sizes):
-    return new(), Digits(), [quiet(n_samples=n, prefix=name) for n, name in zip(sizes, ("cms", "other"), strict=True)]
-
-
 def test_sweep_says_what_it_cannot_do(runs, tmp_path):
     folder, _ = runs
     with pytest.raises(FileNotFoundError, match="there is no nowhere"):
         sweep("nowhere", setup())
     with pytest.raises(ValueError, match="`setup` or `config`, but got neither"):
         sweep(folder / "without")
-    with pytest.raises(ValueError, match="`workers`=1 with `follow`, but got 2"):
-        sweep(folder / "without", setup(), follow=True, workers=2)
     with pytest.raises(ValueError, match=r"Expected checkpoints \(\*.ckpt\) that can be evaluated, but .* has none"):
         sweep(tmp_path, setup())
     with pytest.raises(ValueError, match=r"Expected `device` to be cpu, cuda, .* but got 'gpu'"):

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands in two processes, as torchrun and Slurm start them, give what they give in one."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from _helpers.modules import LIGHTNING_SAYS
+from _helpers.replayed import Digits
+from _helpers.slow import slow_but
+from _helpers.swept import new, train
+
+pytestmark = LIGHTNING_SAYS
+
+SECONDS = 240
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone"]
+BOTH = [*TORCHRUN, "--nproc-per-node", "2"]
+COMMAND = ["-m", "genmonitor"]
+SETUP = """
+import os, time
+from pathlib import Path
+from _helpers.modules import trainer
+from _helpers.replayed import Digits, quiet
+from _helpers.swept import new
+
+def draw(module, n):
+    place = Path(__file__).parent
+    if os.environ.get("RANK") == "1" and list(place.glob("out/genmonitor/cms_evaluation_*1.json")):
+        (place / "waits").write_text(str(os.getpid()))
+        time.sleep(900)
+    return module.sample(n)
+
+def build():
+    return trainer("."), new(), Digits(), [quiet(), quiet(prefix="other", n_samples=41)]
+
+def waiting():
+    return new(), Digits(), quiet(sample_fn=draw)
+
+def patient():
+    return new(), Digits(), quiet(sample_fn=lambda module, n: module.sample(n))
+"""
+BREAKS = """
+import os, sys
+from genmonitor.cli import main, results
+
+def broken(*_):
+    raise OSError("the disk is gone")
+
+if os.environ["RANK"] == "1":
+    results.read_outputs = broken
+sys.exit(main())
+"""
+
+
+@pytest.fixture
+def here(classes, files, tmp_path, monkeypatch):
+    """Run in a folder with images, texts and a trained run; processes are started as by a shell."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONWARNINGS", "ignore")
+    (tmp_path / "images").symlink_to(classes)
+    (tmp_path / "build.py").write_text(SETUP)
+    (tmp_path / "breaks.py").write_text(BREAKS)
+    lines = [{"prompt": "ab"[i // 2], "output": f"word{i} and {i * i}"} for i in range(3)]
+    (tmp_path / "texts.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return tmp_path
+
+
+def start(*words, **environment):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, *map(str, words)], env=os.environ | environment, **pipes)
+
+
+def run(*words):
+    """Return status, standard output, and what genmonitor itself said on standard error."""
+    process = start(*words)
+    out, told = process.communicate(timeout=SECONDS)
+    return process.returncode, out, [line for line in told.splitlines() if line.startswith("genmonitor ")] or told
+
+
+def result(*words):
+    status, out, told = run(*words, "--json")
+    assert status == 0, told
+    return json.loads(out)  # of one process alone
+
+
+def agree(found, expected):
+    """Whether results are the same, numbers within 1e-6, but for places and seconds."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected.keys() - {"report", "replaced", "folder", "sampling_seconds", "metric_seconds"}:
+            agree(found[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            agree(one, other)
+    else:
+        assert found == (pytest.approx(expected, rel=1e-6, abs=1e-6) if isinstance(expected, float) else expected)
+
+
+COMMANDS = {
+    "compare": "compare real.npy fake.npz --n-clusters 2",
+    "which is closer": "compare real.npy fake.npz fake.npz --n-clusters 2 --paired",
+    "diversity": "diversity images/a --prompts images/prompts.csv --real images/b --batch-size 10 --cache cache",
+    "disagreement": "disagreement images/a images/b --prompts images/prompts.txt --batch-size 10",
+    "w1kp": "w1kp images/a --prompts images/prompts.txt --k 3 --batch-size 10 --save-calibration calibration.pt",
+}
+
+
+@pytest.mark.parametrize("name", slow_but(COMMANDS, "diversity"))
+def test_two_processes_find_what_one_does(here, name):
+    words = COMMANDS[name].split()
+    agree(result(*BOTH, *COMMAND, *words), result(*COMMAND, *words))
+    versions = [*(here / "runs" / words[0]).iterdir()]
+    assert sorted(path.name for path in versions) == ["version_0", "version_1"]  # one process alone writes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["diversity texts.jsonl --sigma 1", "disagreement texts.jsonl texts.jsonl"])
+def test_more_processes_than_outputs(here, words):
+    words = [*words.split(), "--text-encoder", "tf-idf"]
+    found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words), result(*COMMAND, *words)
+    agree(found["values"], expected["values"])  # which end of a mode comes first is rounding
+    assert found["finding"] == expected["finding"]
+
+
+@pytest.mark.slow
+def test_processes_of_slurm_find_each_other(here):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    job = {
+        "SLURM_NTASKS": 2,
+        "SLURM_STEP_NUM_TASKS": 2,
+        "SLURM_NTASKS_PER_NODE": 2,
+        "SLURM_NNODES": 1,
+        "SLURM_NODEID": 0,
+    }
+    job |= {"SLURM_JOB_NAME": "compare", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    train(here / "run", new(), Digits())
+    sweep = ["sweep", "run", "--setup", "build.py:build", "--out", "out"]
+    for words in (COMMANDS["compare"].split(), sweep):
+        tasks = [
+            start(*COMMAND, *words, "--json", **{k: str(v) for k, v in (job | of).items()})
+            for of in ({"SLURM_PROCID": rank, "SLURM_LOCALID": rank} for rank in range(2))
+        ]
+        (first, _), (second, _) = (task.communicate(timeout=SECONDS) for task in tasks)
+        assert [task.returncode for task in tasks] == [0, 0]
+        assert second == ""
+        agree(json.loads(first), result(*COMMAND, *words[:-1], "alone" if words is sweep else words[-1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("started", [BOTH, []], ids=["torchrun", "Lightning"])
+def test_sweep_by_two_processes_gives_what_one_does(here, started):
+    train(here / "run", new(), Digits(), max_epochs=3)
+    words = [*COMMAND, "sweep", "run", "--setup", "build.py:build", "--out"]
+    found = result(*started, *words, "two", "--devices", 2, "--follow", "--idle", 0.05)
+    agree(found, result(*words, "one"))
+    assert len(found["histories"]["cms"]) == 3
+
+
+@pytest.mark.slow
+def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here):
+    train(here / "run", new(), Digits())
+    words = [*COMMAND, "sweep", "run", "--setup"]
+    process = start(*BOTH, *words, "build.py:waiting", "--out", "out")
+    end = time.monotonic() + SECONDS
+    while not (here / "waits").exists() or not (here / "waits").read_text():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    os.kill(int((here / "waits").read_text()), signal.SIGKILL)
+    process.communicate(timeout=SECONDS)
+    assert process.returncode != 0
+    agree(
+        result(*BOTH, *words, "build.py:patient", "--out", "out")["histories"],
+        alone := result(*words, "build.py:patient", "--out", "one")["histories"],
+    )
+    assert len(alone["cms"]) == 2
+
+
+@pytest.mark.slow
+def test_wrong_input_is_told_once(here):
+    status, out, told = run(*BOTH, *COMMAND, "compare", "nowhere", "fake.npz")
+    assert (status, out) == (1, "")  # torchrun's own status
+    assert told == [
+        "genmonitor compare: Expected a folder of image files, or a file .npy, .npz, .pt or .safetensors, but there is "
+        "no nowhere."
+    ]
+
+
+@pytest.mark.slow
+def test_error_of_one_process_ends_all_with_its_message(here):
+    begin = time.monotonic()
+    status, out, told = run(*BOTH, "breaks.py", "disagreement", "images/a", "images/b")
+    assert (status, out, told) == (1, "", ["genmonitor disagreement: the disk is gone"])
+    assert time.monotonic() - begin < SECONDS / 2
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.slow
+def test_failed_gate_is_printed_whole(here):
+    status, out, told = run(*BOTH, *COMMAND, *COMMANDS["compare"].split(), "--fail-if", "p < 0.01")
+    assert status == 1
+    assert out.startswith("Right half")
+    assert len(told) == 1
+    assert told[0].startswith("genmonitor compare: failed: p_image = 0.005")
