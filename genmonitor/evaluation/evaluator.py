@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from genmonitor._io import Progress, no_progress
@@ -27,6 +28,8 @@ from genmonitor.training_state.rng import preserve_rng, seed_everything
 
 PROBE = 16
 """Generated images that tell shape and value range, and whether encoders and metrics take them."""
+SMALL = 1e9
+"""Multiplications of two numbers in the largest product of matrices below which one thread computes: 30 ms of it."""
 _T = TypeVar("_T")
 
 
@@ -51,6 +54,23 @@ class SettingsChangedError(ValueError):
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(f"Expected the settings of the saved state, but these differ: {', '.join(names)}.")
         self.names = tuple(names)
+
+
+@contextmanager
+def threads_for(multiplications: float) -> Iterator[None]:
+    """Compute on one thread inside the block where products are small, since to wait for others would take longer.
+
+    The last digits of a sum depend on the threads, so these depend on the size alone.
+
+    Args:
+        multiplications: of two numbers, in the largest product of matrices.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if multiplications < SMALL else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_same_settings(current: Mapping[str, Any], saved: Mapping[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
-from genmonitor.evaluation.evaluator import Evaluator, require_fitted
+from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, Finding
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
@@ -147,7 +148,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         first = split.compared.read(split.for_comparison[: len(probe)])
         notes += self._check_images(probe, first)
         if self._regions is None:
-            self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
+            with self._threads(probe):
+                self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._regions.notes()
             messages = (regions_found(self._regions),)
         self._extra.check(probe, first.to(probe.device), own=self._values.specs)
@@ -167,7 +169,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
 
     def compute(self, comm: Collective) -> RegionEvaluation:
         """Return the values of image and regions, the extra metrics and the baseline's medians."""
-        values, p, influences, fake, real = self.fitted.metrics.compute(comm)
+        with self._threads(self.fitted.real):
+            values, p, influences, fake, real = self.fitted.metrics.compute(comm)
         keys, of_image = self._values, self.baseline[IMAGE][1]
         values |= {
             key: error_ratio(values[name], self.baseline[name][1], of_image) for name, key in keys.error_ratio.items()
@@ -179,7 +182,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         diagnosed = Diagnosed()
         due = self.is_last or self._evaluations % self.settings.diagnose_every == 0
         if due and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
-            diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
+            with self._threads(fake):
+                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
         values |= diagnosed.values or {}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
@@ -276,6 +280,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
         self._standing, self._evaluations = (), 0
+
+    def _threads(self, images: Tensor) -> AbstractContextManager[None]:
+        """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
+        encodes = self.to_sites.encoder is not None
+        return threads_for(math.inf if encodes else self.n_samples**2 * images.shape[1:].numel())
 
     def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
         return diagnose(

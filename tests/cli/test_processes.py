@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -81,7 +82,7 @@ def run(*words):
     """Return status, standard output, and what genmonitor itself said on standard error."""
     process = start(*words)
     out, told = process.communicate(timeout=SECONDS)
-    return process.returncode, out, [line for line in told.splitlines() if line.startswith("genmonitor ")] or told
+    return process.returncode, out, [line for line in told.splitlines() if re.match(r"genmonitor \w+: ", line)] or told
 
 
 def result(*words):

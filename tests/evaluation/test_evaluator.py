@@ -19,6 +19,7 @@ from genmonitor.evaluation.evaluator import (
     SettingsChangedError,
     check_same_settings,
     commit_evaluation,
+    threads_for,
 )
 from genmonitor.evaluation.results import FitReport
 
@@ -185,3 +186,14 @@ def test_evaluator_is_used_after_fit_only(evaluator):
 @pytest.mark.parametrize("make", [region_evaluator, diversity_evaluator, disagreement_evaluator])
 def test_evaluator_prefix_begins_the_names_of_its_files(make, tmp_path):
     assert make(prefix="other").prefix == "other"
+
+
+@pytest.mark.parametrize(("multiplications", "expected"), [(1e6, 1), (1e12, 3)])
+def test_small_products_take_one_thread_and_the_users_come_back(multiplications, expected):
+    torch.set_num_threads(3)
+    with threads_for(multiplications):
+        assert torch.get_num_threads() == expected
+    assert torch.get_num_threads() == 3
+    with pytest.raises(KeyError), threads_for(multiplications):
+        raise KeyError
+    assert torch.get_num_threads() == 3

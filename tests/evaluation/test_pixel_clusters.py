@@ -395,3 +395,15 @@ def test_regions_may_be_given_by_their_path(tmp_path):
         assert region_evaluator(partition=path).partition == partition
     with pytest.raises(FileNotFoundError, match="`partition` to be a PixelPartition, or the path of a saved one"):
         region_evaluator(partition="nowhere.npz")
+
+
+def test_small_images_are_compared_on_one_thread(monkeypatch):
+    evaluator, used = fitted(), []
+    compute = evaluator.fitted.metrics.compute
+    monkeypatch.setattr(
+        evaluator.fitted.metrics, "compute", lambda comm: used.append(torch.get_num_threads()) or compute(comm)
+    )
+    torch.set_num_threads(2)
+    evaluate(evaluator, GOOD, [])
+    assert used == [1]
+    assert torch.get_num_threads() == 2
