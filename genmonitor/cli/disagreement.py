@@ -10,16 +10,15 @@ from functools import partial
 from typing import Any
 
 from rich.console import RenderableType
-from torch import Tensor
 
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
 from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
-from genmonitor.cli.inputs.outputs import Outputs, cut
+from genmonitor.cli.inputs.outputs import Images, Outputs, cut
 from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
@@ -123,13 +122,9 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
 
 
 def _measure(
-    args: argparse.Namespace,
-    sets: Sequence[Outputs],
-    prompts: PromptRows | None,
-    comm: Collective,
-    progress: Progress,
+    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
 ) -> Measurement:
-    evaluator = _evaluator(args, sets, prompts)
+    evaluator, comm = _evaluator(args, sets, prompts), current_processes()
     samples = as_samples(sets[0], default_device())
     others = as_samples(sets[1], default_device(), first=len(sets[0]))
     evaluator.fit(ReferenceImages(given=others.images.cpu()), samples.images[:PROBE], comm, progress)
@@ -254,7 +249,7 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})
 
 
-def _drawn_modes(found: Disagreement, images: tuple[Tensor, Tensor]) -> list[ModePrompts]:
+def _drawn_modes(found: Disagreement, images: tuple[Images, Images]) -> list[ModePrompts]:
     """Return the largest modes of either sign with the images of both sides that show them."""
 
     def sides(mode: Mode) -> PromptSides:

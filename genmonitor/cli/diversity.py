@@ -18,7 +18,7 @@ from genmonitor.cli.inputs.encoding import as_samples, default_device, input_not
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
@@ -111,13 +111,9 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
 
 
 def _measure(
-    args: argparse.Namespace,
-    sets: Sequence[Outputs],
-    prompts: PromptRows | None,
-    comm: Collective,
-    progress: Progress,
+    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
 ) -> Measurement:
-    outputs, *real = sets
+    (outputs, *real), comm = sets, current_processes()
     _check_features(args, outputs)
     of = given_settings(args, DiversitySettings) | {
         "prompts": None if prompts is None else prompts.values,

@@ -25,7 +25,7 @@ from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device
 from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
 from genmonitor.cli.inputs.prompts import HELP, PromptRows
 from genmonitor.cli.progress import show_progress
-from genmonitor.evaluation.collective import Collective, current_processes
+from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Table
@@ -105,7 +105,7 @@ def run_measurement(
     args: argparse.Namespace,
     places: Sequence[str],
     find_prompts: Callable[[argparse.Namespace, Sequence[Outputs]], PromptRows | None],
-    measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Collective, Progress], Measurement],
+    measure: Callable[[argparse.Namespace, Sequence[Outputs], PromptRows | None, Progress], Measurement],
 ) -> Result:
     """Read outputs and prompts, encode and measure them, and write the result. Every process calls it.
 
@@ -127,7 +127,7 @@ def run_measurement(
     with show_progress("encoding") as progress:
         sets = encode(args, sets, default_device(), comm, progress)
     with show_progress("measuring") as progress:
-        found = measure(args, sets, prompts, comm, progress)
+        found = measure(args, sets, prompts, progress)
     manifest = {
         "monitor": command,
         "heading": " beside ".join(places),

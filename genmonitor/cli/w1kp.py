@@ -22,7 +22,7 @@ from genmonitor.cli.inputs.encoding import default_device, range_notes, value_ra
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
@@ -135,16 +135,12 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
 
 
 def _measure(
-    args: argparse.Namespace,
-    sets: Sequence[Outputs],
-    prompts: PromptRows | None,
-    comm: Collective,
-    progress: Progress,
+    args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
 ) -> Measurement:
     (outputs,) = sets
     assert prompts is not None
     distinct, calibrated = Prompts(prompts.values), args.calibration is not None
-    rows, p = comm.from_rank_zero(lambda: _measured(args, outputs, distinct))
+    rows, p = current_processes().from_rank_zero(lambda: _measured(args, outputs, distinct))
     values = _values(rows, len(distinct.distinct), args.k) | {"p": p}
     return Measurement(
         title="Likeness of the outputs of a prompt",

@@ -162,8 +162,10 @@ def launched_processes() -> Iterator[Callable[[], bool] | None]:
     if address is None:
         yield None
         return
-    store, rank, size = next(dist.rendezvous("env://", *address))
-    dist.init_process_group(store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=PATIENCE)
+    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
+
+    store, rank, size = next(rendezvous("env://", *address))
+    dist.init_process_group(store=store, rank=rank, world_size=size, timeout=PATIENCE)
 
     def is_first() -> bool:
         try:
@@ -182,7 +184,7 @@ def _address() -> tuple[int, int] | None:
     if dist.is_available() and dist.is_torchelastic_launched():
         local, rank, size = (int(os.environ[name]) for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"))
     elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:  # of srun: a batch script has a single process
-        from lightning.fabric.plugins.environments import SLURMEnvironment
+        from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
         slurm = SLURMEnvironment()
         os.environ |= {"MASTER_ADDR": slurm.main_address, "MASTER_PORT": str(slurm.main_port)}

@@ -152,12 +152,12 @@ def _gathered(features: list[Tensor], device: torch.device, comm: Collective) ->
 
 def _batches(outputs: Outputs, size: int, device: torch.device, comm: Collective) -> Iterator[Any]:
     """Yield this process's batches of a set, images on the device."""
-    for batch in comm.rank_indices(-(-len(outputs) // size)):
-        start = batch * size
-        if outputs.images is None:
-            yield (outputs.texts or [])[start : start + size]
-        else:
-            yield outputs.images[start : start + size].to(device)
+    mine = comm.rank_indices(-(-len(outputs) // size))
+    rows = range(mine.start * size, min(mine.stop * size, len(outputs)))
+    if outputs.images is not None:
+        yield from (batch.to(device) for batch in outputs.images.batches(rows, size))
+    else:
+        yield from ((outputs.texts or [])[start : start + size] for start in rows[::size])
 
 
 def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Samples:
@@ -228,7 +228,7 @@ def _check_together(sets: Sequence[Outputs]) -> None:
             )
         if first.images is None or other.images is None:
             continue
-        if doubt := range_doubt(other.images, first.images):
+        if doubt := range_doubt(other.images.some(), first.images.some()):
             raise ValueError(
                 f"Expected {first.where} and {other.where} in one value range, but {doubt}. Scale one of them."
             )
@@ -257,6 +257,6 @@ def encoder_range(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[fl
 
 
 def value_range(sets: Sequence[Outputs]) -> tuple[float, float]:
-    """Return the lowest and the highest value of all images."""
-    images = [x.images for x in sets if x.images is not None]
+    """Return the lowest and the highest value of the images; pictures may have any from 0 to 1."""
+    images = [x.images.some() for x in sets if x.images is not None]
     return min(float(x.min()) for x in images), max(float(x.max()) for x in images)

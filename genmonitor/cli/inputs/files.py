@@ -49,7 +49,7 @@ def read_array(
         elif path.suffix == ".safetensors":
             content = _safetensors(path)
         else:
-            content = np.load(path, allow_pickle=False)
+            content = np.load(path, mmap_mode="c", allow_pickle=False)  # a .npy is read where it is used
         arrays = dict(content) if hasattr(content, "keys") else {}  # what is in a .npz is read here
     except Exception as error:
         # torch's own message is a page long, and advises to unpickle

@@ -7,12 +7,19 @@ from _helpers.pretrained import save_dinov2
 
 from genmonitor._io import no_progress
 from genmonitor.cli.inputs.encoding import Encoding, as_samples, encode, encoder_range, prompt_encoder, range_notes
-from genmonitor.cli.inputs.outputs import Outputs
+from genmonitor.cli.inputs.outputs import Images, Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
+from genmonitor.evaluation.collective import SingleProcess
 
 CPU = torch.device("cpu")
 NAMES = ["1", "2", "3"]
-IMAGES = Outputs("a", NAMES, images=torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
+
+
+def held(values):
+    return Images("images", values, values.shape)
+
+
+IMAGES = Outputs("a", NAMES, images=held(torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))))
 TEXTS = Outputs("t", NAMES, texts=["red cat", "blue cat", "dog"])
 VECTORS = Outputs("v", NAMES, features=torch.eye(3))
 
@@ -23,12 +30,12 @@ def arguments(**given):
 
 
 def encoded(*sets, **given):
-    return encode(arguments(**given), sets, CPU, no_progress)
+    return encode(arguments(**given), sets, CPU, SingleProcess(), no_progress)
 
 
 def test_pixels_are_features_in_the_order_of_the_images():
     (images,) = encoded(IMAGES)
-    assert torch.equal(images.features, IMAGES.images.flatten(1))
+    assert torch.equal(images.features, IMAGES.images[:].flatten(1))
     assert images.images is IMAGES.images
 
 
@@ -64,11 +71,11 @@ def test_values_in_no_usual_range_are_refused(tmp_path):
         ValueError,
         match=r"but got values from 0 to 3, which may be either or neither. Give the range with --value-range",
     ):
-        encoded(Outputs("a", NAMES, images=torch.linspace(0, 3, 12).view(3, 1, 2, 2)), encoder=str(tmp_path))
+        encoded(Outputs("a", NAMES, images=held(torch.linspace(0, 3, 12).view(3, 1, 2, 2))), encoder=str(tmp_path))
 
 
 def ranged(*values, encoder="clip", **given):
-    outputs = Outputs("a", NAMES, images=torch.tensor(values).expand(3, 1, 2, len(values)))
+    outputs = Outputs("a", NAMES, images=held(torch.tensor(values).expand(3, 1, 2, len(values))))
     args = arguments(encoder=encoder, **given)
     return encoder_range(args, [outputs]), range_notes(args, [outputs])
 
@@ -102,9 +109,12 @@ def test_texts_are_cached_by_what_they_say(tmp_path):
     ("other", "complaint"),
     [
         (VECTORS, "one kind of outputs, but a holds images and v embeddings"),
-        (Outputs("b", ["1"], images=IMAGES.images[:1]), "at least 2 images, but b holds 1"),
-        (Outputs("b", NAMES, images=torch.zeros(3, 3, 8, 8)), r"a holds \[1, 8, 8\] and b \[3, 8, 8\]. Give --size"),
-        (Outputs("b", NAMES, images=2 * IMAGES.images - 1), "a and b in one value range, but"),
+        (Outputs("b", ["1"], images=held(IMAGES.images[:1])), "at least 2 images, but b holds 1"),
+        (
+            Outputs("b", NAMES, images=held(torch.zeros(3, 3, 8, 8))),
+            r"a holds \[1, 8, 8\] and b \[3, 8, 8\]. Give --size",
+        ),
+        (Outputs("b", NAMES, images=held(2 * IMAGES.images[:] - 1)), "a and b in one value range, but"),
     ],
 )
 def test_sets_that_do_not_go_together_are_refused(other, complaint):

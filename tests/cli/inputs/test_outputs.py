@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 import json
+import os
 import pickle
+import subprocess
+import sys
+import tarfile
 
 import numpy as np
 import pytest
 import torch
+from _helpers.pretrained import save_dinov2
 from PIL import Image
 
 from genmonitor._io import no_progress
-from genmonitor.cli.inputs.outputs import cut, read_images, read_outputs
+from genmonitor.cli.inputs.outputs import MANY, cut, open_images, read_images, read_outputs
 
 
 def read(where, size=None):
@@ -64,7 +69,7 @@ def test_lines_that_hold_no_texts_are_refused(tmp_path, content, complaint):
 
 
 def test_what_is_not_there_is_refused_by_name(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"a folder of image files; .* but there is no .*nothing"):
+    with pytest.raises(FileNotFoundError, match=r"a folder of image files, .* but there is no .*nothing"):
         read(tmp_path / "nothing")
 
 
@@ -349,3 +354,126 @@ def test_read_images_resizes_pictures_only(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((2, 4, 4)))
     with pytest.raises(ValueError, match="Leave out --size"):
         read_images(str(tmp_path / "x.npy"), size=4)
+
+
+# pictures in tar files
+
+
+def packed(path, folder, *names, cut=0, mode="w"):
+    """Pack files of a folder into a tar file, whose last bytes are missing if it was half written."""
+    with tarfile.open(path, mode) as tar:
+        for name in names:
+            tar.add(folder / name, name)
+    path.write_bytes(path.read_bytes()[: -cut or None])
+    return path
+
+
+@pytest.fixture
+def shards(tmp_path, pictures):
+    """A folder of three pictures, and another with two tar files of them and of their captions."""
+    for number, picture in enumerate(pictures):
+        save(tmp_path / "folder" / f"{number}.png", picture)
+        (tmp_path / "folder" / f"{number}.txt").write_text("a caption")
+    (tmp_path / "shards").mkdir()
+    packed(tmp_path / "shards" / "s2.tar", tmp_path / "folder", "0.txt", "0.png", "1.png")
+    packed(tmp_path / "shards" / "s10.tar", tmp_path / "folder", "2.txt", "2.png")
+    return tmp_path
+
+
+def test_tar_files_are_read_as_the_folder_that_they_hold(shards):
+    outputs, expected = read(shards / "shards"), read(shards / "folder")
+    assert outputs.names == ["s2.tar/0.png", "s2.tar/1.png", "s10.tar/2.png"]
+    assert torch.equal(outputs.images[:], expected.images[:])
+    assert torch.equal(
+        outputs.images[torch.tensor([[2, 0], [1, 1]])], expected.images[:][[2, 0, 1, 1]].unflatten(0, (2, 2))
+    )
+    alone = read(shards / "shards" / "s2.tar", size=4)
+    assert (alone.names, alone.images.shape) == (["0.png", "1.png"], (2, 3, 4, 4))
+
+
+def half_written(folder, path):
+    packed(path, folder, "0.png", "1.png", cut=10240 - 1700)
+
+
+def compressed(folder, path):
+    packed(path, folder, "0.png", mode="w:gz")
+
+
+def without_pictures(folder, path):
+    packed(path, folder, "0.txt")
+
+
+def of_mixed_sizes(folder, path):
+    save(folder / "0.png", np.zeros((2, 2), np.uint8))
+    packed(path, folder, "0.png", "1.png")
+
+
+def with_another_file(folder, path):
+    (folder / "1.png").write_bytes(b"no picture")
+    packed(path, folder, "0.png", "1.png")
+
+
+@pytest.mark.parametrize(
+    ("write", "complaint"),
+    [
+        (half_written, r"a whole tar file .*x.tar is not: unexpected end"),
+        (compressed, "a whole tar file without compression"),
+        (without_pictures, r"Expected image files .* under .*x.tar, but found none"),
+        (of_mixed_sizes, r"x.tar holds 2×2, 6×5. Give --size"),
+        (with_another_file, r"x.tar/1.png cannot be read as an image"),
+    ],
+)
+def test_tar_file_that_cannot_be_read_is_refused_by_name(shards, write, complaint):
+    write(shards / "folder", shards / "x.tar")
+    with pytest.raises((ValueError, FileNotFoundError), match=complaint):
+        read_images(str(shards / "x.tar"))
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_half_written_picture_among_many_is_named(tmp_path, count):
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        save(tmp_path / f"{number}.png", rng.integers(0, 256, (16, 16), dtype=np.uint8))
+    images = open_images(str(tmp_path), None, no_progress)
+    expected = torch.stack([torch.from_numpy(np.array(Image.open(tmp_path / f"{i}.png"))) for i in range(count)])
+    assert torch.equal(images[:], expected[:, None] / 255)
+    (tmp_path / "2.png").write_bytes((tmp_path / "2.png").read_bytes()[:-60])
+    with pytest.raises(ValueError, match=r"^\S*/2.png cannot be read as an image: .*truncated"):
+        images[:]
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import torch
+import transformers
+from genmonitor.cli import main
+torch.set_num_threads(1)
+used = next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmData" in line)
+resource.setrlimit(resource.RLIMIT_DATA, (1024 * used + {more} * 2**20,) * 2)
+sys.exit(main({words}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize("kind", ["folder", "images.tar", "images.npy"])
+def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, kind):
+    """5000 images of 128×128×3, 938 MiB in float32 and 234 MiB in 8 bits, in 700 MiB beyond what is imported."""
+    rng, place = np.random.default_rng(0), tmp_path / kind
+    images = rng.integers(0, 256, (5000, 4, 4, 3), dtype=np.uint8).repeat(32, 1).repeat(32, 2)
+    if kind == "images.npy":
+        np.save(place, images)
+    else:
+        for number, image in enumerate(images):
+            save(tmp_path / "folder" / f"{number}.png", image)
+    if kind == "images.tar":
+        packed(place, tmp_path / "folder", *(f"{number}.png" for number in range(5000)))
+    model = save_dinov2(tmp_path / "model")
+    words = ["diversity", str(place), "--encoder", str(model), "--json", "--out", str(tmp_path / "out")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+
+    code = LIMITED.format(more=700, words=words)
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["values"]["vendi"] > 1
