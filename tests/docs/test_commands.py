@@ -36,8 +36,17 @@ def of(program):
 
 
 def test_every_block_of_code_is_looked_at():
-    assert {command.split()[0] for command in COMMANDS} == {"make", "python", "genmonitor", "pip", "tensorboard"}
+    programs = {"make", "python", "genmonitor", "pip", "tensorboard", "torchrun", "srun", "export"}
+    assert {command.split()[0] for command in COMMANDS if not command.startswith("#")} == programs
     assert {kind for text in PAGES.values() for kind, _ in fenced(text)} == {"", "python", "yaml", "bibtex"}
+
+
+@pytest.mark.parametrize("command", [*of("torchrun"), *of("srun")])
+def test_launched_command_parses(command, monkeypatch):
+    words = shlex.split(command)
+    assert words[words.index("-m") + 1] == "genmonitor"
+    monkeypatch.setattr(sys.modules["genmonitor.cli.main"], "_run", lambda command, args: 0)
+    assert main(words[words.index("-m") + 2 :]) == 0
 
 
 def test_make_has_the_commands():
