@@ -4,20 +4,25 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
+from torch import Tensor
 
 from genmonitor.cli import results
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.gate import check_names, condition, failures
 from genmonitor.cli.inputs.encoding import default_device
-from genmonitor.cli.inputs.outputs import read_images
+from genmonitor.cli.inputs.outputs import Outputs, read_images, read_outputs
+from genmonitor.cli.inputs.prompts import read_prompts
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation import Comparison, RegionSettings, compare
+from genmonitor.evaluation.classes import P_CLASS, class_data, class_table
 from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.values import RegionValues
@@ -42,6 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="images of another model, to find out which is closer to real",
     )
     add("--paired", action="store_true", help="image i of FAKE and of OTHER share their seed or prompt")
+    add(
+        "--labels",
+        metavar="LABELS",
+        type=nonempty,
+        help="the class of each image of FAKE, to find out which class is wrong: `folders`, the name of the folder "
+        "that each image is in; a file .npy of whole numbers; or a text, CSV or JSON file as `genmonitor diversity "
+        "--prompts` takes it",
+    )
+    add("--real-labels", metavar="LABELS", type=nonempty, help="the same of REAL (default: what --labels says)")
+    add("--train", metavar="TRAIN", type=nonempty, help="images that the generator was trained on, to find copies of")
     add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
     add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
     add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
@@ -75,15 +90,17 @@ def run(args: argparse.Namespace) -> Result:
     if args.partition is not None:
         args.partition = _read_partition(args.partition)
     regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
-    check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions])])
+    check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])
     with show_progress("reading images") as progress, comm.all_ranks_or_none():
-        sets = [read_images(x, args.size, progress=progress) for x in (args.real, args.fake, args.other) if x]
-    real, fake, *other = sets
+        sets = [read_outputs(x, args.size, progress) for x in (args.real, args.fake, args.other) if x]
+        given_labels, notes = _labels(args, sets)
+        train = None if args.train is None else read_images(args.train, args.size, progress)
+        real, fake, *other = (_images(x) for x in sets)
     with show_progress("comparing") as progress:
-        settings = given_settings(args, RegionSettings)
+        settings = {**given_settings(args, RegionSettings), **given_labels, "train": train}
         settings |= {"paired": args.paired, "comm": comm, "progress": progress}
         comparison = compare(real, fake.to(default_device()), *other, **settings)
-    comparison = replace(comparison, names=_names(args.fake, args.other))
+    comparison = replace(comparison, names=_names(args.fake, args.other), notes=(*comparison.notes, *notes))
     with show_progress("writing the report"):
         written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
@@ -108,14 +125,18 @@ def format_rich(result: Result) -> RenderableType:
     else:
         found = region_table(regions)
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = "\n".join(["", *results.closing_lines(result)])
-    shown = (results.block_map(result["labels"]), Text(), results.colored_table(found, labels, bad), Text(notes))
+    notes = Text("\n".join(["", *results.closing_lines(result)]))
+    shown = [results.block_map(result["labels"]), Text(), results.colored_table(found, labels, bad)]
+    if "classes" in result:
+        wrong = [name for name, of in result["classes"].items() if of["differs"]]
+        shown += [results.colored_table(class_table(result["classes"]), differing=wrong)]
     more = "" if "differences" in result else "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
     return results.with_finding(
         result["finding"],
         bool(bad),
         Text(f"{more}{result['split']}.\n"),
         *shown,
+        notes,
     )
 
 
@@ -128,11 +149,29 @@ def _read_partition(path: Path) -> PixelPartition:
         ) from error
 
 
+def _images(outputs: Outputs) -> Tensor:
+    if outputs.images is None:
+        raise ValueError(f"Expected {IMAGES}, but {outputs.where} holds {outputs.kind}.")
+    return outputs.images[:]
+
+
+def _labels(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:
+    """Return the labels of both sides by argument, and what to say of them."""
+    if args.labels is None and args.real_labels is None:
+        return {}, ()
+    of_fake, of_real = args.labels or args.real_labels, args.real_labels or args.labels
+    fake, real = read_prompts(of_fake, sets[1]), read_prompts(of_real, sets[0])
+    assert fake is not None
+    assert real is not None  # both were named
+    both = fake + real
+    return {"fake_labels": both.values[: len(sets[1])], "real_labels": both.values[len(sets[1]) :]}, both.notes
+
+
 def _gated(comparison: Comparison) -> tuple[list[ValueSpec], dict[str, float]]:
     """Return what conditions may name: the values, and how sure it is that the other set is closer to real images."""
     tests = {_worse(name): of for name, of in (comparison.differences or {}).items()}
     p = {spec.key: of["p_value_adjusted"] if of["difference"] < 0 else 1.0 for spec, of in tests.items()}
-    return [*comparison.evaluator.values(), *tests], comparison.values | p
+    return [*comparison.specs, *tests], comparison.values | p
 
 
 def _worse(region: str) -> ValueSpec:
@@ -154,13 +193,15 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         figures = {"diagnosis": diagnosis} | figures
     for name, shown in comparison.shown_images().items():
         folder.write_images(PREFIX, name, shown, step=0)
+    if comparison.classes:
+        folder.write_table(PREFIX, "classes", class_table(class_data(comparison.classes)), step=0)
     if comparison.table is not None:
         folder.write_table(PREFIX, "which_is_closer", comparison.table, step=0)
     found = Measurement(
         title="Comparison",
         findings=comparison.findings,
         values=comparison.values,
-        specs=evaluator.values(),
+        specs=comparison.specs,
         split=comparison.split,
         rows={},
         figures=figures,
@@ -176,6 +217,9 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         "generated_images": args.fake,
         "other_images": args.other,
         "paired": args.paired,
+        "train": args.train,
+        "labels": args.labels,
+        "real_labels": args.real_labels,
         "n_samples": comparison.n_samples,
     }
     results.write_measurement(folder, PREFIX, found, manifest)

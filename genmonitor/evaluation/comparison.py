@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from genmonitor._formatting import RESOLUTION, Band, as_sentence
-from genmonitor._html import figure_html, heading_html, text_html
+from genmonitor._html import figure_html, heading_html, table_html, text_html
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
+from genmonitor.evaluation import classes as by_class
 from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, copy_notes, sample_size
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -31,6 +32,7 @@ from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.text import comparison as text
 from genmonitor.evaluation.text.table import aligned, terminal_width, within
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
@@ -52,6 +54,9 @@ class Comparison:
         n_real: real images given.
         n_samples: images of each generated set that were looked at.
         notes: what the user should know.
+        classes: what was found of each class; empty without labels.
+        copies: pairs of an image of the first generated set and the training (or real) image that it copies, by their
+            places in these sets, nearest first; empty where copies are no more than chance.
     """
 
     names: tuple[str, ...]
@@ -62,11 +67,19 @@ class Comparison:
     n_real: int
     n_samples: int
     notes: tuple[str, ...]
+    classes: tuple[by_class.ClassResult, ...] = ()
+    copies: tuple[tuple[int, int], ...] = ()
 
     @property
     def values(self) -> dict[str, float]:
         """What was measured of the first generated set, named as `PixelClusterMonitor` logs it."""
-        return self.evaluations[0].values
+        of_classes = {by_class.P_CLASS.key: min(x.p for x in self.classes if x.p is not None)} if self.classes else {}
+        return self.evaluations[0].values | of_classes
+
+    @property
+    def specs(self) -> list[ValueSpec]:
+        """Declarations of the values."""
+        return [*self.evaluator.values(), *([by_class.P_CLASS] if self.classes else [])]
 
     @property
     def partition(self) -> PixelPartition:
@@ -89,8 +102,15 @@ class Comparison:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, the finding to look at first before those of each region."""
+        """What was found, the finding to look at first before those of each region.
+
+        Where some classes are wrong and others are not, that is it: a diagnosis of all images together blurs it.
+        """
         found = self.evaluations[0].findings
+        if self.classes:
+            of_classes = by_class.class_finding(self.classes)
+            some = {x.differs for x in self.classes} >= {True, False}
+            return (of_classes, *found) if some else (found[0], of_classes, *found[1:])
         if self.differences is None:
             return found
         return (text.which_is_closer(self.differences, self.names), *found[1:])
@@ -117,10 +137,12 @@ class Comparison:
 
     def __str__(self) -> str:
         """Say the findings first, then which images they rest on, the table and the notes."""
+        width = terminal_width()
         if self.table is None:
             table = plain_table(self.findings, self.values, self.partition, of=f"{self.n_samples} images")
+            if self.classes:
+                table += f"\n{aligned(within(by_class.class_table(by_class.class_data(self.classes)), width), width)}\n"
         else:
-            width = terminal_width()
             shown = within(self.table, width)
             table = f"\n{aligned(shown, width)}\n{shown.legend}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
@@ -142,7 +164,10 @@ class Comparison:
             "n_samples": self.n_samples,
             "gamma": self.evaluator.kernel.gamma,
             "notes": list(self.notes),
+            "copies": [list(pair) for pair in self.copies],
         }
+        if self.classes:
+            found["classes"] = by_class.class_data(self.classes)
         if self.differences is not None:
             found["other_values"] = dict(self.evaluations[1].values)
             found["differences"] = {name: dict(test) for name, test in self.differences.items()}
@@ -199,6 +224,9 @@ class Comparison:
         """Return the finding, the regions on their map and the figure for a notebook."""
         if self.table is None:
             said = regions_html(self.findings, self.values, self.partition)
+            if self.classes:
+                table = by_class.class_table(by_class.class_data(self.classes))
+                said += table_html(table.columns, table.rows, {}, [str(x.label) for x in self.classes if x.differs])
         else:
             said = heading_html(self.finding) + on_map(self.table, self.partition)
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
@@ -228,6 +256,9 @@ def compare(
     seed: int = RegionSettings.seed,
     paired: bool = False,
     comm: Collective | None = None,
+    real_labels: Sequence[str] | Sequence[int] | Tensor | None = None,
+    fake_labels: Sequence[str] | Sequence[int] | Tensor | None = None,
+    train: Tensor | None = None,
     progress: Progress = no_progress,
 ) -> Comparison:
     """Say where generated images differ from real ones by more than chance; or which of two sets is closer to them.
@@ -256,12 +287,19 @@ def compare(
         seed: of the choice of images.
         paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.
         comm: the processes that measure together, each called with the same images; None for this one alone.
+        real_labels: the class or prompt of each real image [N], strings or integers, to find out which class is wrong:
+            each is tested against the real images of its class, with one level for all classes, and those that differ
+            are diagnosed. At most 500 images of a class on each side are looked at.
+        fake_labels: the same of each generated image [M]; of one generated set alone.
+        train: images [T, C, H, W] that the generator was trained on, to look for copies of; None to look for copies of
+            the real images that are not compared with.
         progress: wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:
         TypeError: if a set is no tensor of real numbers, or `paired` is neither True nor False.
         ValueError: if shapes or value ranges differ, values are not finite, images are too few, or not as many though
-            paired, or both `partition` and `n_clusters` are given.
+            paired, both `partition` and `n_clusters` are given, there is not one label for each image of both sides, or
+            no class has 8 images on both.
 
     References:
         Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
@@ -279,14 +317,21 @@ def compare(
     real = check_images("real", real).cpu()
     checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}
     check_paired(paired, checked)
+    labels = by_class.checked_labels(fake_labels, real_labels, checked, len(real))
     n, notes = sample_size(len(real), min(map(len, checked.values())), n_samples, other is not None)
     notes += copy_notes(checked, real)
     if partition is None:
         check_left(len(real), n, n_clusters)
+    classes: tuple[by_class.ClassResult, ...] = ()
+    if labels:
+        given = checked["fake"].to(fake.device)
+        classes = by_class.compare_classes(given, real, *labels, aligned=aligned, seed=seed)
     evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
     samples = [_choose(images.to(fake.device), evaluator.n_samples, seed) for images in checked.values()]
     reference = ReferenceImages(given=real, name="the set of real images")
     report = evaluator.fit(reference, samples[0].images[:PROBE], comm, progress)
+    if train is not None and comm.rank == 0:  # which looks for them
+        evaluator.look_for_copies_of(check_images("train", train, tuple(real.shape[1:])))
     evaluations = [evaluate_fitted(evaluator, drawn.of_rank(comm), seed, comm) for drawn in samples]
     for name, found in zip(checked, evaluations, strict=True):
         notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
@@ -299,6 +344,8 @@ def compare(
         len(real),
         evaluator.n_samples,
         (*report.notes, *notes),
+        classes,
+        tuple((int(samples[0].indices[i]), copied) for i, copied in evaluations[0].copies),
     )
 
 

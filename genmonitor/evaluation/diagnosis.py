@@ -18,11 +18,13 @@ from genmonitor._validation import check_at_least, check_bool, check_min_samples
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
+from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
 from genmonitor.functional.diagnosis.area import MARGIN, Explained
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
+from genmonitor.functional.diagnosis.images import SAMPLES
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
@@ -63,6 +65,9 @@ class Diagnosis:
         too_frequent: the same of those that they are like too often.
         left_out: fault models that were not tried, and why.
         failures: fault models that failed, in sentences.
+        copying: of `genmonitor.functional.data_copying_test`; None where an area or regions were given.
+        copies: pairs of a generated image and the real one that it copies, nearest first; empty where copies are no
+            more than chance.
     """
 
     findings: tuple[Finding, ...]
@@ -74,6 +79,8 @@ class Diagnosis:
     too_frequent: tuple[int, ...]
     left_out: tuple[str, ...]
     failures: tuple[str, ...]
+    copying: DataCopying | None = None
+    copies: tuple[tuple[int, int], ...] = ()
 
     @property
     def proportions(self) -> float:
@@ -91,7 +98,7 @@ class Diagnosis:
             "nearest": whole.nearest,
             "explained": explained,
             "proportions": whole.proportions,
-        }
+        } | ({} if self.copying is None else {"copied": float(self.copying.share), "c_t": float(self.copying.c_t)})
 
     def __str__(self) -> str:
         """Say the findings, one per line, then what was left out or failed."""
@@ -120,6 +127,7 @@ class Diagnosis:
             "too_frequent": list(self.too_frequent),
             "left_out": list(self.left_out),
             "failures": list(self.failures),
+            "copies": [list(pair) for pair in self.copies],
         }
 
 
@@ -133,6 +141,8 @@ def diagnose(
     aligned: bool = True,
     encoded: bool = False,
     skip_failing: bool = False,
+    train: Tensor | None = None,
+    train_indices: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Say where generated images are wrong, by what kind of fault, and how much of that it explains.
@@ -154,6 +164,9 @@ def diagnose(
             pixels.
         encoded: whether samples are an encoder's, not pixels: faults of pixels, such as blur, are then left out.
         skip_failing: name a fault model that fails in `failures` and go on, rather than raise its error.
+        train: training images or features, to look for copies of, beside which `real` ones are held out; None to look
+            for copies of every second real one beside the others.
+        train_indices: numbers by which findings name the training images, such as those of a data set; None for 0, 1 …
         seed: of the halves and of what faults draw.
 
     Raises:
@@ -185,6 +198,7 @@ def diagnose(
     if real.ndim == 2:
         fake, real = fake[:, :, None, None], real[:, :, None, None]
     models, left_out = _models(fault_models, pixels)
+    given = fake, real
     if not aligned:
         if area is not None or partition is not None:
             raise ValueError("Expected no `area` or `partition` with aligned=False, which has no places. Leave it out.")
@@ -197,9 +211,19 @@ def diagnose(
         drawn, masks = None, [(ANYWHERE, torch.ones(real.shape[2:], dtype=torch.bool), None)]
     areas, findings = _diagnosed(images, drawn, masks, models, skip_failing)
     extremes = _extremes(images, areas)
+    whole = [mask for _, mask, _ in masks if bool(mask.all())]
+    copying = _copying(*given, train) if whole else None
+    copies = _copied(copying, range(0, len(real), 2) if train is None else train_indices)
+    if copying is not None and copies:
+        findings = [_memorized(copying, copies, whole[0]), *findings]
     failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
-    return Diagnosis(tuple(findings), areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+    if copying is not None and copies:
+        among = given[1][::2] if train is None else train
+        nearest = copying.nearest[copying.copied[:EXAMPLES]]
+        examples["the real images that they copy"] = among[nearest.to(among.device)].cpu()
+    found = (tuple(findings), areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+    return Diagnosis(*found, copying, copies)
 
 
 def _patches(images: Tensor, seed: int) -> Tensor:
@@ -395,29 +419,42 @@ def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
 
 
 def _copies(images: Images, mask: Tensor) -> list[Finding]:
-    """Say whether images come over and over, or are near copies of real ones."""
-    out = []
-    for among_real, unit in ((False, "of the images have a near twin among them"), (True, "of them copy a real image")):
-        found: Repeats = repeats(images, among_real)
-        if found.share >= COPIES and found.p <= LEVEL / 50:
-            kind = FaultKind("copies", found.share, unit, found.of_distance)
-            area = Area("whole image", mask=mask)
-            sentence = f"Whole image: {text.with_strength(kind)} ({format_p(found.p)})."
-            cause = text.cause_sentence(kind)
-            out.append(
-                Finding(
-                    sentence,
-                    area,
-                    "copies",
-                    None,
-                    fine=False,
-                    p=found.p,
-                    kinds=(kind,),
-                    samples=found.samples,
-                    cause=cause,
-                )
-            )
-    return out
+    """Say whether images come over and over."""
+    found: Repeats = repeats(images)
+    if found.share < COPIES or found.p > LEVEL / 50:
+        return []
+    kind = FaultKind("copies", found.share, "of the images have a near twin among them", found.of_distance)
+    return [_of_copies(kind, found.p, found.samples, mask)]
+
+
+def _copying(fake: Tensor, real: Tensor, train: Tensor | None) -> DataCopying | None:
+    """Look for copies of training images, or of every second real one beside the others."""
+    if train is not None:
+        return data_copying_test(fake, real, train)
+    return data_copying_test(fake, real[1::2], real[::2]) if len(real) >= 2 * MIN_SAMPLES else None
+
+
+def _copied(found: DataCopying | None, indices: Sequence[int] | None) -> tuple[tuple[int, int], ...]:
+    """Return pairs of a generated image and the one that it copies, none where chance may bring as many."""
+    if found is None or float(found.p_value) > LEVEL / 50:
+        return ()
+    copied = found.nearest[found.copied].tolist()
+    known = copied if indices is None else [indices[i] for i in copied]
+    return tuple(zip(found.copied.tolist(), known, strict=True))
+
+
+def _memorized(found: DataCopying, copies: Sequence[tuple[int, int]], mask: Tensor) -> Finding:
+    """Say that images are near copies of real ones, and name the nearest."""
+    kind = FaultKind("copies", float(found.share), "of the images are near copies of real ones", 0.0)
+    samples = tuple(sample for sample, _ in copies[:SAMPLES])
+    such_as = f" Copied are real images {', '.join(map(str, dict.fromkeys(real for _, real in copies[:5])))}."
+    return _of_copies(kind, float(found.p_value), samples, mask, such_as)
+
+
+def _of_copies(kind: FaultKind, p: float, samples: tuple[int, ...], mask: Tensor, such_as: str = "") -> Finding:
+    sentence = f"Whole image: {text.with_strength(kind)} ({format_p(p)}).{such_as}"
+    area, cause = Area("whole image", mask=mask), text.cause_sentence(kind)
+    return Finding(sentence, area, "copies", None, fine=False, p=p, kinds=(kind,), samples=samples, cause=cause)
 
 
 def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple[int, ...], tuple[int, ...]]:

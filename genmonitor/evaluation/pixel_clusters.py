@@ -28,7 +28,7 @@ from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, Fi
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
-from genmonitor.evaluation.regions.fitted import Fitted
+from genmonitor.evaluation.regions.fitted import Fitted, NearestImages
 from genmonitor.evaluation.regions.metrics import distances
 from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_found
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
@@ -275,6 +275,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Take regions found before instead of finding them in `fit`."""
         self._regions = regions
 
+    def look_for_copies_of(self, train: Tensor) -> None:
+        """Look for copies of these images [n, C, H, W] rather than of those that `fit` took."""
+        known = NearestImages.among(train.cpu().float(), [*range(len(train))], self.fitted.real)
+        self._fitted = replace(self.fitted, nearest=known)
+
     def forget(self) -> None:
         """Let the next `fit` find everything anew."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
@@ -287,6 +292,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return threads_for(math.inf if encodes else self.n_samples**2 * images.shape[1:].numel())
 
     def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
+        known = self.fitted.nearest
         return diagnose(
             fake,
             real,
@@ -294,6 +300,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             aligned=self.settings.aligned,
             encoded=self.to_sites.encoder is not None,
             skip_failing=True,
+            train=None if known is None else self.to_sites(known.images.to(fake.device)),
+            train_indices=None if known is None else known.indices,
             seed=self.settings.seed,
         )
 

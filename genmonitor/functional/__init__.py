@@ -6,6 +6,7 @@ from genmonitor.functional.authenticity import authenticity
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.functional.conditional_vendi import conditional_vendi_score
+from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
@@ -18,6 +19,7 @@ from genmonitor.functional.relative_similarity import (
 )
 from genmonitor.functional.scendi import scendi_score
 from genmonitor.functional.two_sample_test import two_sample_test
+from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
 from genmonitor.functional.vendi import rke_score, vendi_from_covariance, vendi_from_gram, vendi_score
 from genmonitor.functional.w1kp import (
     ReusabilityCurve,
@@ -32,6 +34,7 @@ from genmonitor.functional.w1kp import (
 )
 
 __all__ = [
+    "DataCopying",
     "MMDInfluence",
     "RelativeSimilarity",
     "ReusabilityCurve",
@@ -41,6 +44,7 @@ __all__ = [
     "centered_kernel_alignment",
     "conditional_vendi_score",
     "cosine_mean_similarity",
+    "data_copying_test",
     "discrepancy_map",
     "expected_closest_pairs",
     "joint_diversity",
@@ -60,6 +64,7 @@ __all__ = [
     "significant_areas",
     "similarity_level",
     "two_sample_test",
+    "two_sample_test_by_class",
     "vendi_from_covariance",
     "vendi_from_gram",
     "vendi_score",

@@ -17,8 +17,6 @@ from genmonitor.report.run import MonitorRun
 
 WHICH_IS_CLOSER = "which is closer"
 """What a comparison of two generated sets calls its table, behind its prefix."""
-NEAR = 0.3
-"""A sample nearer to a real image than this multiple of the usual distance looks like a copy."""
 _GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
 
@@ -100,16 +98,11 @@ def _title(run: MonitorRun) -> str:
 
 
 def _copies(run: MonitorRun) -> str:
-    """Say whether the last samples lie unusually near to real images, "" where that was not looked for."""
+    """Say how near the last samples lie to real images, "" where that was not looked for."""
     strips = run.strips.get("images", [])
     if not strips or not strips[-1].distances:
         return ""
     distances = strips[-1].distances
-    near = sum(distance < NEAR for distance in distances)
     times = median(distances)
     typical = "as far" if 0.9 <= times <= 1.1 else f"{times:.2g} times as far"
-    if near:
-        found = f"{near} of {len(distances)} look like copies: nearer than {NEAR:g} times the usual distance"
-    else:
-        found = "no copies found"
-    return f"Samples are {typical} from their nearest real images as other real images are; {found}."
+    return f"Samples are {typical} from their nearest real images as other real images are."

@@ -388,3 +388,68 @@ def test_compare_without_colors_still_breaks_lines_between_words(comparing):
     said, _ = comparing(ONE, 80, NO_COLOR="1")
     assert max(map(len, said[: said.index("Report:")].splitlines())) <= 80
     assert "\x1b" not in said
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """Folders of images by class, of which the generated ones of class b have too little contrast; their labels."""
+    place = tmp_path_factory.mktemp("classes")
+    for name, seed, count in (("real", 1, 240), ("fake", 2, 100)):
+        for number, image in enumerate(halves(count, seed)[:, 0]):
+            label = "ab"[number % 2]
+            faint = 0.5 if (name, label) == ("fake", "b") else 1.0
+            pixels = (255 * (image.mean() + faint * (image - image.mean()))).round().to(torch.uint8)
+            (place / name / label).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels.numpy()).save(place / name / label / f"{number}.png")
+        np.save(place / f"{name}.npy", np.repeat([0, 1], count // 2))  # in the order of the paths
+    return place
+
+
+def of_classes(capsys, monkeypatch, classes, *words):
+    monkeypatch.chdir(classes)
+    status = main(["compare", "real", "fake", "--n-clusters", "2", "--out", "out", *words])
+    return status, *capsys.readouterr()
+
+
+def test_compare_names_the_class_that_is_wrong(capsys, monkeypatch, classes):
+    status, said, _ = of_classes(capsys, monkeypatch, classes, "--labels", "folders", "--fail-if", "p_class < 0.01")
+    assert status == 1
+    assert re.match(r"Class b: contrast − \d\d % .*p = 0.005\)\. No evidence of a difference in class a \(p = ", said)
+    page = (classes / "out" / "genmonitor" / "report.html").read_text()
+    assert "Class b: contrast − " in page
+    assert "against real images of the class" in page
+
+
+def test_compare_takes_labels_from_files(capsys, monkeypatch, classes):
+    words = ("--labels", "fake.npy", "--real-labels", "real.npy", "--json")
+    found = json.loads(of_classes(capsys, monkeypatch, classes, *words)[1])
+    assert found["finding"].startswith("Class 1: contrast − ")
+    assert {label: of["differs"] for label, of in found["classes"].items()} == {"1": True, "0": False}
+    assert any("'0' to a/0.png" in note for note in found["notes"])
+
+
+def test_compare_shows_classes_in_color(capsys, monkeypatch, classes):
+    for name, value in (TERMINAL | {"COLUMNS": "120"}).items():
+        monkeypatch.setenv(name, value)
+    said = of_classes(capsys, monkeypatch, classes, "--labels", "folders")[1]
+    assert "Class b: contrast − " in said
+    assert "against real images of the class" in said
+
+
+def test_compare_refuses_labels_of_two_kinds(capsys, monkeypatch, classes):
+    status, _, error = of_classes(capsys, monkeypatch, classes, "--labels", "fake.npy", "--real-labels", "folders")
+    assert status == 2
+    assert "prompts of one kind on both sides" in error
+
+
+def test_compare_names_copied_training_images(capsys, monkeypatch, tmp_path):
+    train, real, fake = torch.rand(900, 1, 4, 6, generator=torch.Generator().manual_seed(0)).split([300, 400, 200])
+    fake[50:75] = train[100:125] + 0.001
+    for name, images in {"train": train, "real": real, "fake": fake}.items():
+        np.save(tmp_path / f"{name}.npy", images.numpy())
+    monkeypatch.chdir(tmp_path)
+    words = ("--train", "train.npy", "--n-clusters", "2", "--out", "out", "--fail-if", "copied > 0.05")
+    assert main(["compare", "real.npy", "fake.npy", *words]) == 1
+    said = capsys.readouterr().out
+    assert re.match(r"Whole image: 1\d % of the images are near copies of real ones \(p < 0.0001\)\. Copied are", said)
+    assert "near copies of real ones" in (tmp_path / "out" / "genmonitor" / "report.html").read_text()

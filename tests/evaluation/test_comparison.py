@@ -229,3 +229,39 @@ def test_names_of_regions_are_those_of_values_words_and_pictures():
 def test_a_region_cannot_have_the_name_of_a_value(name):
     with pytest.raises(ValueError, match=f"that no value has, but got '{name}'"):
         compare(REAL, DARK, partition=SIDES, region_names={"cluster_1": name})
+
+
+@pytest.fixture(scope="module")
+def noise():
+    """Images that no two of which are near each other: 300 of training, 400 real ones and 200 generated ones."""
+    return torch.rand(900, 1, 4, 6, generator=torch.Generator().manual_seed(0)).split([300, 400, 200])
+
+
+def test_copied_training_images_are_named(noise):
+    train, real, fake = noise
+    copying = fake.clone()
+    copying[50:75] = train[100:125] + 0.001
+    found = compare(real, copying, partition=SIDES, train=train)
+    assert re.match(r"Whole image: 1[23] % of the images are near copies of real ones \(p < 0.0001\)\.", found.finding)
+    assert len({(50 + i, 100 + i) for i in range(25)} & set(found.copies)) >= 20  # 180 of 200 images are compared
+    assert found.values["copied"] == pytest.approx(25 / 180, abs=0.03)
+    assert "copied" in [spec.key for spec in found.specs]
+    assert found.to_dict()["copies"] == [list(pair) for pair in found.copies]
+    pictures = found.evaluations[0].diagnosed.diagnosis.examples
+    shown = [pictures[name] for name in ("generated, those that show it most", "the real images that they copy")]
+    torch.testing.assert_close(shown[0], shown[1] + 0.001)
+    assert compare(real, fake, partition=SIDES, train=train).copies == ()
+
+
+def test_copied_real_images_that_are_not_compared_with_are_named_too(noise):
+    _, real, fake = noise
+    given = fake.clone()
+    given[:40] = real[300:340] + 0.001
+    found = compare(real, given, partition=SIDES)
+    assert len(found.copies) > 10
+    assert all(image == 300 + sample for sample, image in found.copies if sample < 40)
+
+
+def test_training_images_of_another_shape_are_refused(noise):
+    with pytest.raises(ValueError, match="`train`"):
+        compare(REAL, LIGHT, partition=SIDES, train=noise[0][..., :4])

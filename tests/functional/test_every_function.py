@@ -24,6 +24,7 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "centered_kernel_alignment": lambda c: functional.centered_kernel_alignment(c(X), c(T)),
     "conditional_vendi_score": lambda c: functional.conditional_vendi_score(c(X), c(T)),
     "cosine_mean_similarity": lambda c: functional.cosine_mean_similarity(c(FAKE_IMAGES), c(IMAGES), partition=HALVES),
+    "data_copying_test": lambda c: functional.data_copying_test(c(Y), c(X[:20]), c(X[20:])),
     "discrepancy_map": lambda c: functional.discrepancy_map(c(FAKE_IMAGES), c(IMAGES)),
     "expected_closest_pairs": lambda c: functional.expected_closest_pairs(
         c(X), calibration=functional.calibrate(c(Y)), k=5
@@ -44,6 +45,9 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "scendi_score": lambda c: functional.scendi_score(c(X), c(T)),
     "significant_areas": lambda c: functional.significant_areas({"map": c(X), "p_map": c(0 * X)})[0],
     "two_sample_test": lambda c: functional.two_sample_test(c(FAKE_IMAGES), c(IMAGES), partition=HALVES),
+    "two_sample_test_by_class": lambda c: functional.two_sample_test_by_class(
+        c(FAKE_IMAGES), c(IMAGES), c(torch.arange(24) % 2), c(torch.arange(40) % 2)
+    ),
     "vendi_from_covariance": lambda c: functional.vendi_from_covariance(c(X.T @ X / X.square().sum())),
     "vendi_from_gram": lambda c: functional.vendi_from_gram(c(GRAM)),
     "vendi_score": lambda c: functional.vendi_score(c(X), kernel=GAUSS, num_features=16),

@@ -47,6 +47,11 @@ class RegionEvaluation(Evaluation):
     influences: Influences | None
     diagnosed: Diagnosed = field(default=Diagnosed())
 
+    @property
+    def copies(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of a sample and the real image that it copies, where it was diagnosed on this process."""
+        return () if self.diagnosed.diagnosis is None else self.diagnosed.diagnosis.copies
+
 
 def diagnose_for_all(make: Callable[[], Diagnosis], comm: Collective) -> Diagnosed:
     """Diagnose on rank zero and tell all processes; a failure costs the diagnosis, not the evaluation.

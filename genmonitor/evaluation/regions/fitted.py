@@ -81,10 +81,12 @@ class NearestImages:
 
     Attributes:
         images: [n, C, H, W].
+        indices: which images of their data set these are [n].
         usual: the median distance of other real images to the nearest of them.
     """
 
     images: Tensor
+    indices: list[int]
     usual: float
 
     @classmethod
@@ -97,8 +99,14 @@ class NearestImages:
         """
         size = max(1, real[0].numel() * real.element_size())
         count = max(1, min(MAX_IMAGES, MAX_BYTES // size))
-        images = split.source.read(split.for_baseline[:count].tolist())
-        return cls(images, float(_nearest(real[:HELD_OUT].cpu(), images)[0].median()))
+        indices = split.for_baseline[:count].tolist()
+        images = split.source.read(indices)
+        return cls.among(images, indices, real)
+
+    @classmethod
+    def among(cls, images: Tensor, indices: list[int], real: Tensor) -> NearestImages:
+        """Look among these images; real ones that are compared with [m, C, H, W] say what is usual."""
+        return cls(images, indices, float(_nearest(real[:HELD_OUT].cpu(), images)[0].median()))
 
     def find(self, generated: Tensor) -> tuple[Tensor, list[float]]:
         """Return the most similar of the real images, and how far it is.
@@ -112,7 +120,7 @@ class NearestImages:
             is.
 
         Example:
-            >>> known = NearestImages(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1), usual=0.1)
+            >>> known = NearestImages(torch.tensor([0.0, 1.0]).reshape(2, 1, 1, 1), [0, 1], usual=0.1)
             >>> images, distances = known.find(torch.tensor([0.95]).reshape(1, 1, 1, 1))
             >>> images.item(), round(distances[0], 3)
             (1.0, 0.5)

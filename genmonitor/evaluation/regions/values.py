@@ -128,6 +128,19 @@ _OF_DIAGNOSIS = (
         scale="share",
         chart="What the diagnosis explains",
     ),
+    ValueSpec(
+        "copied",
+        "part of the generated images that are nearer to a training image, for where they are, than 99 % of held-out "
+        "real ones: around 0 without copying",
+        better="low",
+    ),
+    ValueSpec(
+        "c_t",
+        "C_T of Meehan et al.: around 0 where generated images are as near to training images as held-out real ones; "
+        "below -3 they copy them, or are blurred, faded or too alike",
+        scale="signed",
+        detail=True,
+    ),
 )
 _BASELINE = ValueSpec(
     "baseline", "score of real images in place of generated ones: the median of 20 draws", detail=True, repeatable=False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated images that come over and over, or are near copies of real ones."""
+"""Generated images that come over and over."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEAR = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Repeats:
-    """Images that come over and over, or are near copies of real ones.
+    """Images that come over and over.
 
     Attributes:
         share: of generated images with a near twin, less that of real ones.
@@ -35,8 +35,8 @@ class Repeats:
     samples: tuple[int, ...]
 
 
-def repeats(images: Images, among_real: bool) -> Repeats:
-    """Look for generated images that come over and over or, with `among_real`, for near copies of real ones.
+def repeats(images: Images) -> Repeats:
+    """Look for generated images that come over and over.
 
     Distances are of pixels and in units of each image's own usual distance, so that faded images or ones of little
     variety are none. A copy is nearer than half of what is usual among real images; as many as these have do not count.
@@ -45,7 +45,7 @@ def repeats(images: Images, among_real: bool) -> Repeats:
     # in float64, which tells equal images: in float32 all distances of one image over and over are rounding
     fake, real = ((x[:n] - images.real.mean(0)).flatten(1).double() for x in (images.fake, images.real))
     of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
-    pairs = squared_distances(fake, real) if among_real else squared_distances(fake, fake).fill_diagonal_(torch.inf)
+    pairs = squared_distances(fake, fake).fill_diagonal_(torch.inf)
     of_fake = _from_nearest(pairs)
     limit = NEAR**2 * float(of_real.median())
     usual, twin = (of_real < limit).double().mean(), of_fake < limit
@@ -54,7 +54,7 @@ def repeats(images: Images, among_real: bool) -> Repeats:
     error = max((2 * pool * (1 - pool) / n) ** 0.5, 1 / n)
     p = float(torch.special.ndtr(-torch.as_tensor(float(found - usual) / error)))
     gone = 0.0
-    if not among_real and p <= LEVEL:
+    if p <= LEVEL:
         earlier = (pairs < limit * pairs.median(1).values[:, None]).tril(-1).any(1)
         distance = Distance.of(images.real, torch.ones(images.real.shape[2:], dtype=torch.bool), n)
         once, all_of_them, reference = (

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which classes of a generator are wrong: each tested and diagnosed on its own, with one level for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from genmonitor._formatting import format_p
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.diagnosis import diagnose
+from genmonitor.evaluation.findings import Area, FaultKind, Finding, differs
+from genmonitor.evaluation.results import Table
+from genmonitor.evaluation.text.diagnosis import percent, with_strength
+from genmonitor.evaluation.values import ValueSpec
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
+
+MAX_PER_CLASS = 500
+"""Images of a class that are looked at, on each side."""
+DIAGNOSED = 40
+"""Images of a class on each side from which it is said what is wrong with it."""
+SAID = 3
+"""Groups of classes that a sentence names."""
+P_CLASS = ValueSpec(
+    "p_class",
+    "smallest p-value of a class, which counts that there are several: at 0.05 or less, that class differs from the "
+    "real images of its class by more than chance",
+    scale="p",
+    better="high",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassResult:
+    """What was found of a class.
+
+    Attributes:
+        label: of the class.
+        n_fake: generated images of it that were looked at.
+        n_real: real ones.
+        p: p-value, one level for all classes; None where there are too few images.
+        found: what is wrong with it; None where it does not differ, or has too few images to say.
+    """
+
+    label: Any
+    n_fake: int
+    n_real: int
+    p: float | None
+    found: Finding | None = None
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether it differs by more than chance; None where nothing was tested."""
+        return None if self.p is None else differs(self.p)
+
+    @property
+    def kind(self) -> FaultKind | None:
+        """The kind of fault that explains most of what is wrong with it; None where none does."""
+        return self.found.kinds[0] if self.found and self.found.kinds else None
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it, in a few words."""
+        if self.kind is None or self.found is None:
+            return "unlike real images" + (", by no simple fault" if self.found and not self.found.fine else "")
+        where = self.found.area.name
+        return f"{with_strength(self.kind)}{'' if where == 'whole image' else f' ({where})'}"
+
+    @property
+    def verdict(self) -> str:
+        """What was found of it, for its row of a table."""
+        if self.p is None:
+            return "too few images"
+        return f"{self.fault if self.differs else 'no evidence of a difference'} ({format_p(self.p)})"
+
+
+def checked_labels(
+    fake_labels: Any, real_labels: Any, sets: Mapping[str, Tensor], n_real: int
+) -> tuple[list[Any], list[Any]] | None:
+    """Return one label per image of each side, all strings or all integers; None where none were given.
+
+    Args:
+        fake_labels: of the generated images.
+        real_labels: of the real ones.
+        sets: of generated images, of which labels are taken for one alone.
+        n_real: real images.
+    """
+    if fake_labels is None and real_labels is None:
+        return None
+    if fake_labels is None or real_labels is None or len(sets) > 1:
+        raise ValueError(
+            "Expected `fake_labels` and `real_labels` together, of one generated set, but got "
+            f"{'labels of one side' if len(sets) == 1 else 'two generated sets'}. Give the labels of both sides, and "
+            "compare each generated set alone."
+        )
+    sides = {"fake_labels": Prompts(fake_labels), "real_labels": Prompts(real_labels)}
+    for (name, labels), count in zip(sides.items(), (len(sets["fake"]), n_real), strict=True):
+        if len(labels) != count:
+            raise ValueError(f"Expected `{name}` to hold a label for each of {count} images, but got {len(labels)}.")
+    if len({labels.are_labels for labels in sides.values()}) > 1:
+        raise ValueError("Expected labels of one kind, but got strings on one side and integers on the other.")
+    return sides["fake_labels"].values, sides["real_labels"].values
+
+
+def compare_classes(
+    fake: Tensor,
+    real: Tensor,
+    fake_labels: Sequence[Any],
+    real_labels: Sequence[Any],
+    aligned: bool = True,
+    seed: int = 0,
+) -> tuple[ClassResult, ...]:
+    """Test each class with one level for all, and diagnose those that differ.
+
+    Args:
+        fake: generated images [N, C, H, W].
+        real: real ones [M, C, H, W].
+        fake_labels: the class of each [N].
+        real_labels: the class of each [M].
+        aligned: as for `genmonitor.diagnose`.
+        seed: of the choice of at most 500 images of a class on each side, and of the tests.
+
+    Raises:
+        ValueError: if no class has 8 images on both sides.
+    """
+    classes = sorted({*fake_labels, *real_labels})
+    numbers = {label: number for number, label in enumerate(classes)}
+    sides = [_some_of_each(torch.tensor([numbers[x] for x in of]), seed) for of in (fake_labels, real_labels)]
+    (of_fake, number_fake), (of_real, number_real) = sides
+    fake, real = fake[of_fake.to(fake.device)], real[of_real.to(real.device)].to(fake.device)
+    p_values = two_sample_test_by_class(fake, real, number_fake, number_real, seed=seed)
+    results = []
+    for number, label in enumerate(classes):
+        mine, theirs = number_fake == number, number_real == number
+        result = ClassResult(label, int(mine.sum()), int(theirs.sum()), None)
+        if number in p_values:
+            result = replace(result, p=float(p_values[number]))
+        if result.differs and min(result.n_fake, result.n_real) >= DIAGNOSED:
+            pair = fake[mine.to(fake.device)], real[theirs.to(fake.device)]
+            found = diagnose(*pair, aligned=aligned, skip_failing=True, seed=seed).findings[0]
+            samples = of_fake[mine][list(found.samples)].tolist()
+            result = replace(result, found=replace(found, samples=tuple(samples)))
+        results.append(result)
+    return tuple(results)
+
+
+def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Choose at most so many images of each class; return their indices, in order, and their classes."""
+    order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
+    kept = [order[numbers[order] == number][:MAX_PER_CLASS] for number in numbers.unique()]
+    chosen = torch.cat(kept).sort().values
+    return chosen, numbers[chosen]
+
+
+def class_finding(results: Sequence[ClassResult]) -> Finding:
+    """Say which classes are wrong and how, those of one kind of fault together, and of which there is no evidence.
+
+    Example:
+        >>> print(class_finding([ClassResult(label, 50, 50, 0.005 if label == 3 else 0.4) for label in range(10)]))
+        Class 3: unlike real images (p = 0.005). No evidence of a difference in classes 0-2, 4-9 (smallest p = 0.4).
+    """
+    tested = [x for x in results if x.p is not None]
+    wrong = sorted((x for x in tested if x.differs), key=lambda x: (x.p, -_share(x)))
+    fine = [x for x in tested if not x.differs]
+    parts = _groups(wrong, [x.label for x in results])
+    said = "; ".join(parts[:SAID]) + (f"; and {len(parts) - SAID} more kinds of faults" if len(parts) > SAID else "")
+    sentences = [f"{said[:1].upper()}{said[1:]}."] if parts else []
+    if fine:
+        every = [x.label for x in results]
+        which = "any class" if len(fine) == len(every) else _named([x.label for x in fine], every)
+        smallest = format_p(min(x.p for x in fine if x.p is not None))
+        sentences.append(f"No evidence of a difference in {which} ({'smallest ' * (len(fine) > 1)}{smallest}).")
+    if few := [x.label for x in results if x.p is None]:
+        which = _named(few, [x.label for x in results])
+        sentences.append(f"Too few images of {which} for a test: it needs {MIN_SAMPLES} on each side.")
+    first = wrong[0] if wrong else min(tested, key=lambda x: x.p or 0.0)
+    found = first.found
+    return Finding(
+        " ".join(sentences),
+        Area(_named([first.label], [])),
+        "",
+        P_CLASS.key,
+        fine=not wrong,
+        p=first.p,
+        kinds=found.kinds if found else (),
+        samples=found.samples if found else (),
+        cause=found.cause if found else "",
+    )
+
+
+def class_data(results: Sequence[ClassResult]) -> dict[str, dict[str, Any]]:
+    """Return what was found of each class as plain Python, by its label, those that differ most first."""
+    ordered = sorted(results, key=lambda x: (2.0 if x.p is None else x.p, -_share(x)))
+    return {
+        str(x.label): {
+            "generated": x.n_fake,
+            "real": x.n_real,
+            "p_value": x.p,
+            "differs": x.differs,
+            "verdict": x.verdict,
+            "finding": None if x.found is None else x.found.to_dict(),
+        }
+        for x in ordered
+    }
+
+
+def class_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return `class_data` as cells to be read."""
+    rows = [[label, of["generated"], of["real"], of["verdict"]] for label, of in data.items()]
+    return Table(["class", "generated", "real", "against real images of the class"], rows, ["real", "generated"])
+
+
+def _share(result: ClassResult) -> float:
+    return sum(kind.share for kind in result.found.kinds) if result.found else 0.0
+
+
+def _groups(wrong: Sequence[ClassResult], every: Sequence[Any]) -> list[str]:
+    """Return the classes that have a kind of fault in common, and what it is; the strength where it is of one class."""
+    groups: dict[str, list[ClassResult]] = {}
+    for x in wrong:
+        groups.setdefault(x.kind.name if x.kind else x.fault, []).append(x)
+    out = []
+    for kind, members in groups.items():
+        worst = members[0]
+        what = worst.fault if len(members) == 1 else kind
+        p = format_p(max(x.p for x in members if x.p is not None))
+        share = f"explains {percent(_share(worst))}; " if len(members) == 1 and _share(worst) else ""
+        out.append(f"{_named([x.label for x in members], every)}: {what} ({share}{p})")
+    return out
+
+
+def _named(labels: Sequence[Any], every: Sequence[Any]) -> str:
+    """Return classes in words, such as "classes 0-2, 5"; "all 10 classes" where there are no others.
+
+    Example:
+        >>> _named([0, 1, 2, 5], range(10)), _named(["cat"], []), _named([3, 4], [3, 4])
+        ('classes 0-2, 5', 'class cat', 'both classes')
+    """
+    if len(labels) == len(every) > 1:
+        return "both classes" if len(every) == 2 else f"all {len(every)} classes"
+    if not all(isinstance(x, int) for x in labels):
+        parts = [str(x) for x in sorted(labels)]
+    else:
+        runs = [[x for _, x in run] for _, run in groupby(enumerate(sorted(labels)), lambda pair: pair[1] - pair[0])]
+        parts = [part for run in runs for part in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))]
+    shown = parts if len(parts) <= 8 else [*parts[:7], f"{len(parts) - 7} more"]
+    return f"class{'es' * (len(labels) > 1)} {', '.join(shown)}"

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+import torch
+from _helpers.evaluations import halves
+
+from genmonitor import PixelPartition, compare
+from genmonitor.evaluation.classes import ClassResult, class_finding, compare_classes
+from genmonitor.functional import two_sample_test_by_class
+
+REAL, FAKE = halves(600, 1), halves(300, 2)
+OF_REAL, OF_FAKE = (torch.arange(n) % 5 for n in (600, 300))
+SIDES = PixelPartition.grid((4, 6), 1, 2)
+
+
+def faded(fake, which, by=0.6):
+    """Take contrast from the images of one class."""
+    out, mean = fake.clone(), fake.mean((1, 2, 3), keepdim=True)
+    out[which] = (mean + by * (fake - mean))[which]
+    return out
+
+
+@pytest.fixture(scope="module")
+def one_wrong():
+    return compare(REAL, faded(FAKE, OF_FAKE == 3), partition=SIDES, real_labels=OF_REAL, fake_labels=OF_FAKE.tolist())
+
+
+def test_the_wrong_class_is_named_with_its_fault_and_the_others_are_not(one_wrong):
+    assert one_wrong.finding.startswith("Class 3: contrast − ")
+    assert "p = 0.005). No evidence of a difference in classes 0-2, 4 (smallest p = " in one_wrong.finding
+    assert [x.differs for x in one_wrong.classes] == [False, False, False, True, False]
+    first = one_wrong.findings[0]
+    assert first.kinds[0].name == "faded"
+    assert abs(first.kinds[0].strength) == pytest.approx(0.4, abs=0.1)
+    assert set(OF_FAKE[list(first.samples)].tolist()) == {3}
+
+
+def test_p_values_are_those_of_the_function(one_wrong):
+    found = two_sample_test_by_class(faded(FAKE, OF_FAKE == 3), REAL, OF_FAKE, OF_REAL)
+    assert [x.p for x in one_wrong.classes] == [float(p) for p in found.values()]
+    assert one_wrong.values["p_class"] == min(x.p for x in one_wrong.classes)
+    assert "p_class" in [spec.key for spec in one_wrong.specs]
+
+
+def test_every_door_shows_the_classes(one_wrong):
+    said = one_wrong.to_dict()
+    assert json.loads(json.dumps(said)) == said
+    assert next(iter(said["classes"])) == "3"
+    assert "against real images of the class" in str(one_wrong)
+    assert "against real images of the class" in one_wrong._repr_html_()
+
+
+def test_real_images_differ_in_no_class():
+    found = compare(REAL, FAKE, partition=SIDES, real_labels=OF_REAL, fake_labels=OF_FAKE)
+    assert str(found.findings[1]).startswith("No evidence of a difference in any class (smallest p = ")
+    assert found.finding.startswith("No evidence of a difference from real images in any region")
+
+
+def test_a_fault_of_every_class_is_said_of_the_image_first():
+    everywhere = torch.ones(300, dtype=torch.bool)
+    found = compare(REAL, faded(FAKE, everywhere), partition=SIDES, real_labels=OF_REAL, fake_labels=OF_FAKE)
+    assert not found.finding.startswith("All 5 classes")
+    assert str(found.findings[1]).startswith("All 5 classes: faded (p = 0.005).")
+
+
+def test_labels_may_be_strings_and_classes_too_small_are_said():
+    names = ["cat", "dog", "ant"]
+    fake_labels = [names[i % 2] for i in range(295)] + ["ant"] * 5
+    found = compare_classes(FAKE, REAL, fake_labels, [names[i % 3] for i in range(600)])
+    assert [(x.label, x.n_fake, x.n_real, x.p is None) for x in found] == [
+        ("ant", 5, 200, True),
+        ("cat", 148, 200, False),
+        ("dog", 147, 200, False),
+    ]
+    assert str(class_finding(found)).endswith("Too few images of class ant for a test: it needs 8 on each side.")
+
+
+def test_at_most_500_of_a_class_are_looked_at():
+    many = torch.rand(700, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    (found,) = compare_classes(many[:90], many[90:], [1] * 90, [1] * 610)
+    assert (found.n_fake, found.n_real) == (90, 500)
+
+
+def test_classes_with_one_kind_of_fault_are_said_together():
+    results = [ClassResult(label, 50, 50, 0.01) for label in (0, 1)] + [ClassResult(2, 50, 50, 0.3)]
+    said = "Classes 0, 1: unlike real images (p = 0.01). No evidence of a difference in class 2 (p = 0.3)."
+    assert str(class_finding(results)) == said
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"fake_labels": OF_FAKE}, "together, of one generated set, but got labels of one side"),
+        ({"fake_labels": OF_FAKE, "real_labels": OF_FAKE}, "Expected `real_labels` to hold a label for each of 600"),
+        ({"fake_labels": ["a"] * 300, "real_labels": OF_REAL}, "labels of one kind"),
+        ({"fake_labels": [1] * 300, "real_labels": [2] * 600}, "Expected a class with at least 8 samples in both"),
+        ({"fake_labels": OF_FAKE, "real_labels": OF_REAL, "other": FAKE}, "but got two generated sets"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(labels, message):
+    with pytest.raises(ValueError, match=message):
+        compare(REAL, FAKE, partition=SIDES, **labels)
