@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures how often a wrong class and copied training images are named, and how often without reason.
 
-python benchmarks/planted.py                     # all tables, a quarter of an hour on two cores
-python benchmarks/planted.py --tables classes    # one of them
+python benchmarks/classes_and_copies.py                     # all tables, a quarter of an hour on two cores
+python benchmarks/classes_and_copies.py --tables classes    # one of them
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def main() -> None:
     print("# Planted: a wrong class, copied images")
     for name in args.tables:
         title, columns, rows = TABLES[name]
-        command = f"python benchmarks/planted.py --tables {name} --runs {args.runs} --null {args.null}"
+        command = f"python benchmarks/classes_and_copies.py --tables {name} --runs {args.runs} --null {args.null}"
         print(f"\n## {title}\n\n`{command}`; {stamp()}.\n")
         print(f"| {' | '.join(columns)} |\n| --- |{' ---: |' * (len(columns) - 1)}")
         for row in rows(args.runs, args.null):
