@@ -95,7 +95,7 @@ ROWS = {
         ("monitoring/test_loop.py", "callbacks/checkpoints/test_*.py"), keyword="edited or refuses_to_go_on"
     ),
     "soaked": Row(("**/test_soak.py",)),
-    "files and prompts": Row(("**/test_safety.py", "**/test__io.py", "**/test_sanitize.py")),
+    "files and prompts": Row(("**/test_safety.py", "**/test__io.py")),
 }
 
 

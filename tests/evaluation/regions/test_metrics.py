@@ -90,6 +90,9 @@ class FailsOnce(SingleProcess):
         self.calls += 1
         return flag and self.calls != self.fails_at
 
+    def gather(self, value):
+        return [value, None if self.fails_at is None else "MemoryError: out of memory"]
+
 
 def test_every_step_of_an_evaluation_is_agreed_on():
     metrics = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, 0, True)
@@ -99,7 +102,7 @@ def test_every_step_of_an_evaluation_is_agreed_on():
     for step in range(1, counted.calls + 1):
         again = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, 0, True)
         again.update(FAKE)
-        with pytest.raises(FailedElsewhereError):
+        with pytest.raises(FailedElsewhereError, match="Process 1: MemoryError: out of memory"):
             again.compute(FailsOnce(step))
         later = FailsOnce()
         again.compute(later)  # gathers anew what not every process had
