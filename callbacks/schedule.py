@@ -62,17 +62,18 @@ class Schedule:
 
     def is_last(self, trainer: pl.Trainer) -> bool:
         """Say whether no other evaluation is due in this fit, as far as the Trainer's limits tell."""
-        per_epoch, limits = trainer.num_training_batches, [math.inf]
-        if trainer.max_steps > 0:
-            limits.append(trainer.max_steps * trainer.accumulate_grad_batches)
-        if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        seen, per_epoch, limits = batches_seen(trainer)[0], trainer.num_training_batches, [math.inf]
+        if trainer.max_steps > 0:  # of optimizers, of which a batch may have several, or none
+            limits.append(trainer.max_steps * seen / max(trainer.global_step, 1))
+        if trainer.max_epochs is not None and trainer.current_epoch < trainer.max_epochs:  # a sweep is beyond its own
             limits.append(trainer.max_epochs * per_epoch)
         validated = trainer.check_val_every_n_epoch or 1
         epochs = validated * math.ceil(self.every_n_epochs / validated)
-        several = epochs == 1 and not _is_once(trainer.val_check_interval) and trainer.val_check_batch is not None
-        within = min(per_epoch, trainer.val_check_batch or 1) if several else epochs * per_epoch
-        step = self.every_n_train_steps or within
-        return math.isfinite(step) and batches_seen(trainer)[0] + step > min(limits)
+        step: float = self.every_n_train_steps or epochs * per_epoch
+        if not self.by_steps and epochs == 1 and not _is_once(trainer.val_check_interval):
+            within = trainer.val_check_batch or math.inf
+            step = min(step, within) if trainer.check_val_every_n_epoch else within
+        return math.isfinite(step) and seen + step > min(limits)
 
     def reset(self) -> None:
         """Begin a new run."""

@@ -253,7 +253,7 @@ def placed(device: str | None, devices: int | None, num_nodes: int | None, strat
         >>> placed("cuda:1", None, None, "auto")
         {'accelerator': 'cuda', 'devices': [1], 'num_nodes': 1, 'strategy': 'auto'}
     """
-    by_slurm = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1
+    by_slurm = "TORCHELASTIC_RUN_ID" not in os.environ and int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1
     names = ("SLURM_NTASKS_PER_NODE", "SLURM_NNODES") if by_slurm else ("LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE")
     started, nodes = (int(os.environ.get(name, 1)) for name in names)
     settings = {"devices": devices or started, "num_nodes": num_nodes or nodes, "strategy": strategy}

@@ -317,6 +317,7 @@ def compare(
     real = check_images("real", real).cpu()
     checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}
     check_paired(paired, checked)
+    train = None if train is None else check_images("train", train, tuple(real.shape[1:]))
     labels = by_class.checked_labels(fake_labels, real_labels, checked, len(real))
     n, notes = sample_size(len(real), min(map(len, checked.values())), n_samples, other is not None)
     notes += copy_notes(checked, real)
@@ -331,7 +332,7 @@ def compare(
     reference = ReferenceImages(given=real, name="the set of real images")
     report = evaluator.fit(reference, samples[0].images[:PROBE], comm, progress)
     if train is not None and comm.rank == 0:  # which looks for them
-        evaluator.look_for_copies_of(check_images("train", train, tuple(real.shape[1:])))
+        evaluator.look_for_copies_of(train)
     evaluations = [evaluate_fitted(evaluator, drawn.of_rank(comm), seed, comm) for drawn in samples]
     for name, found in zip(checked, evaluations, strict=True):
         notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]

@@ -20,7 +20,7 @@ from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages
+from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
@@ -43,6 +43,8 @@ from genmonitor.partition import PixelPartition
 
 DIAGNOSED = 100
 """Images on each side from which there is a diagnosis: faults are fitted on half of them and judged on the others."""
+CLUSTERED = 1000
+"""Images of which regions are found, or more: how large that work is."""
 
 
 class RegionEvaluator(Evaluator[RegionEvaluation]):
@@ -148,7 +150,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         first = split.compared.read(split.for_comparison[: len(probe)])
         notes += self._check_images(probe, first)
         if self._regions is None:
-            with self._threads(probe):
+            with self._threads(probe, cka_work(CLUSTERED, tuple(probe.shape[1:]), self.settings.patch_size)):
                 self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._regions.notes()
             messages = (regions_found(self._regions),)
@@ -286,10 +288,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
         self._standing, self._evaluations = (), 0
 
-    def _threads(self, images: Tensor) -> AbstractContextManager[None]:
+    def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
         encodes = self.to_sites.encoder is not None
-        return threads_for(math.inf if encodes else self.n_samples**2 * images.shape[1:].numel())
+        return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
 
     def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
         known = self.fitted.nearest

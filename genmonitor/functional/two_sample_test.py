@@ -187,7 +187,7 @@ def split_statistics(
         total = torch.zeros(len(scales), len(gammas), len(splits), dtype=torch.float64, device=samples.device)
         for start, stop in row_blocks(len(samples), 4 * samples.element_size()):
             for out, (mean, median), distances in zip(
-                total, scales.tolist(), _distances(parts, start, stop), strict=True
+                total, scales.tolist(), _distances(parts, start, stop, regions is not None), strict=True
             ):
                 for row, g in zip(out, gammas if mean else (), strict=False):
                     row += _quadratic_form(distances, g / mean, weights[start:], near=g * median < NEAR * mean)
@@ -246,15 +246,15 @@ def _scale(samples: Tensor) -> Tensor:
     return torch.stack([2 * norms.sum() / (len(samples) - 1), squared_norms(some[1:] - some[:-1]).median()])
 
 
-def _distances(parts: Sequence[Tensor], start: int, stop: int) -> Iterator[Tensor]:
-    """Yield squared distances of some rows to themselves and all later ones: of each part and, last, of the whole."""
+def _distances(parts: Sequence[Tensor], start: int, stop: int, of_whole: bool) -> Iterator[Tensor]:
+    """Yield squared distances of some rows to themselves and all later ones: of each part and, if asked, the whole."""
     whole = None
     for part in parts:
         distances = squared_distances(part[start:stop], part[start:])
         distances[:, : stop - start].fill_diagonal_(0)
         yield distances
         whole = distances if whole is None else whole + distances
-    if whole is not None and len(parts) > 1:
+    if whole is not None and of_whole:
         yield whole
 
 

@@ -4,7 +4,7 @@ import warnings
 import pytest
 import torch
 from _helpers.logged import Remember
-from _helpers.modules import LIGHTNING_SAYS, digits, epochs, fit, loader, plain
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from genmonitor.callbacks.schedule import Schedule
@@ -60,6 +60,7 @@ def test_evaluations_come_every_n_epochs(tmp_path, validated, every, expected):
         ({}, {"max_epochs": -1, "max_steps": 7}),
         ({}, {"max_epochs": 9, "max_steps": 4, "accumulate_grad_batches": 2}),
         ({}, {"max_epochs": 2, "val_check_interval": 1}),
+        ({}, {"max_epochs": 4, "val_check_interval": 5, "check_val_every_n_epoch": None}),
         ({"every_n_train_steps": 4}, {"max_epochs": 5}),
         ({"every_n_train_steps": 4}, {"max_epochs": -1, "max_steps": 9}),
     ],
@@ -71,6 +72,23 @@ def test_the_last_evaluation_is_known_to_be_the_last(tmp_path, monkeypatch, ever
     fit(tmp_path, monitor, val=validation(), **options)
     assert said == [False] * (len(said) - 1) + [True]
     assert len(said) > 1
+
+
+def test_steps_of_two_optimizers_are_counted(tmp_path, monkeypatch):
+    class TwoSteps(Linear):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def training_step(self, batch, batch_idx):
+            for _ in range(2):
+                self.optimizers().step()
+
+    monitor, said = plain(), []
+    compute = monitor.evaluator.compute
+    monkeypatch.setattr(monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.is_last) or compute(x))
+    fit(tmp_path, monitor, module=TwoSteps(), max_epochs=-1, max_steps=18)
+    assert said == [False, False, True]
 
 
 def test_one_evaluation_outside_of_a_fit_is_the_last(tmp_path):

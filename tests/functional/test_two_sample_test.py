@@ -241,3 +241,10 @@ def test_other_dtypes_are_promoted(dtype):
         partition=THIRDS,
     )
     assert found == expected
+
+
+def test_one_region_alone_is_the_image():
+    fake, real = draw(20, 2, 2, 6), draw(20, 2, 2, 6, seed=1)
+    found = two_sample_test(fake, real, partition=PixelPartition.grid((2, 6), 1, 1))
+    assert float(found["image"]) == pytest.approx(float(two_sample_test(fake, real)), abs=0.1)
+    assert found.keys() == {"image", "cluster_1"}

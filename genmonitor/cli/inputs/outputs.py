@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -133,7 +133,7 @@ class Images:
         if isinstance(self.source, Tensor):
             yield from (check_images(self.name, self.source[list(group)]) for group in groups)
             return
-        workers = min(MOST_WORKERS, len(os.sched_getaffinity(0))) if len(rows) >= MANY else 0
+        workers = min(MOST_WORKERS, os.cpu_count() or 1) if len(rows) >= MANY else 0
         decoded = _Decoded(self.source, groups, self.shape[1:])
         for batch in DataLoader(decoded, batch_size=None, num_workers=workers):
             if isinstance(batch, str):
@@ -328,7 +328,7 @@ def find_pictures(path: Path) -> list[Picture]:
     found = []
     for file in files:
         name = file.relative_to(path).as_posix() if path.is_dir() else ""
-        if file.suffix == TAR:
+        if file.suffix == TAR and file.is_file():
             found += _members(file, name)
         elif file.suffix.lower() in IMAGE_SUFFIXES:
             found.append(Picture(name, file))
@@ -341,13 +341,18 @@ def find_pictures(path: Path) -> list[Picture]:
 def _members(path: Path, name: str) -> list[Picture]:
     """List the image files in a tar file, which is called `name` in the folder."""
     try:
-        with tarfile.open(path, "r:") as tar:
-            members = [x for x in tar if x.isfile() and Path(x.name).suffix.lower() in IMAGE_SUFFIXES]
+        with tarfile.open(path, "r:") as tar, path.open("rb") as file:
+            members = [x for x in tar if Path(x.name).suffix.lower() in IMAGE_SUFFIXES]
+            file.seek(tar.offset)  # tarfile takes a broken header for the end
+            if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+                raise tarfile.ReadError(f"no end of the archive at byte {tar.offset}")
     except tarfile.TarError as error:
         raise ValueError(
             f"Expected a whole tar file without compression, but {path} is not: {error}. Write it again."
         ) from error
-    return [Picture(f"{name}/{x.name}".lstrip("/"), path, x.offset_data, x.size) for x in members]
+    if link := next((x.name for x in members if not x.isfile()), None):
+        raise ValueError(f"Expected image files in {path}, but {link} is none, such as a link. Pack what it leads to.")
+    return [Picture(str(PurePosixPath(name, x.name)), path, x.offset_data, x.size) for x in members]
 
 
 def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -109,7 +110,8 @@ def read_prompts(where: str | None, outputs: Outputs) -> PromptRows | None:
 
 
 def _folders(outputs: Outputs) -> list[str]:
-    folders = [Path(name).parent.as_posix() for name in outputs.names]
+    within = (re.sub(r"^.*\.tar/", "", name) for name in outputs.names)  # of tar files in a folder
+    folders = [Path(name).parent.as_posix() for name in within]
     if outputs.images is None or "." in folders:
         raise ValueError(
             f"Expected each image of {outputs.where} in a folder named after its prompt, but got "

@@ -395,6 +395,21 @@ def half_written(folder, path):
     packed(path, folder, "0.png", "1.png", cut=10240 - 1700)
 
 
+def cut_at_a_member(folder, path):
+    packed(path, folder, "0.png", "1.png", cut=10240 - 2048)
+
+
+def with_a_broken_header(folder, path):
+    content = bytearray(packed(path, folder, "0.png", "1.png").read_bytes())
+    content[2048 + 5] ^= 1
+    path.write_bytes(content)
+
+
+def with_a_link(folder, path):
+    (folder / "again.png").symlink_to(folder / "0.png")
+    packed(path, folder, "0.png", "again.png")
+
+
 def compressed(folder, path):
     packed(path, folder, "0.png", mode="w:gz")
 
@@ -417,6 +432,9 @@ def with_another_file(folder, path):
     ("write", "complaint"),
     [
         (half_written, r"a whole tar file .*x.tar is not: unexpected end"),
+        (cut_at_a_member, r"a whole tar file .*x.tar is not: no end of the archive at byte 2048"),
+        (with_a_broken_header, r"a whole tar file .*x.tar is not: no end of the archive at byte 2048"),
+        (with_a_link, r"again.png is none, such as a link"),
         (compressed, "a whole tar file without compression"),
         (without_pictures, r"Expected image files .* under .*x.tar, but found none"),
         (of_mixed_sizes, r"x.tar holds 2×2, 6×5. Give --size"),
@@ -442,6 +460,11 @@ def test_half_written_picture_among_many_is_named(tmp_path, count):
         images[:]
 
 
+def test_a_folder_called_like_a_tar_file_is_a_folder(shards):
+    (shards / "folder").rename(shards / "folder.tar")
+    assert read(shards / "folder.tar").names[0] == "0.png"
+
+
 LIMITED = """
 import resource, sys
 from pathlib import Path
@@ -459,7 +482,7 @@ sys.exit(main({words}))
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
 @pytest.mark.parametrize("kind", ["folder", "images.tar", "images.npy"])
 def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, kind):
-    """5000 images of 128×128×3, 938 MiB in float32 and 234 MiB in 8 bits, in 700 MiB beyond what is imported."""
+    """5000 images of 128×128×3, 938 MiB in float32 and 234 MiB in 8 bits, in 850 MiB beyond what is imported."""
     rng, place = np.random.default_rng(0), tmp_path / kind
     images = rng.integers(0, 256, (5000, 4, 4, 3), dtype=np.uint8).repeat(32, 1).repeat(32, 2)
     if kind == "images.npy":
@@ -473,7 +496,7 @@ def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, kind):
     words = ["diversity", str(place), "--encoder", str(model), "--json", "--out", str(tmp_path / "out")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
 
-    code = LIMITED.format(more=700, words=words)
+    code = LIMITED.format(more=850, words=words)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["values"]["vendi"] > 1
