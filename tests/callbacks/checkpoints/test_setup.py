@@ -5,7 +5,7 @@ import pytest
 from _helpers.modules import Linear, digits, loader, trainer
 from _helpers.replayed import Digits, quiet
 
-from genmonitor.callbacks.checkpoints.setup import Setup, make_setup
+from genmonitor.callbacks.checkpoints.setup import Setup, make_setup, placed
 
 
 def test_setup_knows_each_part_by_its_kind(tmp_path):
@@ -79,3 +79,27 @@ def test_make_setup_refuses_other_files(tmp_path, content, said):
         make_setup(config=tmp_path / "config.yaml")
     with pytest.raises(FileNotFoundError):
         make_setup(config=tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, (1, 1)),
+        ({"LOCAL_WORLD_SIZE": "4", "GROUP_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a"}, (4, 2)),
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_NTASKS_PER_NODE": "4", "SLURM_NNODES": "2"}, (4, 2)),
+    ],
+)
+def test_a_trainer_takes_the_processes_that_were_started(monkeypatch, environment, expected):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = placed(None, None, None, "auto")
+    assert (settings["devices"], settings["num_nodes"]) == expected
+
+
+def test_torchrun_that_srun_started_says_how_many_processes_there_are(monkeypatch):
+    by_srun = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "2"}
+    by_torchrun = {"LOCAL_WORLD_SIZE": "4", "GROUP_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a"}
+    for name, value in (by_srun | by_torchrun).items():
+        monkeypatch.setenv(name, value)
+    settings = placed(None, None, None, "auto")
+    assert (settings["devices"], settings["num_nodes"]) == (4, 2)
