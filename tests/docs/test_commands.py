@@ -123,12 +123,16 @@ def after_the_demo(tmp_path_factory):
         dcgan.main()
         shutil.copytree("runs/dcgan-digits/version_0", "runs/dcgan-digits/version_1")
     (folder / "build.py").write_text(BUILD)
-    sets = {"real_images": ImageData("digits").val_images.images[:200], "generated_images": None, "other_images": None}
-    for name, images in sets.items():
-        (folder / name).mkdir()
+    real, training = (
+        images.images[:200] for images in (ImageData("digits").val_images, ImageData("digits").train_images)
+    )
+    noise = dict.fromkeys(("generated_images", "other_images", "generated_classes"))
+    for name, images in {"real_images": real, "real_classes": real, "training_images": training, **noise}.items():
         images = torch.rand(50, 1, 8, 8) if images is None else (images + 1) / 2
         for number, image in enumerate(images):
-            Image.fromarray((255 * image[0]).byte().numpy()).save(folder / name / f"{number:03}.png")
+            place = folder / name / (f"class_{number % 2}" if name.endswith("classes") else "")
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((255 * image[0]).byte().numpy()).save(place / f"{number:03}.png")
     prompts = [f"the digit {number % 10}" for number in range(50)]
     (folder / "prompts.txt").write_text("\n".join(prompts))
     rows = [f"{number:03}.png,{prompt}" for number, prompt in enumerate(prompts)]

@@ -114,8 +114,8 @@ def _folders(outputs: Outputs) -> list[str]:
     folders = [Path(name).parent.as_posix() for name in within]
     if outputs.images is None or "." in folders:
         raise ValueError(
-            f"Expected each image of {outputs.where} in a folder named after its prompt, but got "
-            f"{outputs.names[folders.index('.')] if '.' in folders else outputs.kind}. Give --prompts a file."
+            f"Expected each image of {outputs.where} in a folder named after its prompt or class, but got "
+            f"{outputs.names[folders.index('.')] if '.' in folders else outputs.kind}. Give a file instead."
         )
     return folders
 

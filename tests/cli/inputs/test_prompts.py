@@ -60,7 +60,7 @@ def test_prompts_in_order_belong_to_files_by_number_and_a_note_says_so(tmp_path,
 
 def test_prompts_may_be_the_names_of_folders():
     assert read_prompts("folders", IMAGES).values == ["cat", "dog", "dog"]
-    with pytest.raises(ValueError, match=r"in a folder named after its prompt, but got 1.png"):
+    with pytest.raises(ValueError, match=r"in a folder named after its prompt or class, but got 1.png"):
         read_prompts("folders", Outputs("a", ["1.png"], images=torch.zeros(1, 1, 2, 2)))
 
 
