@@ -39,6 +39,8 @@ SCALARS = [
     ),
     "spread",
     "nearest",
+    "copied",
+    "c_t",
     "explained",
     "proportions",
     "violations",
