@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> Result:
     regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])
     with show_progress("reading images") as progress, comm.all_ranks_or_none():
-        sets = [read_outputs(x, args.size, progress) for x in (args.real, args.fake, args.other) if x]
+        sets = [read_outputs(x, args.size, progress, IMAGES) for x in (args.real, args.fake, args.other) if x]
         given_labels, notes = _labels(args, sets)
         train = None if args.train is None else read_images(args.train, args.size, progress)
         real, fake, *other = (_images(x) for x in sets)

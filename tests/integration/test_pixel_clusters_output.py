@@ -50,7 +50,9 @@ SCALARS = [
     "metric_seconds",
     "images_seen",
 ]
-DETAILS = [x for x in SCALARS if x.startswith(("share_", "p_", "baseline_")) or "vs_best" in x or x == "images_seen"]
+DETAILS = [
+    x for x in SCALARS if x.startswith(("share_", "p_", "baseline_")) or "vs_best" in x or x in ("c_t", "images_seen")
+]
 PICTURES = {
     f"cms/{name}"
     for name in ("clusters", "clusters_over_average", "cka", "curves", "diagnosis", "image_and_product", "samples")

@@ -218,7 +218,7 @@ def cut(text: object, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def read_outputs(where: str, size: int | None, progress: Progress) -> Outputs:
+def read_outputs(where: str, size: int | None, progress: Progress, expected: str = OUTPUTS) -> Outputs:
     """Read the outputs of a model.
 
     Args:
@@ -226,12 +226,13 @@ def read_outputs(where: str, size: int | None, progress: Progress) -> Outputs:
             lines of JSON (.jsonl), each with an output that is a text.
         size: images of a folder are cropped to their central square and resized to this side.
         progress: shows how many files of a folder have been read.
+        expected: what to say that it should be where there is nothing.
 
     Raises:
         FileNotFoundError: if there is nothing.
         ValueError: if it cannot be read, holds something else, or values that are not finite.
     """
-    path, key = _locate(where, size, OUTPUTS)
+    path, key = _locate(where, size, expected)
     if _holds_pictures(path):
         pictures = find_pictures(path)
         return Outputs(where, [x.name for x in pictures], images=_of_pictures(path, pictures, size, progress))
