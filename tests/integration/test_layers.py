@@ -156,6 +156,21 @@ def test_every_exception_is_needed(tree):
     assert set(EXCEPTIONS) <= {(arrow.importer, arrow.imported) for arrow in tree}
 
 
+def names_lightning(source: str) -> bool:
+    """Say whether a module imports Lightning anywhere, in functions too."""
+    nodes = [*ast.walk(ast.parse(source))]
+    named = [x.name for node in nodes if isinstance(node, ast.Import) for x in node.names]
+    named += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return any(name.split(".")[0] in ("lightning", "pytorch_lightning") for name in named)
+
+
+def test_only_callbacks_and_commands_import_lightning():
+    found = {name for name, source in installed().items() if names_lightning(source)}
+    above = tuple(f"genmonitor.{part}" for part in ("callbacks", "cli"))
+    assert {name for name in found if not name.startswith(above)} == set()
+    assert any(name.startswith("genmonitor.callbacks") for name in found)
+
+
 def test_every_layer_is_read(tree):
     assert {layer(arrow.importer) for arrow in tree} == set(range(len(LAYERS)))
 
