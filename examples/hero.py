@@ -60,11 +60,12 @@ def _drawn(images: Tensor) -> Samples:
     return Samples(images, torch.arange(len(images)))
 
 
-def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Tensor, Tensor]:
+def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Tensor, Tensor, RegionEvaluation]:
     """Run all evaluations.
 
     Returns:
-        The fitted evaluator, the records, the alerts with their epochs, real images, and the last generated ones.
+        The fitted evaluator, the records, the alerts with their epochs, real images, the last generated ones, and what
+        was found of these.
     """
     training, validation = digits()
     known, held_out = training.images[:900], training.images[900:]
@@ -72,21 +73,26 @@ def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Ten
     evaluator.fit(ReferenceImages(training=known, validation=validation.images), held_out[:16], comm)
     history: History = []
     alerts: list[tuple[int, Finding]] = []
-    images = held_out
     for epoch in range(EPOCHS):
         images = generate(held_out, epoch)
         _, found = run_evaluation(evaluator, partial(_drawn, images), comm, seed=0)
         history.append({"epoch": epoch, **found.values})
+        found = replace(found, findings=evaluator.findings(found, history))
         alerts += [(epoch, alert) for alert in evaluator.commit(found, history)]
-    return evaluator, history, alerts, validation.images, images
+    return evaluator, history, alerts, validation.images, images, found
 
 
 def picture(
-    evaluator: RegionEvaluator, history: History, alerts: list[tuple[int, Finding]], real: Tensor, fake: Tensor
+    evaluator: RegionEvaluator,
+    history: History,
+    alerts: list[tuple[int, Finding]],
+    real: Tensor,
+    fake: Tensor,
+    found: RegionEvaluation,
 ) -> Figure:
     """Draw real and generated digits, the region that is wrong, and the error ratio of each region over the epochs."""
     partition = evaluator.fitted.regions.partition
-    finding = next(x for x in evaluator.findings(RegionEvaluation({}, None), history) if x.area.region)
+    finding = next(x for x in found.findings if x.area.region)
     worst = finding.area.region
     assert worst is not None
     label, labels = partition.regions()[worst], partition.pixel_labels().numpy()
@@ -114,11 +120,9 @@ def picture(
     return figure
 
 
-def diagnosis(evaluator: RegionEvaluator, history: History, fake: Tensor) -> Figure:
-    """Draw where and what is wrong at the last evaluation, of 8×8 digits that are drawn again for it."""
-    samples, found = run_evaluation(evaluator, partial(_drawn, fake), SingleProcess(), seed=0)
-    found = replace(found, findings=evaluator.findings(found, history))
-    return evaluator.presenter().figures(found, history, samples)["diagnosis"]()
+def diagnosis(evaluator: RegionEvaluator, history: History, fake: Tensor, found: RegionEvaluation) -> Figure:
+    """Draw where and what is wrong at the last evaluation."""
+    return evaluator.presenter().figures(found, history, _drawn(fake))["diagnosis"]()
 
 
 def _draw_errors(
@@ -153,13 +157,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/hero"), help="where the picture is written")
     out = parser.parse_args().out
-    evaluator, history, alerts, real, fake = evaluate()
-    print(*headlines(evaluator.findings(RegionEvaluation({}, None), history)), sep="\n")
+    evaluator, history, alerts, real, fake, found = evaluate()
+    print(*headlines(found.findings), sep="\n")
     for epoch, alert in alerts:
         print(f"Alert at epoch {epoch}: {alert.text}")
     out.mkdir(parents=True, exist_ok=True)
-    picture(evaluator, history, alerts, real, fake).savefig(out / "hero.png")
-    diagnosis(evaluator, history, fake).savefig(out / "diagnosis.png")
+    picture(evaluator, history, alerts, real, fake, found).savefig(out / "hero.png")
+    diagnosis(evaluator, history, fake, found).savefig(out / "diagnosis.png")
     print(f"Pictures: {out / 'hero.png'}, {out / 'diagnosis.png'}")
 
 

@@ -20,13 +20,13 @@ def quick(monkeypatch):
 
 @pytest.mark.slow
 def test_the_region_that_fades_is_found_and_drawn(quick):
-    evaluator, history, alerts, real, fake = hero.evaluate()
+    evaluator, history, alerts, real, fake, found = hero.evaluate()
     assert [(epoch, alert.area.region) for epoch, alert in alerts] == [(4, "cluster_3")]
-    figure = hero.picture(evaluator, history, alerts, real, fake)
+    figure = hero.picture(evaluator, history, alerts, real, fake, found)
     titles = [ax.get_title(loc="left") for ax in figure.axes]
     assert titles[:4] == ["real", "generated", "cluster 3 alone", "error ratio"]
     assert "cluster_3 (lower left) differs from real images" in figure.texts[0].get_text()
-    said = hero.diagnosis(evaluator, history, fake).texts[0].get_text()
+    said = hero.diagnosis(evaluator, history, fake, found).texts[0].get_text()
     assert said.startswith("Lower left")
     assert "contrast" in said or "darker" in said or "brightness" in said
 
