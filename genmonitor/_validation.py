@@ -22,18 +22,20 @@ def check_tensor(name: str, value: object) -> Tensor:
     """Return a dense real-valued tensor as a plain Tensor, without the class of a subclass."""
     if not isinstance(value, Tensor):
         raise TypeError(f"Expected `{name}` to be a torch.Tensor, but got {type(value).__name__}. Convert it first.")
+    value = plain(value)
     if value.is_complex() or value.dtype == torch.bool:
         raise TypeError(f"Expected `{name}` to hold real numbers, but got dtype {value.dtype}.")
     if value.layout != torch.strided:
         raise TypeError(f"Expected `{name}` to be a dense tensor, but got layout {value.layout}. Use x.to_dense().")
     if value.is_meta:
         raise TypeError(f"Expected `{name}` to hold values, but got a tensor on the device meta. Make it on the CPU.")
-    return plain(value)
+    return value
 
 
 def plain(value: Tensor) -> Tensor:
     """Strip the class of a subclass, such as MONAI's MetaTensor: its methods may take other arguments."""
-    return value if type(value) is Tensor else value.as_subclass(Tensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        return value if type(value) is Tensor else value.as_subclass(Tensor)
 
 
 def check_finite(name: str, value: Tensor) -> None:

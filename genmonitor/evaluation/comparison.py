@@ -15,7 +15,7 @@ from torch import Tensor
 from genmonitor._formatting import RESOLUTION, Band, as_sentence
 from genmonitor._html import figure_html, heading_html, table_html, text_html
 from genmonitor._io import Progress, no_progress
-from genmonitor._validation import check_images
+from genmonitor._validation import check_images, plain
 from genmonitor.evaluation import classes as by_class
 from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, copy_notes, sample_size
@@ -325,10 +325,10 @@ def compare(
         check_left(len(real), n, n_clusters)
     classes: tuple[by_class.ClassResult, ...] = ()
     if labels:
-        given = checked["fake"].to(fake.device)
+        given = checked["fake"].to(plain(fake).device)
         classes = by_class.compare_classes(given, real, *labels, aligned=aligned, seed=seed)
     evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
-    samples = [_choose(images.to(fake.device), evaluator.n_samples, seed) for images in checked.values()]
+    samples = [_choose(images.to(plain(fake).device), evaluator.n_samples, seed) for images in checked.values()]
     reference = ReferenceImages(given=real, name="the set of real images")
     report = evaluator.fit(reference, samples[0].images[:PROBE], comm, progress)
     if train is not None and comm.rank == 0:  # which looks for them

@@ -24,6 +24,7 @@ from genmonitor._validation import (
     check_min_samples,
     check_positive,
     check_same_length,
+    plain,
 )
 from genmonitor.functional._cka_taylor import normalized, taylor_cka
 from genmonitor.kernels import GaussianKernel, Kernel
@@ -136,7 +137,7 @@ def pixel_cka(
 def cka_images(images: Tensor, shape: tuple[int, ...] | None = None) -> Tensor:
     """Check images [N, C, H, W]; integers become float64: float32 moves gray levels by 1e-5 of their distance."""
     x = check_images("images", images, shape)
-    return x if images.is_floating_point() else images.double() / 255
+    return x if plain(images).is_floating_point() else images.double() / 255
 
 
 def site_values(images: Tensor, patch_size: int) -> Tensor:

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
-from types import FunctionType, MethodType
+from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 from weakref import ProxyTypes
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._C import DisableTorchFunctionSubclass
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import is_lazy
 from torch.quasirandom import SobolEngine
@@ -23,6 +24,7 @@ from genmonitor.training_state.rng import (
     MAX_DEPTH,
     MAX_OBJECTS,
     find_generators,
+    parts_of,
     preserve_generators,
     preserve_rng,
     slots_of,
@@ -30,6 +32,8 @@ from genmonitor.training_state.rng import (
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
 """What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
+READ_ONLY = (tuple, frozenset, MappingProxyType, partial, MethodType, BuiltinMethodType)
+"""What holds things, and always the same ones."""
 MAX_ITEMS = 1000
 """How many items a container may have that is looked through for others."""
 MAX_BYTES = 2**28
@@ -49,10 +53,11 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
     statistics; each parameter's `grad`, `requires_grad`, hooks and memory, if `data` or `half` gave it another; and
     every attribute of each submodule and of the plain objects that it holds, such as a counter, a list that sampling
-    appends to, a hook, a noise scheduler, or a module in a list: what an attribute is bound to, the items of lists,
-    dictionaries, sets, deques and their subclasses, and the values of other tensors and arrays, as many as 256 MiB
-    hold. Not copied, and so not restored where sampling writes into them, are the values of the module's parameters,
-    what is held more than six deep, and what only a function, an iterator or an object of torch's knows.
+    appends to, a hook, a noise scheduler, or a module in a list, those of its class among them: what an attribute is
+    bound to, the items of lists, dictionaries, sets, deques and their subclasses, and the values of other tensors and
+    arrays, as many as 256 MiB hold. Not copied, and so not restored where sampling writes into them, are the values of
+    the module's parameters, what is held more than six deep or among more than 1000 items, and what only a function, an
+    iterator, a weak reference or an object of torch's or of C's knows.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -78,21 +83,25 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 @contextmanager
 def _preserve_tensors(module: nn.Module) -> Iterator[None]:
     """Restore the values of buffers, and what belongs to parameters."""
-    # by part: to compare one that is spread over processes would take all of them
-    restore = [_remember_tensor(local_part(buffer)) for buffer in module.buffers() if not is_lazy(buffer)]
     parameters = list(module.parameters())
-    restore += [partial(setattr, x, "data", x.detach()) for x in parameters if type(x) is nn.Parameter]
-    # by assignment, which an uninitialized parameter allows
-    restore += [partial(setattr, x, name, getattr(x, name)) for x in parameters for name in ("grad", "requires_grad")]
-    hooks = [(x, name, dict(getattr(x, name) or {})) for x in parameters for name in HOOKS]
+    with DisableTorchFunctionSubclass():
+        # by part: to compare one that is spread over processes would take all of them
+        restore = [_remember_tensor(local_part(x)) for x in module.buffers() if _has_values(x)]
+        restore += [partial(setattr, x, "data", x.detach()) for x in parameters if _is_array(x)]
+        # by assignment, which an uninitialized parameter allows
+        restore += [
+            partial(setattr, x, name, getattr(x, name)) for x in parameters for name in ("grad", "requires_grad")
+        ]
+        hooks = [(x, name, dict(getattr(x, name) or {})) for x in parameters for name in HOOKS]
     try:
         yield
     finally:
-        for put_back in restore:
-            put_back()
-        for parameter, name, held in hooks:
-            if (now := getattr(parameter, name)) is not None:
-                _refill(OrderedDict, now, list(held.items()))
+        with DisableTorchFunctionSubclass():
+            for put_back in restore:
+                put_back()
+            for parameter, name, held in hooks:
+                if (now := getattr(parameter, name)) is not None:
+                    _refill(OrderedDict, now, list(held.items()))
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -154,31 +163,51 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
             continue
         seen.add(id(thing))
         inner: list[Any] = []
-        if depth == MAX_DEPTH or _is_plain(thing):
-            namespace, slots = getattr(thing, "__dict__", {}), slots_of(thing)
-            bound = dict(namespace)
-            restore.append(partial(_rebind, namespace, bound))
-            restore.append(partial(_rebind_slots, thing, slots))
-            inner += [*bound.values(), *slots.values()]
-        if kind := next((kind for kind in CONTAINERS if isinstance(thing, kind)), None):
-            items = _items(kind, thing)
-            restore.append(partial(_refill, kind, thing, items))
-            inner += chain(*items) if len(items) <= MAX_ITEMS else ()
-        if isinstance(thing, tuple):
-            inner += thing[:MAX_ITEMS]
-        if type(thing) is nn.Parameter and not is_lazy(thing):
-            restore.append(partial(setattr, thing, "requires_grad", thing.requires_grad))
-        if _is_array(thing) and thing.nbytes <= tensor_bytes:
-            tensor_bytes -= thing.nbytes
-            restore.append(_remember_array(thing) if isinstance(thing, np.ndarray) else _remember_tensor(thing))
+        with (
+            DisableTorchFunctionSubclass(),
+            suppress(Exception),
+        ):  # what cannot be looked at, such as a proxy of nothing yet, is left
+            if _is_array(thing) and thing.nbytes <= tensor_bytes:
+                tensor_bytes -= thing.nbytes
+                restore.append(_remember_tensor(thing) if isinstance(thing, Tensor) else _remember_array(thing))
+            inner += _remember_object(thing, restore, depth == MAX_DEPTH)
+            inner += _remember_items(thing, restore)
         queue.extend((part, depth - 1) for part in inner if depth)
         near = len(restore) if depth >= MAX_DEPTH - 1 else near
 
     def put_back() -> None:
-        for one in restore:
-            one()
+        with DisableTorchFunctionSubclass():
+            for one in restore:
+                one()
 
     return put_back
+
+
+def _remember_object(thing: Any, restore: list[Callable[[], None]], owner: bool) -> list[Any]:
+    """Add functions that put back the attributes of an object, or of a class; return what it holds."""
+    if isinstance(thing, type) and _is_users(thing):
+        shared = {name: value for name, value in vars(thing).items() if not name.startswith("__")}
+        restore.append(partial(_rebind_class, thing, shared))
+        return list(shared.values())
+    if isinstance(thing, nn.Parameter) and not is_lazy(thing):
+        restore.append(partial(setattr, thing, "requires_grad", thing.requires_grad))
+    if not (owner or _is_plain(thing)):
+        return []
+    namespace, slots = getattr(thing, "__dict__", {}), slots_of(thing)
+    bound = dict(namespace)
+    restore.append(partial(_rebind, namespace, bound))
+    restore.append(partial(_rebind_slots, thing, slots))
+    return [*bound.values(), *slots.values(), *filter(_is_users, type(thing).__mro__)]
+
+
+def _remember_items(thing: Any, restore: list[Callable[[], None]]) -> list[Any]:
+    """Add a function that refills a container; return what it holds."""
+    kind = type(thing)  # of a proxy, `isinstance` asks what stands behind it
+    if of := next((of for of in CONTAINERS if issubclass(kind, of)), None):
+        items = _items(of, thing)
+        restore.append(partial(_refill, of, thing, items))
+        return list(chain(*items)) if len(items) <= MAX_ITEMS else []
+    return parts_of(thing, MAX_ITEMS) if issubclass(kind, READ_ONLY) else []
 
 
 def _is_uninitialized(part: nn.Module) -> bool:
@@ -193,17 +222,26 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (Tensor, type, FunctionType, MethodType)):
         return False
     has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
-    return has_attributes and type(value).__module__.split(".")[0] not in FOREIGN
+    return has_attributes and _is_users(type(value))
+
+
+def _is_users(kind: type) -> bool:
+    return kind.__module__.split(".")[0] not in FOREIGN
 
 
 def _is_array(value: Any) -> bool:
     """Say whether something is an array, or a tensor in plain memory, that can be copied and written to."""
-    if isinstance(value, np.ndarray):
+    kind = type(value)
+    if issubclass(kind, np.ndarray):
         return bool(value.flags.writeable)
-    if not isinstance(value, Tensor) or type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+    if not issubclass(kind, Tensor) or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
         return False
-    strange = is_lazy(value) or value.layout is not torch.strided or value.is_meta
-    return not (strange or value.is_inference() or 0 in value.stride())
+    in_memory = _has_values(value) and value.layout is torch.strided and not value.is_inference()
+    return in_memory and 0 not in value.stride()
+
+
+def _has_values(tensor: Tensor) -> bool:
+    return not (is_lazy(tensor) or tensor.is_meta or tensor.is_nested)
 
 
 def _rebind(namespace: dict[str, Any], bound: dict[str, Any]) -> None:
@@ -213,6 +251,15 @@ def _rebind(namespace: dict[str, Any], bound: dict[str, Any]) -> None:
     for name, value in bound.items():
         if name not in namespace or namespace[name] is not value:
             namespace[name] = value
+
+
+def _rebind_class(kind: type, bound: dict[str, Any]) -> None:
+    """Bind the attributes of a class to what they were bound to."""
+    for name in [name for name in vars(kind) if name not in bound and not name.startswith("__")]:
+        delattr(kind, name)
+    for name, value in bound.items():
+        if name not in vars(kind) or vars(kind)[name] is not value:
+            setattr(kind, name, value)
 
 
 def _rebind_slots(owner: Any, bound: dict[str, Any]) -> None:

@@ -75,7 +75,7 @@ def training_digest(
 def _digest(tensor: Tensor) -> int:
     """Return the sum of the bits of a tensor's part here, read as whole numbers, so that NaN equals itself."""
     tensor = local_part(tensor)
-    if is_lazy(tensor) or tensor.is_meta or not tensor.numel():
+    if is_lazy(tensor) or tensor.is_meta or tensor.is_nested or tensor.is_quantized or not tensor.numel():
         return 0
     if tensor.layout is torch.sparse_coo:
         tensor = tensor.detach().coalesce().values()

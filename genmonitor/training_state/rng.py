@@ -76,7 +76,8 @@ def find_generators(thing: Any) -> list[Any]:
         if _kind(part) is not None:
             found.append(part)
         elif depth:
-            queue.extend((inner, depth - 1) for inner in _parts(part))
+            with suppress(Exception):  # of what cannot be looked at, such as a proxy of nothing yet
+                queue.extend((inner, depth - 1) for inner in parts_of(part))
     return found
 
 
@@ -110,9 +111,10 @@ def _kind(thing: Any) -> type | None:
     return next((kind for kind in kinds if isinstance(thing, kind)), None)
 
 
-def _parts(thing: Any) -> list[Any]:
+def parts_of(thing: Any, most: int = MAX_ITEMS) -> list[Any]:
+    """Return what hangs on something: items, if at most so many, attributes, arguments, the object of a method."""
     if isinstance(thing, (list, tuple, set, frozenset, deque, Mapping)):
-        return list(thing.values() if isinstance(thing, Mapping) else thing) if len(thing) <= MAX_ITEMS else []
+        return list(thing.values() if isinstance(thing, Mapping) else thing) if len(thing) <= most else []
     if isinstance(thing, partial):
         return [thing.func, *thing.args, *thing.keywords.values()]
     if isinstance(thing, (MethodType, BuiltinMethodType)):

@@ -46,11 +46,11 @@ def loader(images, batch_size=100, **settings):
 
 
 class Kept:
-    """A list on a module that an evaluation does not put back, since only functions know it."""
+    """A list on a module that an evaluation does not put back, since functions alone know it, no method."""
 
     def __init__(self):
         items = []
-        self.append, self.all = items.append, lambda: list(items)
+        self.append, self.all = lambda item: items.append(item), lambda: list(items)
 
     def __iter__(self):
         return iter(self.all())

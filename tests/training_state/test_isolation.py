@@ -4,7 +4,10 @@ import weakref
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from functools import partial
+from types import MappingProxyType, MethodType, SimpleNamespace
+from typing import ClassVar
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -15,6 +18,7 @@ from torch.quasirandom import SobolEngine
 from torchmetrics import MeanMetric
 
 from genmonitor.training_state.isolation import preserve_training_state, remember_attributes
+from genmonitor.training_state.proof import training_digest
 
 
 class Part(nn.Module):
@@ -177,6 +181,25 @@ class Slotted:
 class Nested:
     inner: object
 
+    def method(self):
+        pass
+
+
+class Returned(torch.Tensor):
+    """A tensor whose operations return more than their results."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {}), "more"
+
+
+class Absent:
+    """What a context variable stands for where there is no context."""
+
+    @property
+    def __dict__(self):
+        raise RuntimeError("there is no context")
+
 
 HELD = {
     "dict": lambda: {"a": 1, "b": 2},
@@ -209,6 +232,19 @@ HELD = {
     "tensor in a tuple": lambda: (torch.ones(2),),
     "parameter in a list": lambda: [nn.Parameter(torch.ones(2))],
     "subclass of Tensor": lambda: MetaTensor(torch.ones(2)),
+    "list in a partial": lambda: Nested(partial(print, [1], end=[1])),
+    "object of a method": lambda: Nested(Nested([1]).method),
+    "list in a view of a dict": lambda: Nested(MappingProxyType({"a": [1]})),
+    "object in a frozenset": lambda: Nested(frozenset([Holder()])),
+}
+STRANGE = {
+    "nested tensor": lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
+    "meta tensor": lambda: torch.ones(2, device="meta"),
+    "quantized tensor": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+    "sparse tensor": lambda: torch.eye(2).to_sparse(),
+    "tensor of a subclass": lambda: torch.ones(2).as_subclass(Returned),
+    "dict behind another class": lambda: MagicMock(spec=dict),
+    "absent object": Absent,
 }
 
 
@@ -216,6 +252,15 @@ def touch(thing):
     """Write into a container, an object or a tensor, and into what it holds."""
     if isinstance(thing, (torch.Tensor, np.ndarray)):
         thing += 1
+    elif isinstance(thing, partial):
+        touch(thing.args[0])
+        touch(thing.keywords["end"])
+    elif isinstance(thing, MethodType):
+        touch(thing.__self__)
+    elif isinstance(thing, MappingProxyType):
+        touch(thing["a"])
+    elif isinstance(thing, frozenset):
+        touch(*thing)
     elif isinstance(thing, (dict, UserDict)):
         for value in list(thing.values()):
             touch(value)
@@ -255,6 +300,8 @@ def written(thing):
         return [(name, written(value)) for name, value in thing.items()]
     if isinstance(thing, Nested):
         return written(thing.inner)
+    if isinstance(thing, (frozenset, MethodType)):
+        return [written(value) for value in thing] if isinstance(thing, frozenset) else written(thing.__self__)
     if isinstance(thing, nn.BatchNorm1d):
         return str((thing.training, thing.weight.requires_grad, thing.state_dict()))
     if isinstance(thing, MeanMetric):
@@ -279,6 +326,33 @@ def test_what_a_module_holds_comes_back(kind):
         module.held = None
     assert module.held is held
     assert written(held) == before
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested", "ignore:.*quantize")
+@pytest.mark.parametrize("kind", STRANGE)
+def test_what_cannot_be_copied_ends_no_training(kind):
+    module = nn.Linear(1, 1)
+    held = STRANGE[kind]()
+    if isinstance(held, torch.Tensor):
+        module.register_buffer("buffer", held)
+    module.held, module.items = held, [1]
+    with preserve_training_state(module):
+        module.items.append(2)
+    assert module.items == [1]
+    assert training_digest(module)
+
+
+class Shares(nn.Module):
+    seen: ClassVar = []
+    calls = 0
+
+
+def test_what_the_objects_of_a_class_share_comes_back():
+    module = nn.Sequential(Shares(), Shares())
+    with preserve_training_state(module):
+        module[0].seen.append(1)
+        Shares.calls, Shares.new = 1, 2
+    assert (Shares.seen, Shares.calls, hasattr(Shares, "new")) == ([], 0, False)
 
 
 def test_a_weak_reference_to_what_is_gone_is_left_alone():
@@ -343,8 +417,14 @@ def test_an_array_of_another_shape_comes_back():
     assert module.held.tolist() == [1, 1]
 
 
-def test_parameters_come_back_from_another_precision():
+class OwnParameter(nn.Parameter):
+    pass
+
+
+@pytest.mark.parametrize("kind", [nn.Parameter, OwnParameter])
+def test_parameters_come_back_from_another_precision(kind):
     module = nn.Linear(3, 3)
+    module.weight = kind(module.weight.detach())
     before = module.weight.clone()
     with preserve_training_state(module):
         module.half()
