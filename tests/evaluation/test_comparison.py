@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from _helpers.evaluations import halves
+from _helpers.evaluations import ScriptedCollective, halves
 from _helpers.meta_tensor import MetaTensor
 
 import genmonitor
@@ -262,6 +262,8 @@ def test_copied_real_images_that_are_not_compared_with_are_named_too(noise):
     assert all(image == 300 + sample for sample, image in found.copies if sample < 40)
 
 
-def test_training_images_of_another_shape_are_refused(noise):
+@pytest.mark.parametrize("rank", [0, 1])
+def test_training_images_of_another_shape_are_refused_by_all_processes(noise, rank):
+    """Though the first one alone looks for copies: the others would wait for it."""
     with pytest.raises(ValueError, match="`train`"):
-        compare(REAL, LIGHT, partition=SIDES, train=noise[0][..., :4])
+        compare(REAL, LIGHT, partition=SIDES, train=noise[0][..., :4], comm=ScriptedCollective(rank))

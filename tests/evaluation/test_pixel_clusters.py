@@ -398,12 +398,16 @@ def test_regions_may_be_given_by_their_path(tmp_path):
 
 
 def test_small_images_are_compared_on_one_thread(monkeypatch):
-    evaluator, used = fitted(), []
-    compute = evaluator.fitted.metrics.compute
-    monkeypatch.setattr(
-        evaluator.fitted.metrics, "compute", lambda comm: used.append(torch.get_num_threads()) or compute(comm)
-    )
+    evaluator, used = region_evaluator(), []
+
+    def watch(owner, name):
+        method = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *x: used.append((name, torch.get_num_threads())) or method(*x))
+
     torch.set_num_threads(2)
+    watch(evaluator, "_find")
+    fit(evaluator, REAL, GOOD)
+    watch(evaluator.fitted.metrics, "compute")
     evaluate(evaluator, GOOD, [])
-    assert used == [1]
+    assert used == [("_find", 1), ("compute", 1)]
     assert torch.get_num_threads() == 2

@@ -15,6 +15,9 @@ def test_workers_load_only_where_cores_are_left_for_training(monkeypatch, cores,
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(cores), raising=False)
     loader = ImageData("digits").train_dataloader()
     assert (loader.num_workers, loader.persistent_workers) == (workers, workers > 0)
+    monkeypatch.delattr(os, "sched_getaffinity")  # as on macOS
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert ImageData("digits").train_dataloader().num_workers == workers
 
 
 def batches(loader):

@@ -11,7 +11,7 @@ from _helpers.modules import LIGHTNING_SAYS, Linear, TwoPlayers, digits, ema_ave
 from _helpers.prompted import Prompted
 from _helpers.replayed import Digits, quiet
 from _helpers.slow import slow_but
-from _helpers.swept import both, measured_in, new
+from _helpers.swept import both, measured_in, new, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from genmonitor.callbacks import sweep
@@ -46,6 +46,22 @@ def test_sweep_gives_what_a_monitor_logged(tmp_path, name):
     swept = sweep(tmp_path / "without", setup(kind, [quiet(**monitor)], **settings), tell=quietly)
     assert measured_in(swept) == logged
     assert len(logged) > 1
+
+
+def test_sweep_knows_the_last_evaluation_of_a_gan(tmp_path):
+    """It has a diagnosis, as in the training; of two optimizers each counts as a step."""
+
+    def watched():
+        monitor, said = quiet(), []
+        compute = monitor.evaluator.compute
+        monitor.evaluator.compute = lambda comm: said.append(monitor.evaluator.is_last) or compute(comm)
+        return monitor, said
+
+    settings = {"max_epochs": -1, "max_steps": 18}
+    (monitor, logged), (other, swept) = watched(), watched()
+    train(tmp_path / "run", new(TwoPlayers), Digits(), monitor, **settings)
+    sweep(tmp_path / "run", setup(TwoPlayers, [other], **settings), out=tmp_path / "out", tell=quietly)
+    assert swept == logged == [False, False, True]
 
 
 def ema():
