@@ -37,10 +37,17 @@ def logged_step(trainer: Any, pl_module: Any) -> int:
 
 
 def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
-    """Let other callbacks know a value, by Lightning's own `log`: a module may have another of that name."""
-    kinds = type(pl_module).__mro__
+    """Let other callbacks know a value, by Lightning's own `log`: a module may have another of that name.
+
+    It counts as logged when the epoch began: of two values logged at its end under one key Lightning makes an error.
+    """
+    kinds, hook = type(pl_module).__mro__, pl_module._current_fx_name
     base: Any = next(x for x in kinds if x.__name__ == "LightningModule" and "lightning" in x.__module__.split(".")[0])
-    base.log(pl_module, key, value, logger=False, **options)
+    pl_module._current_fx_name = hook.replace("_end", "_start")
+    try:
+        base.log(pl_module, key, value, logger=False, **options)
+    finally:
+        pl_module._current_fx_name = hook
 
 
 def batches_seen(trainer: Any) -> tuple[int, int]:

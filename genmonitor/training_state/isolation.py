@@ -50,14 +50,15 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
     Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
     in Lightning's validation loop. Restored are the random states of torch (CPU, every CUDA device, MPS), numpy, python
-    and the generators that the module holds; each submodule's train or eval mode; every buffer, such as BatchNorm's
-    statistics; each parameter's `grad`, `requires_grad`, hooks and memory, if `data` or `half` gave it another; and
-    every attribute of each submodule and of the plain objects that it holds, such as a counter, a list that sampling
-    appends to, a hook, a noise scheduler, or a module in a list, those of its class among them: what an attribute is
-    bound to, the items of lists, dictionaries, sets, deques and their subclasses, and the values of other tensors and
-    arrays, as many as 256 MiB hold. Not copied, and so not restored where sampling writes into them, are the values of
-    the module's parameters, what is held more than six deep or among more than 1000 items, and what only a function, an
-    iterator, a weak reference or an object of torch's or of C's knows.
+    and the generators that the module holds; torch's default dtype and number of threads; each submodule's train or
+    eval mode; every buffer, such as BatchNorm's statistics; each parameter's `grad`, `requires_grad`, hooks and memory,
+    if `data` or `half` gave it another; and every attribute of each submodule and of the plain objects that it holds,
+    such as a counter, a list that sampling appends to, a hook, a noise scheduler, or a module in a list, those of its
+    class among them: what an attribute is bound to, the items of lists, dictionaries, sets, deques and their
+    subclasses, and the values of other tensors and arrays, as many as 256 MiB hold. Not copied, and so not restored
+    where sampling writes into them, are the values of the module's parameters, what is held more than six deep or among
+    more than 1000 items, and what only a function, an iterator, a weak reference or an object of torch's or of C's
+    knows.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -67,6 +68,8 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
         tensor([0., 0.])
     """
     with ExitStack() as stack:
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
         stack.enter_context(preserve_rng())
         stack.enter_context(preserve_generators(find_generators(module)))
         stack.enter_context(_preserve_tensors(module))

@@ -366,6 +366,11 @@ class SameKey(Linear):
     def on_train_epoch_end(self):
         self.log("brightness/mean", 3.0, on_epoch=True, reduce_fx="max")
 
+    on_validation_epoch_end = on_test_epoch_end = on_train_epoch_end
+
+    def test_step(self, batch, index):
+        pass
+
 
 def test_a_log_method_of_the_modules_own_is_not_used(tmp_path):
     monitor, stop = brightness(), EarlyStopping("brightness/mean")
@@ -375,8 +380,11 @@ def test_a_log_method_of_the_modules_own_is_not_used(tmp_path):
 
 def test_a_key_that_the_module_logs_too_ends_no_run(tmp_path):
     monitor = GenerativeMonitor(Brightness(20), Sampler(20), on_error="warn")
-    fit(tmp_path, monitor, module=SameKey())
+    runner, module = fit(tmp_path, monitor, module=SameKey())
     assert epochs(monitor) == [0, 1]
+    for once in (runner.validate, runner.test):
+        assert "brightness/mean" in once(module, loader(digits(300, 400)), verbose=False)[0]
+    assert len(monitor.history) == 4
 
 
 # where nothing can be said

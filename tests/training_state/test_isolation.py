@@ -107,6 +107,14 @@ def test_training_state_inside_is_eval_mode_without_gradients():
     assert not module.inner[2].training
 
 
+def test_settings_of_torch_come_back():
+    before = torch.get_default_dtype(), torch.get_num_threads()
+    with preserve_training_state(nn.Linear(1, 1)):
+        torch.set_default_dtype(torch.float64)
+        torch.set_num_threads(before[1] + 1)
+    assert (torch.get_default_dtype(), torch.get_num_threads()) == before
+
+
 def test_accumulated_gradients_survive_a_backward_pass():
     module = Part()
     before = [None if p.grad is None else (p.grad, p.grad.clone()) for p in module.parameters()]
