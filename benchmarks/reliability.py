@@ -55,6 +55,7 @@ ROWS = {
             "**/test_sync.py",
             "**/test_collective.py",
             "**/test_circumstances.py",
+            "cli/test_processes.py",
         )
     ),
     "models spread over processes": Row(("**/test_sharded_models.py", "**/test_sharding.py", "**/test_lockstep.py")),
@@ -74,7 +75,7 @@ ROWS = {
     ),
     "containers that a sampler writes into": Row(
         ("**/test_isolation.py", "**/test_training_untouched.py"),
-        keyword="comes_back or come_back or came_back or outlive or writes",
+        keyword="comes_back or come_back or came_back or outlive or writes or cannot_be_copied",
     ),
     "metrics and encoders that work in place": Row(
         ("evaluation/test_extra_metrics.py", "encoders/test_frozen.py"), keyword="in_place"
@@ -83,9 +84,15 @@ ROWS = {
     "terminals that take nothing, warnings as errors": Row(
         ("callbacks/test_base.py", "test__io.py"), keyword="takes_nothing or cannot_be_said or encoding or are_errors"
     ),
-    "forks and signals": Row(("loggers/test_worker.py", "cli/test_signals.py")),
+    "forks and signals": Row(("loggers/test_worker*.py", "cli/test_signals.py")),
     "subclasses of tensors": Row(
-        ("functional/test_every_function.py", "metrics/test_citizens.py", "**/data/test_images.py"), keyword="subclass"
+        (
+            "functional/test_every_function.py",
+            "metrics/test_citizens.py",
+            "evaluation/test_comparison.py",
+            "**/data/test_images.py",
+        ),
+        keyword="subclass",
     ),
     "strategies": Row(
         ("callbacks/test_base.py", "callbacks/test_configuration.py"),
