@@ -40,8 +40,10 @@ MAX_BYTES = 2**28
 """Memory for copies of tensors that are no buffers, and of arrays: 256 MiB."""
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Of a parameter; None before the first."""
-FOREIGN = ("torch", "lightning", "pytorch_lightning", "builtins", "functools", "typing", "logging", "threading")
-"""Packages whose objects hang on modules without being the user's own state, such as the Trainer."""
+OURS = __name__.split(".")[0]
+STANDARD = ("builtins", "functools", "typing", "logging", "threading")
+FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD, OURS)
+"""Packages whose objects hang on modules without being the user's own state: the Trainer, a run, the monitor itself."""
 
 
 @contextmanager
@@ -92,9 +94,8 @@ def _preserve_tensors(module: nn.Module) -> Iterator[None]:
         restore = [_remember_tensor(local_part(x)) for x in module.buffers() if _has_values(x)]
         restore += [partial(setattr, x, "data", x.detach()) for x in parameters if _is_array(x)]
         # by assignment, which an uninitialized parameter allows
-        restore += [
-            partial(setattr, x, name, getattr(x, name)) for x in parameters for name in ("grad", "requires_grad")
-        ]
+        for name in ("grad", "requires_grad"):
+            restore += [partial(setattr, x, name, getattr(x, name)) for x in parameters]
         hooks = [(x, name, dict(getattr(x, name) or {})) for x in parameters for name in HOOKS]
     try:
         yield
@@ -166,10 +167,7 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
             continue
         seen.add(id(thing))
         inner: list[Any] = []
-        with (
-            DisableTorchFunctionSubclass(),
-            suppress(Exception),
-        ):  # what cannot be looked at, such as a proxy of nothing yet, is left
+        with DisableTorchFunctionSubclass(), suppress(Exception):  # a proxy of what is not there yet may raise anything
             if _is_array(thing) and thing.nbytes <= tensor_bytes:
                 tensor_bytes -= thing.nbytes
                 restore.append(_remember_tensor(thing) if isinstance(thing, Tensor) else _remember_array(thing))
@@ -225,11 +223,15 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (Tensor, type, FunctionType, MethodType)):
         return False
     has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
-    return has_attributes and _is_users(type(value))
+    return has_attributes and _is_users(type(value)) and OURS not in map(_package, type(value).__mro__)
 
 
 def _is_users(kind: type) -> bool:
-    return kind.__module__.split(".")[0] not in FOREIGN
+    return _package(kind) not in FOREIGN
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.split(".")[0]
 
 
 def _is_array(value: Any) -> bool:

@@ -85,6 +85,24 @@ def test_monitor_runs_an_evaluator_of_ones_own(tmp_path):
     assert (tmp_path / "genmonitor" / "brightness_evaluation_00002.json").exists()
 
 
+class OwnMonitor(GenerativeMonitor):
+    """Of the user's own, with something to remember."""
+
+    def evaluate(self, *arguments):
+        self.evaluated = [*getattr(self, "evaluated", []), arguments[1].current_epoch]
+        return super().evaluate(*arguments)
+
+
+@pytest.mark.parametrize("kind", [GenerativeMonitor, OwnMonitor])
+def test_a_module_may_hold_its_monitor(tmp_path, kind):
+    """What sampling writes into a module is taken back; what the monitor finds is not."""
+    module, monitor = Linear(), kind(Brightness(20), Sampler(20), Schedule(), on_error="raise")
+    module.monitor, module.parts = monitor, {"callbacks": [monitor]}
+    fit(tmp_path, monitor, module=module, max_epochs=2)
+    assert epochs(monitor) == [0, 1]
+    assert (tmp_path / "genmonitor" / "brightness_evaluation_00002.json").exists()
+
+
 def test_alerts_are_told_as_text_at_every_monitor(tmp_path):
     said = []
     monitor = brightness(limit=-2.0, on_alert=said.append)
