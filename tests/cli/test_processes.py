@@ -13,10 +13,9 @@ import time
 import pytest
 from _helpers.modules import LIGHTNING_SAYS
 from _helpers.replayed import Digits
-from _helpers.slow import slow_but
 from _helpers.swept import new, train
 
-pytestmark = LIGHTNING_SAYS
+pytestmark = [*LIGHTNING_SAYS, pytest.mark.slow]
 
 SECONDS = 240
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone"]
@@ -91,6 +90,18 @@ def result(*words):
     return json.loads(out)  # of one process alone
 
 
+@pytest.fixture
+def alone(here, genmonitor):
+    """Return the result of a command in this process."""
+
+    def run_alone(*words):
+        status, out, told = genmonitor(*words, "--json")
+        assert status == 0, told
+        return json.loads(out)
+
+    return run_alone
+
+
 def agree(found, expected):
     """Whether results are the same, numbers within 1e-6, but for places and seconds."""
     if isinstance(expected, dict):
@@ -114,25 +125,23 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(COMMANDS, "diversity"))
-def test_two_processes_find_what_one_does(here, name):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_two_processes_find_what_one_does(here, alone, name):
     words = COMMANDS[name].split()
-    agree(result(*BOTH, *COMMAND, *words), result(*COMMAND, *words))
+    agree(result(*BOTH, *COMMAND, *words), alone(*words))
     versions = [*(here / "runs" / words[0]).iterdir()]
     assert sorted(path.name for path in versions) == ["version_0", "version_1"]  # one process alone writes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("words", ["diversity texts.jsonl --sigma 1", "disagreement texts.jsonl texts.jsonl"])
-def test_more_processes_than_outputs(here, words):
+def test_more_processes_than_outputs(alone, words):
     words = [*words.split(), "--text-encoder", "tf-idf"]
-    found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words), result(*COMMAND, *words)
+    found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words), alone(*words)
     agree(found["values"], expected["values"])  # which end of a mode comes first is rounding
     assert found["finding"] == expected["finding"]
 
 
-@pytest.mark.slow
-def test_processes_of_slurm_find_each_other(here):
+def test_processes_of_slurm_find_each_other(here, alone):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -154,24 +163,22 @@ def test_processes_of_slurm_find_each_other(here):
         (first, _), (second, _) = (task.communicate(timeout=SECONDS) for task in tasks)
         assert [task.returncode for task in tasks] == [0, 0]
         assert second == ""
-        agree(json.loads(first), result(*COMMAND, *words[:-1], "alone" if words is sweep else words[-1]))
+        agree(json.loads(first), alone(*words[:-1], "alone" if words is sweep else words[-1]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("started", [BOTH, []], ids=["torchrun", "Lightning"])
-def test_sweep_by_two_processes_gives_what_one_does(here, started):
+def test_sweep_by_two_processes_gives_what_one_does(here, alone, started):
     train(here / "run", new(), Digits(), max_epochs=3)
-    words = [*COMMAND, "sweep", "run", "--setup", "build.py:build", "--out"]
-    found = result(*started, *words, "two", "--devices", 2, "--follow", "--idle", 0.05)
-    agree(found, result(*words, "one"))
+    words = ["sweep", "run", "--setup", "build.py:build", "--out"]
+    found = result(*started, *COMMAND, *words, "two", "--devices", 2, "--follow", "--idle", 0.05)
+    agree(found, alone(*words, "one"))
     assert len(found["histories"]["cms"]) == 3
 
 
-@pytest.mark.slow
-def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here):
+def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here, alone):
     train(here / "run", new(), Digits())
-    words = [*COMMAND, "sweep", "run", "--setup"]
-    process = start(*BOTH, *words, "build.py:waiting", "--out", "out")
+    words = ["sweep", "run", "--setup"]
+    process = start(*BOTH, *COMMAND, *words, "build.py:waiting", "--out", "out")
     end = time.monotonic() + SECONDS
     while not (here / "waits").exists() or not (here / "waits").read_text():
         assert process.poll() is None, process.communicate()
@@ -181,13 +188,12 @@ def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here):
     process.communicate(timeout=SECONDS)
     assert process.returncode != 0
     agree(
-        result(*BOTH, *words, "build.py:patient", "--out", "out")["histories"],
-        alone := result(*words, "build.py:patient", "--out", "one")["histories"],
+        result(*BOTH, *COMMAND, *words, "build.py:patient", "--out", "out")["histories"],
+        expected := alone(*words, "build.py:patient", "--out", "one")["histories"],
     )
-    assert len(alone["cms"]) == 2
+    assert len(expected["cms"]) == 2
 
 
-@pytest.mark.slow
 def test_wrong_input_is_told_once(here):
     status, out, told = run(*BOTH, *COMMAND, "compare", "nowhere", "fake.npz")
     assert (status, out) == (1, "")  # torchrun's own status
@@ -197,7 +203,6 @@ def test_wrong_input_is_told_once(here):
     ]
 
 
-@pytest.mark.slow
 def test_error_of_one_process_ends_all_with_its_message(here):
     begin = time.monotonic()
     status, out, told = run(*BOTH, "breaks.py", "disagreement", "images/a", "images/b")
@@ -206,7 +211,6 @@ def test_error_of_one_process_ends_all_with_its_message(here):
     assert not (here / "runs").exists()
 
 
-@pytest.mark.slow
 def test_failed_gate_is_printed_whole(here):
     status, out, told = run(*BOTH, *COMMAND, *COMMANDS["compare"].split(), "--fail-if", "p < 0.01")
     assert status == 1
