@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
 
-from genmonitor._io import say
+from genmonitor._io import say, warn
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.configuration import check_configuration, mode_notes, rare_evaluation_notes
 from genmonitor.callbacks.integration.circumstances import (
@@ -104,7 +104,7 @@ class GenerativeMonitor(Monitor, Callback):
         weights: Weights = "auto",
         **options: Unpack[EvaluationOptions],
     ) -> None:
-        says: dict[str, Any] = {"warn": rank_zero_warn, "inform": rank_zero_info}
+        says: dict[str, Any] = {"warn": rank_zero_only(warn), "inform": rank_zero_info}
         super().__init__(evaluator, sampler, real_images=real_images, **says, **options)
         check_one_of("weights", weights, ("auto", "raw", "averaged"))
         self.weights = weights

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 
 def say(text: str, by: Callable[[str], Any] = print) -> None:
-    """Say something as far as that is possible: `print` may meet a full disk, `warnings.warn` may raise its warning.
+    """Say something as far as that is possible: `print` may meet a full disk, `warn` may raise its warning.
 
     Where `by` fails it is tried with ASCII alone, and then stderr is.
 
@@ -28,6 +29,14 @@ def say(text: str, by: Callable[[str], Any] = print) -> None:
         with suppress(Exception):
             attempt()
             return
+
+
+def warn(text: str) -> None:
+    """Warn without a line of this package's source below, which `warnings.warn` would show."""
+    warnings.warn_explicit(text, UserWarning, "genmonitor", 1, registry=_WARNED)
+
+
+_WARNED: dict[Any, Any] = {}
 
 
 def atomic_write(path: Path, content: bytes) -> None:

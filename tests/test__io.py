@@ -1,17 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
 
 from genmonitor import PixelPartition
-from genmonitor._io import atomic_write, no_progress, say, terminal_progress
+from genmonitor._io import atomic_write, no_progress, say, terminal_progress, warn
 from genmonitor.functional import W1KPCalibration, calibrate
 from genmonitor.report import write_report
 
 PARTITION, CALIBRATION = PixelPartition.grid((2, 2), 2, 1), calibrate(torch.tensor([[0.0], [1.0], [3.0]]))
+
+
+def test_a_warning_shows_no_line_of_the_source():
+    with pytest.warns(UserWarning, match="few images") as caught:
+        warn("few images")
+    (shown,) = caught
+    assert warnings.formatwarning(shown.message, shown.category, shown.filename, shown.lineno) == (
+        "genmonitor:1: UserWarning: few images\n"
+    )
 
 
 def report(path):

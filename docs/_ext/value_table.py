@@ -3,35 +3,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection
 from typing import Any
 
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, DiversityEvaluator, DiversitySettings
 from genmonitor.evaluation.regions.values import RegionValues
+from genmonitor.evaluation.text.diversity import diversity_values
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 
 PLACE = "<!-- the values -->"
 RANGES = {"cms": "0 to 1", "p": "0 to 1", "share": "parts of 1", "log": "from about 0", "signed": "any", "linear": ""}
+SAID = re.compile(r", (?:in (\[0, 1\])|(at least 1|0 or more))")
+"""Where a meaning itself says the range: it then stands in the column."""
 BETTER = {"high": "higher", "low": "lower", None: ""}
 
 
-def declared() -> dict[str, Sequence[ValueSpec]]:
+def declared() -> dict[str, Collection[ValueSpec]]:
     """Return the declarations of each monitor: of two regions and the constant pixels, or of two classes."""
     prompts, regions = range(2), ["cluster_1", "cluster_2", "constant"]
+    diversity = [*diversity_values(1000, True, True, True), *DiversityEvaluator(DiversitySettings(prompts)).values()]
     return {
         "`PixelClusterMonitor`: `cms/…`": RegionValues(regions, ["image", "product", "mmd", *regions]).specs,
-        "`DiversityMonitor`: `diversity/…`": DiversityEvaluator(DiversitySettings(prompts)).values(),
+        "`DiversityMonitor`: `diversity/…`": {x.key: x for x in diversity}.values(),
         "`DisagreementMonitor`: `disagreement/…`": DisagreementEvaluator(DisagreementSettings(prompts)).values(),
         "Every monitor": RUN_VALUES,
     }
 
 
-def rows(specs: Sequence[ValueSpec]) -> list[str]:
+def rows(specs: Collection[ValueSpec]) -> list[str]:
     """Return a row for each meaning, with the keys that have it."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for spec in specs:
         chart = "hidden" if spec.detail else spec.chart if spec.chart else "its own"
-        row = (spec.about, RANGES[spec.scale], BETTER[spec.better], chart)
+        said = SAID.search(spec.about)
+        limits = RANGES[spec.scale] if said is None else "0 to 1" if said[1] else said[2]
+        row = (SAID.sub("", spec.about), limits, BETTER[spec.better], chart)
         alike.setdefault(row, []).append(f"`{spec.key}`")
     out = []
     for (about, *rest), keys in alike.items():

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import inspect
 import traceback
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
 from torchmetrics import Metric
 
-from genmonitor._io import say
+from genmonitor._io import say, warn
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.values import Better, ValueSpec
 from genmonitor.kernels import Kernel
@@ -171,7 +170,7 @@ class ExtraMetrics:
         if name not in self._has_real:  # some of the real images may be in already
             _reset_both_sides(self._metrics[name])
         # on every process that it happens on
-        say(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", warnings.warn)
+        say(f"`extra_metrics`: {name} failed in this evaluation.\n{traceback.format_exc()}", warn)
 
 
 def _check_width(metric: Any) -> None:

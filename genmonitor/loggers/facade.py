@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import WeakSet
 
-from genmonitor._io import say
+from genmonitor._io import say, warn
 from genmonitor.loggers.backend import Backend, find_backend
 from genmonitor.loggers.wandb import STEP, WandbBackend
 
@@ -57,7 +56,7 @@ class Loggers:
                     say(
                         f"{type(logger).__name__} did not take what was logged: {type(error).__name__}: {error}. "
                         "The other loggers and the files of the run are not affected. This warning is shown once.",
-                        warnings.warn,
+                        warn,
                     )
 
 

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genmonitor._io import say
+from genmonitor._io import say, warn
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
@@ -69,7 +68,7 @@ class Publisher:
         prefix: str,
         on_alert: Callable[[str], Any] | None = None,
         raise_errors: bool = False,
-        warn: Callable[[str], Any] = warnings.warn,
+        warn: Callable[[str], Any] = warn,
         inform: Callable[[str], Any] = print,
     ) -> None:
         self._name, self._prefix, self._on_alert, self._raise_errors = name, prefix, on_alert, raise_errors

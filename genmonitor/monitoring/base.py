@@ -6,7 +6,6 @@ from __future__ import annotations
 import html
 import sys
 import traceback
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any
 import torch
 
 from genmonitor._html import heading_html, png_html, values_html
-from genmonitor._io import Progress, no_progress, say
+from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._manifest import EvaluationManifest
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.collective import Collective, FailedElsewhereError
@@ -240,7 +239,7 @@ class Monitor:
             where = f" on process {comm.rank}" if comm.world_size > 1 else ""
             trace = "".join(traceback.format_exception(error))
             # not by the publisher, which only process zero says
-            say(f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}", warnings.warn)
+            say(f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}", warn)
         if not_finite:
             if self.failures.found_not_finite() and comm.rank == 0:
                 self.publisher.publish_alert(not_finite_alert(self.prefix, moment.whole_epoch))

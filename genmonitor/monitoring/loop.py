@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from operator import index
@@ -14,7 +13,7 @@ from typing import Any, SupportsFloat, Unpack
 import torch
 from torch import Tensor, nn
 
-from genmonitor._io import Progress, no_progress, terminal_progress
+from genmonitor._io import Progress, no_progress, terminal_progress, warn
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.collective import Collective, current_processes
@@ -98,7 +97,7 @@ class LoopMonitor(Monitor):
         check_names(type(self).__name__, options, [*EvaluationOptions.__annotations__, *own])
         evaluator = evaluator or RegionEvaluator()
         sampler = sampler or Sampler(evaluator.n_samples, evaluator.prompts)
-        says: dict[str, Any] = {"warn": _on_rank_zero(warnings.warn), "inform": _on_rank_zero(print)}
+        says: dict[str, Any] = {"warn": _on_rank_zero(warn), "inform": _on_rank_zero(print)}
         super().__init__(evaluator, sampler, real_images=real_images, **says, **options)
         if real_images is None:
             raise ValueError("Expected `real_images`, a Dataset, DataLoader or tensor, but got None.")

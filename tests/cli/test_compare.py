@@ -266,9 +266,8 @@ def test_compare_says_first_which_of_two_sets_is_closer(comparing):
     said, folder = comparing("light.npy --n-clusters 2")
     partition = PixelPartition.load(folder / "cms_partition.npz")
     dark, others = int(partition.labels[0, 5]), "; no evidence of a difference in the other"
-    assert re.match(
-        rf"light.npy is closer to the real images than fake.npz in cluster_{dark} \(p < 0.0001\){others}.\n", said
-    )
+    closer = r"light.npy is closer to the real images than fake.npz \(p < 0.0001\)"
+    assert re.match(rf"{closer}, in cluster_{dark} \(p < 0.0001\){others}.\n", said)
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert said.splitlines()[0].replace("<", "&lt;") in page
     assert page.index('<table class="closer">') < page.index('<table class="regions" role="table">')
@@ -292,7 +291,9 @@ def test_compare_tells_sets_of_one_file_name_apart(files, genmonitor, tmp_path):
     np.savez(tmp_path / "a" / "fake.npz", images=halves(120, 4).numpy())
     status, said, _ = genmonitor("compare", *files, tmp_path / "a" / "fake.npz", "--out", tmp_path / "out")
     assert status == 0
-    assert said.startswith(f"{tmp_path / 'a' / 'fake.npz'} is closer to the real images than {files[1]} in ")
+    assert said.startswith(
+        f"{tmp_path / 'a' / 'fake.npz'} is closer to the real images than {files[1]} (p < 0.0001), in "
+    )
 
 
 def test_compare_says_that_generated_images_are_real_ones(files, genmonitor, tmp_path):
@@ -356,7 +357,7 @@ def test_compare_in_a_terminal_begins_with_the_finding_in_red(comparing):
 
 def test_compare_of_two_sets_in_a_terminal_says_which_is_closer(comparing):
     said = plain(comparing(TWO, 200)[0])
-    assert "light.npy is closer to the real images than fake.npz in cluster_" in said
+    assert "light.npy is closer to the real images than fake.npz (p < 0.0001), in cluster_" in said
     assert re.search(r"■ cluster_\d +12 .*no evidence of a difference", said)
 
 

@@ -40,6 +40,10 @@ def test_every_value_that_is_measured_has_a_row_with_its_meaning():
     assert all(len(row.split(" | ")) == 5 and row.split(" | ")[1] for row in rows)
     (p,) = [row for row in rows if "`p_image`" in row]
     assert "0 to 1" in p
+    (w1kp,) = [row for row in rows if "`w1kp`" in row]  # measured with a calibration alone
+    assert " | 0 to 1 | " in w1kp
+    (scendi,) = [row for row in rows if "`scendi`" in row]
+    assert " | at least 1 | " in scendi
     assert "`diversity/…`" in table
     assert "`disagreement/…`" in table
 

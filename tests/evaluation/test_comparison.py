@@ -87,7 +87,7 @@ def test_differences_are_those_of_the_function(two):
 
 
 def test_the_finding_of_two_sets_says_which_is_closer_and_where(two):
-    closer = "other is closer to the real images than fake in cluster_2 (p < 0.0001)"
+    closer = "other is closer to the real images than fake (p < 0.0001), in cluster_2 (p < 0.0001)"
     said = f"{closer}; no evidence of a difference in the other."
     assert two.finding == said
     assert str(two).startswith(f"{said}\n{two.split}.\n")
@@ -118,7 +118,12 @@ def test_figure_shows_every_set_and_alone_what_differs_most(one, two):
         assert [ax.get_title(loc="left") for ax in figure.axes] == names
         assert all(has_a_region_alone(figure))
     assert one.figure().texts[0].get_text().startswith("cluster_2 (right half) differs from real images: error ratio ")
-    assert two.figure().texts[0].get_text().startswith("other is closer to the real images than fake in cluster_2")
+    assert (
+        two.figure()
+        .texts[0]
+        .get_text()
+        .startswith("other is closer to the real images than fake (p < 0.0001), in cluster_2")
+    )
 
 
 def test_diagnosis_is_drawn_of_one_set_alone(one, two):

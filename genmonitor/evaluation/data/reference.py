@@ -72,7 +72,8 @@ class ReferenceImages:
             return ()
         return (
             "there is no validation data, no `validation_step`, or validation is switched off: generated images are "
-            "compared with training images, so p-values may be too small or too large",
+            "compared with training images, so p-values may be too small or too large; give validation data, in "
+            "Lightning with a `validation_step`, which may be empty",
         )
 
     def _source(self, data: Any, name: str) -> ImageSource:

@@ -13,7 +13,7 @@ import torch
 
 from genmonitor._formatting import format_p, format_ratio
 from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change
-from genmonitor.evaluation.regions.values import IMAGE, RegionValues
+from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.functional.mmd_influence import MMDInfluence
 from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
@@ -138,9 +138,11 @@ class RegionFindings:
             count = sum(self._differs(last, name) for name in ranked)
             of = f"{count} of {len(ranked)}" if count < len(ranked) else "Both" if count == 2 else f"All {count}"
             others = "" if count == 1 else f" {of} regions differ."
+            # the ratio of pixels that never vary is of the image's error: it says little of them
+            ratio = "" if worst == CONSTANT else f": error ratio {format_ratio(last[self.values.error_ratio[worst]])}"
             text = (
-                f"{self.area(worst)} differs from real images{_in_words(since, records)}: error ratio "
-                f"{format_ratio(last[self.values.error_ratio[worst]])} ({format_p(last[p[worst]])}).{others}"
+                f"{self.area(worst)} differs from real images{_in_words(since, records)}{ratio} "
+                f"({format_p(last[p[worst]])}).{others}"
             )
             return Finding(text, self.area(worst), "", self.values.error_ratio[worst], False, last[p[worst]], since)
         if differs(last[p[IMAGE]]):

@@ -166,7 +166,7 @@ def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:
             name,
             of["sites"],
             format_cms(of["cms"]),
-            format_ratio(of["error_ratio"]),
+            format_ratio(of["error_ratio"]) if of["label"] else "–",
             f"{100 * of['share']:z.0f} %",
             of["where"],
             of["verdict"],

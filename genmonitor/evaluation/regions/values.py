@@ -22,12 +22,10 @@ _CMS = ValueSpec(
     column="CMS",
     better="high",
 )
-_DISTANCE = (
-    "in standard deviations of chance: 0 ± 2 where nothing is wrong; the measure of alerts and of the best evaluation"
-)
+_DISTANCE = "in standard deviations of chance: 0 ± 2 where nothing is wrong. Alerts watch it"
 _VS_BEST = ValueSpec(
     "vs_best",
-    "how many standard errors lower, that is better, the distance is than at the best earlier evaluation",
+    "standard errors by which the distance is lower than at its best evaluation before; below 0: it got worse",
     scale="signed",
     better="high",
     detail=True,
@@ -130,8 +128,8 @@ _OF_DIAGNOSIS = (
     ),
     ValueSpec(
         "copied",
-        "part of the generated images that are nearer to a training image, for where they are, than 99 % of held-out "
-        "real ones: around 0 without copying",
+        "part of the generated images that are closer to a training image than 99 % of held-out real ones are, for "
+        "the distances around them, less the 1 % that chance brings: around 0 without copying",
         better="low",
     ),
     ValueSpec(

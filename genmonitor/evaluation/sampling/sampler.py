@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 import inspect
-import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._io import Progress, no_progress, say
+from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._validation import check_at_least, check_callable, check_images
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
@@ -233,7 +232,7 @@ def draw_batch(
     say(
         f"There is no memory for {len(batch)} samples at once, so they are drawn {half} at a time. "
         f"Give sample_batch_size={half} to skip the failed attempts.",
-        warnings.warn,
+        warn,
     )
     return torch.cat([draw_batch(sample, part, seed, lockstep, repair) for part in (batch[:half], batch[half:])])
 

@@ -48,17 +48,23 @@ def which_is_closer(differences: Differences, names: Sequence[str]) -> Finding:
     regions = {name: test for name, test in differences.items() if name != IMAGE}
     ordered = sorted(regions, key=lambda name: -sureness(regions[name]))
     sides = [[name for name in ordered if closer_set(regions[name]) == side] for side in (0, 1)]
-    parts: list[str] = []
-    for side, found in enumerate(sides):
-        if found:
-            than = "" if parts else f" is closer to the real images than {names[1 - side]}"
-            parts.append(f"{names[side]}{than} in {_where(found, regions)}")
-    if not parts:
-        return _of_no_region(differences["image"], regions, names)
-    rest = len(regions) - len(sides[0]) - len(sides[1])
-    tail = f"; no evidence of a difference in the other{'s' if rest > 1 else ''}" if rest else ""
+    if not any(sides):
+        return _of_no_region(differences[IMAGE], regions, names)
     first = next(name for name in ordered if closer_set(regions[name]) is not None)
-    return _finding(f"{', '.join(parts)}{tail}.", first, regions[first])
+    image = closer_set(differences[IMAGE])
+    winner = closer_set(regions[first]) if image is None else image
+    assert winner is not None
+    parts = [f"{names[winner]} is closer to the real images than {names[1 - winner]}"]
+    if image is not None:
+        parts[0] += f" ({format_p(differences[IMAGE]['p_value_adjusted'])})"
+    if sides[winner]:
+        parts[0] += f"{' ' if image is None else ', '}in {_where(sides[winner], regions)}"
+    if sides[1 - winner]:
+        parts.append(f"{names[1 - winner]} is closer in {_where(sides[1 - winner], regions)}")
+    rest = len(regions) - len(sides[0]) - len(sides[1])
+    if rest:
+        parts.append(f"no evidence of a difference in the other{'s' if rest > 1 else ''}")
+    return _finding(f"{'; '.join(parts)}.", first, regions[first])
 
 
 def closer_set(test: Mapping[str, float]) -> int | None:

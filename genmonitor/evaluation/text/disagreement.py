@@ -116,7 +116,7 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
 
 DISTANCE = PromptMeasure(
     "distance",
-    "squared MMD of the samples of one prompt from its real images: what an alert goes by",
+    "squared MMD of the samples of one prompt from its real images; alerts watch it",
     "Distance of each prompt's samples from real images",
     "low",
     "moved away from the data",

@@ -17,8 +17,12 @@ from genmonitor.functional.w1kp import PromptVariability
 from genmonitor.plotting.style import Drawing
 
 SCORES = (
-    ValueSpec("vendi", "effective number of modes among the images; it grows with their number", "modes (Vendi)"),
-    ValueSpec("rke", "the same with rare modes counting less; it hardly grows with their number", "modes (RKE)"),
+    ValueSpec(
+        "vendi", "effective number of modes among the images, at least 1; it grows with their number", "modes (Vendi)"
+    ),
+    ValueSpec(
+        "rke", "the same with rare modes counting less, at least 1; it hardly grows with their number", "modes (RKE)"
+    ),
     ValueSpec("scendi", "variety that the model adds by itself, at least 1", "the model's own (Scendi)"),
     ValueSpec("scendi_prompt", "variety of what the prompts explain, at least 1", "from the prompts (Scendi)"),
     ValueSpec(
@@ -34,7 +38,7 @@ SCORES = (
     ),
     ValueSpec(
         "information_vendi",
-        "by what factor the prompts multiply that to give the modes (Vendi) of all images, at least 1",
+        "the modes (Vendi) of all images, divided by those of one prompt, at least 1",
         "times more by prompts (Vendi)",
         detail=True,
     ),
@@ -104,7 +108,7 @@ def _kept(change: Change) -> str:
 
 SPREAD = PromptMeasure(
     "spread",
-    "one minus the mean kernel of two samples of one prompt: what an alert about lost variety goes by",
+    "one minus the mean kernel of two samples of one prompt; alerts about lost variety watch it",
     "Spread of the samples of each prompt",
     "high",
     "lost {their} variety",

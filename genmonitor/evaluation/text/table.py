@@ -90,4 +90,4 @@ def _least(column: Sequence[str]) -> int:
 
 
 def _is_number(cell: str) -> bool:
-    return re.fullmatch(r"([<−-]? ?[\d.,]+(e[+-]?\d+)?( [×%])?)?", cell) is not None
+    return re.fullmatch(r"([<−-]? ?[\d.,]+(e[+-]?\d+)?( [×%])?|–)?", cell) is not None

@@ -11,7 +11,8 @@ from genmonitor.evaluation.data.reference import ReferenceImages, cka_work, even
 
 AGAINST_TRAINING = (
     "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
-    "with training images, so p-values may be too small or too large"
+    "with training images, so p-values may be too small or too large; give validation data, in Lightning with a "
+    "`validation_step`, which may be empty"
 )
 
 

@@ -76,6 +76,12 @@ def test_most_different_region(change, expected):
             "cluster_2",
             "cluster_2 (upper right) differs from real images: error ratio 12 × (p = 0.005). All 3 regions differ.",
         ),
+        (
+            GOOD | {"p_constant": 0.005, "error_ratio_constant": 0.01},  # of the image's error, which says little here
+            False,
+            "constant",
+            "constant (pixels that never vary) differs from real images (p = 0.005).",
+        ),
         (GOOD, True, "image", "No evidence of a difference from real images in any region (smallest p = 0.21)."),
         (
             GOOD | {"p_image": 0.01},

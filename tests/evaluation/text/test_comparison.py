@@ -30,7 +30,17 @@ def differences_of(**z):
         ),
         (
             {"cluster_1": -3, "cluster_2": 4},
-            "new is closer to the real images than old in cluster_2 (p = 0.004), old in cluster_1 (p = 0.004).",
+            "new is closer to the real images than old in cluster_2 (p = 0.004); old is closer in cluster_1 (p = "
+            "0.004).",
+        ),
+        (
+            {"image": -3, "cluster_1": -3, "cluster_2": 4, "constant": 0},
+            "old is closer to the real images than new (p = 0.004), in cluster_1 (p = 0.004); new is closer in "
+            "cluster_2 (p = 0.004); no evidence of a difference in the other.",
+        ),
+        (
+            {"image": -3, "cluster_1": 4},
+            "old is closer to the real images than new (p = 0.004); new is closer in cluster_1 (p = 0.004).",
         ),
         (
             {"cluster_1": 3, "cluster_2": 4},
