@@ -57,6 +57,11 @@ if TYPE_CHECKING:
 WORST = 1e9
 
 
+@rank_zero_only
+def _warn(text: str) -> None:
+    warn(text)
+
+
 class GenerativeMonitor(Monitor, Callback):
     """Evaluates a generator while it trains, and leaves the training as it would have been.
 
@@ -104,7 +109,7 @@ class GenerativeMonitor(Monitor, Callback):
         weights: Weights = "auto",
         **options: Unpack[EvaluationOptions],
     ) -> None:
-        says: dict[str, Any] = {"warn": rank_zero_only(warn), "inform": rank_zero_info}
+        says: dict[str, Any] = {"warn": _warn, "inform": rank_zero_info}
         super().__init__(evaluator, sampler, real_images=real_images, **says, **options)
         check_one_of("weights", weights, ("auto", "raw", "averaged"))
         self.weights = weights

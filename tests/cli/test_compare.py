@@ -291,9 +291,7 @@ def test_compare_tells_sets_of_one_file_name_apart(files, genmonitor, tmp_path):
     np.savez(tmp_path / "a" / "fake.npz", images=halves(120, 4).numpy())
     status, said, _ = genmonitor("compare", *files, tmp_path / "a" / "fake.npz", "--out", tmp_path / "out")
     assert status == 0
-    assert said.startswith(
-        f"{tmp_path / 'a' / 'fake.npz'} is closer to the real images than {files[1]} (p < 0.0001), in "
-    )
+    assert said.startswith(f"{tmp_path / 'a' / 'fake.npz'} is closer to the real images than {files[1]} (p ")
 
 
 def test_compare_says_that_generated_images_are_real_ones(files, genmonitor, tmp_path):
