@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The baseline: what real images get in place of generated ones, many times."""
+"""The baseline: what real images score in place of generated ones, many times."""
 
 from __future__ import annotations
 

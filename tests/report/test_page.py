@@ -208,7 +208,7 @@ def test_page_of_a_comparison_names_both_sets(tmp_path):
     write_evaluation(folder, 1, evaluation=values, **COMPARED, n_samples=500)
     text = " ".join(write_report(folder).read_text().split())
     assert '<h2 id="cms-title">samples/ compared with real.npy</h2>' in text
-    assert "500 images of each. A bar is the baseline: what real images get" in text
+    assert "500 images of each. A bar is the baseline: what real images score" in text
     (section,) = drawn(folder)
     assert [(chart["title"], chart["by"]) for chart in section["charts"]] == [("CMS by region", "")]
 

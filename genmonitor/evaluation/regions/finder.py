@@ -43,7 +43,7 @@ class Regions:
     Attributes:
         partition: the regions.
         kernel: with its gamma set.
-        baseline: what real images get in place of generated ones, by value.
+        baseline: what real images score in place of generated ones, by value.
         value_range: lowest and highest value of a pixel.
         cka: the matrix that the clusters were found in, None where they were given or taken from a saved state.
         average: the average image [C, H, W], None where taken from a saved state.
