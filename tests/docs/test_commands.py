@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,15 @@ def of(program):
 def test_every_block_of_code_is_looked_at():
     programs = {"make", "python", "genmonitor", "pip", "tensorboard", "torchrun", "srun", "export"}
     assert {command.split()[0] for command in COMMANDS if not command.startswith("#")} == programs
-    assert {kind for text in PAGES.values() for kind, _ in fenced(text)} == {"", "python", "yaml", "bibtex"}
+    assert {kind for text in PAGES.values() for kind, _ in fenced(text)} == {"", "python", "yaml", "bibtex", "diff"}
+
+
+def test_lines_for_the_script_of_diffusers_are_few_and_compile():
+    (lines,) = [text for kind, text in fenced(PAGES["docs/how-to/diffusers.md"]) if kind == "diff"]
+    added = [line[1:] for line in lines.splitlines() if line.startswith("+")]
+    assert len(added) <= 12
+    for block in ("\n".join(added[:2]), textwrap.dedent("\n".join(added[2:-1])), added[-1].strip()):
+        compile(block, "train_unconditional.py", "exec")
 
 
 @pytest.mark.parametrize("command", [*of("torchrun"), *of("srun")])
