@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.precision import full_precision
 
 FLOOR = 0.02
@@ -105,14 +105,17 @@ class Whitening(NamedTuple):
 
 def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
     groups = padded.shape[1] // kernels.shape[1]
-    # for few channels NNPACK, which the CPU takes unless oneDNN is on, is two to four times as fast, and more exact
-    by_nnpack = padded.device.type == "cpu" and groups == 1 and len(padded) >= NNPACK
-    if not by_nnpack or not torch.backends.nnpack.is_available():
+    if padded.device.type != "cpu":
         return F.conv2d(padded, kernels, groups=groups)
+    if padded.dtype == torch.float64:  # every image is unfolded first, as many as are given at once
+        unfolded = padded[0].numel() * kernels[0, 0].numel() * padded.element_size()
+        return torch.cat([F.conv2d(padded[some], kernels, groups=groups) for some in in_cache(len(padded), unfolded)])
+    # for few channels NNPACK, which is taken unless oneDNN is on, is two to four times as fast, and more exact
     onednn: Any = torch.backends.mkldnn
-    before, onednn.enabled = onednn.enabled, False
+    before = onednn.enabled
+    onednn.enabled = before and not (groups == 1 and len(padded) >= NNPACK and torch.backends.nnpack.is_available())
     try:
-        return F.conv2d(padded, kernels)
+        return F.conv2d(padded, kernels, groups=groups)
     finally:
         onednn.enabled = before
 
