@@ -100,8 +100,8 @@ def modes_runs(share: float, of_set: str, runs: int) -> list[Outcome]:
     for run in range(runs):
         fake, real = missing_class(image_set(of_set), share, N, generator)
         said = Said.of(fake, real, run)
-        right, share = said.name == "modes", said.kinds[0].share if said.kinds else None
-        out.append(Outcome(right, said.as_good(right), said.seen, said.name, None, share, 1.0))
+        right, explained = said.name == "modes", said.kinds[0].share if said.kinds else None
+        out.append(Outcome(right, said.as_good(right), said.seen, said.name, None, explained, 1.0))
     return out
 
 

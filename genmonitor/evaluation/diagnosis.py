@@ -44,6 +44,8 @@ PATCH, STEP = 16, 8
 ANYWHERE = "anywhere"
 NOT_ALIGNED = "patches of {}×{} px from random places were compared"
 LOCAL = 0.5
+SAME_AREA = 0.5
+"""Intersection over union from which two areas are one."""
 EXTREMES = 8
 """Real images named as too rare, and as too frequent."""
 
@@ -257,11 +259,14 @@ def _diagnosed(
     findings = []
     for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
         everywhere = bool(mask.all())
-        p_map = None if drawn is None or everywhere else drawn["p_map"].cpu()
+        p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
         # where areas explain most of the image, a fault of all of it would say the same less exactly
         tried = () if everywhere and _suffice(areas.values()) else models
         found = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p_map)
-        name = name if p_map is None else describe_area(found.mask)
+        if p_map is not None:
+            name = describe_area(found.mask)
+            if name in MOSTLY_ALL or any(_overlap(found.mask, x.mask) >= SAME_AREA for x in areas.values()):
+                continue
         same = sum(x == name or x.startswith(f"{name} (") for x in areas)
         name = f"{name} ({same + 1})" if same else name
         areas[name] = found
@@ -273,6 +278,18 @@ def _diagnosed(
         findings = [*(x for x in copies if x.kinds[0].strength >= MANY), *findings]
         findings += [x for x in copies if x not in findings]
     return areas, [x for x in findings if not x.fine] + [x for x in findings if x.fine]
+
+
+def _without_others(p_map: Tensor, mask: Tensor, masks: Sequence[tuple[str, Tensor, str | None]]) -> Tensor:
+    """Return the map of an area without what is diagnosed as other areas."""
+    for _, other, _ in masks:
+        if other is not mask and not bool(other.all()):
+            p_map = p_map.masked_fill(other, 1.0)
+    return p_map
+
+
+def _overlap(one: Tensor, other: Tensor) -> float:
+    return float((one & other).sum() / (one | other).sum())
 
 
 def _each_once(findings: list[Finding], of_image: Mapping[str, float]) -> list[Finding]:

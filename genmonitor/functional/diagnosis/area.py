@@ -26,7 +26,7 @@ SHOWN = 0.5
 """What faults must explain to be named without a relative similarity test, where the area surely differs."""
 MARGIN, MOSTLY = 0.2, 0.6
 """How much more than the faults, and how much at least, proportions must explain to be what is named."""
-SURE, CLEAR = LEVEL / 5, 20.0
+SURE, CLEAR = LEVEL / 5, 8.0
 """Largest p-value, and least distance, at which proportions are named."""
 TRIED = 3
 """Areas of which it is tried whether their sides should move."""
@@ -184,9 +184,19 @@ def _explained(
         # of a small distance the test sees little, though half of it is explained on images that were not fitted
         enough = sum(parts) >= (SHOWN if p <= SURE else math.inf) or closer(judged, faults) <= LEVEL
         best = Explained(faults, parts, sum(parts) >= NAMED and enough)
-        if proportions > max(best.share + MARGIN, MOSTLY):
+        if _rather_proportions(proportions, best.share, judged.left(())):
             break
     return best
+
+
+def _rather_proportions(share: float, of_faults: float, distance: float) -> bool:
+    """Say whether proportions explain far more than faults, and either leave images right or faults leave most.
+
+    Where real images vary in what a fault changes, weights imitate the fault: of images that are all too dark they take
+    the darkest. Those that are right leave no more than chance once they are weighted.
+    """
+    right = (1 - share) * distance <= CLEAR
+    return share > max(of_faults + MARGIN, MOSTLY) and (right or of_faults < SHOWN)
 
 
 def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
@@ -202,7 +212,7 @@ def _divided(
     """Divide the distance between proportions and faults; what both can explain belongs to the one with more alone."""
     named = explained is not None and explained.named
     by_faults = explained.share if explained is not None and named else 0.0
-    if share > max(by_faults + MARGIN, MOSTLY):
+    if _rather_proportions(share, by_faults, judged.left(())):
         return min(share, 1.0), weights, Explained((PutFault(MODES, share),), (share,), True)
     if explained is not None and named:
         after, weights = _matched(images, fitted, judged, explained.faults)

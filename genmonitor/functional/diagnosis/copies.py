@@ -14,6 +14,8 @@ from genmonitor.functional.diagnosis.images import SAMPLES, Images
 from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.linalg.distances import squared_distances
 
+VARIES = 0.99
+"""Part of the generated images' variance that is in the directions in which they are compared."""
 NEAR = 0.5
 """Part of the usual distance to the nearest image below which an image counts as a copy."""
 
@@ -39,11 +41,13 @@ def repeats(images: Images) -> Repeats:
     """Look for generated images that come over and over.
 
     Distances are of pixels and in units of each image's own usual distance, so that faded images or ones of little
-    variety are none. A copy is nearer than half of what is usual among real images; as many as these have do not count.
+    variety are none. They are measured in the directions in which generated images vary: noise or detail that real
+    images alone have would put these further from each other. A copy is nearer than half of what is usual among real
+    images; as many as these have do not count.
     """
     n = min(len(images.fake), len(images.real))
     # in float64, which tells equal images: in float32 all distances of one image over and over are rounding
-    fake, real = ((x[:n] - images.real.mean(0)).flatten(1).double() for x in (images.fake, images.real))
+    fake, real = _where_generated_vary(*(x[:n].flatten(1).double() for x in (images.fake, images.real)))
     of_real = _from_nearest(squared_distances(real, real).fill_diagonal_(torch.inf))
     pairs = squared_distances(fake, fake).fill_diagonal_(torch.inf)
     of_fake = _from_nearest(pairs)
@@ -64,6 +68,19 @@ def repeats(images: Images) -> Repeats:
         gone = 1 - distance.between(once, reference) / before if len(once[0]) > 1 and before > CHANCE else 0.0
     chosen = of_fake.where(twin, torch.inf).argsort()[: min(SAMPLES, int(twin.sum()))]
     return Repeats(float(found - usual), p, gone, tuple(images.chosen_fake[chosen.cpu()].tolist()))
+
+
+def _where_generated_vary(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+    """Return coordinates of generated and real images in the principal directions of the generated ones."""
+    center = fake.mean(0)
+    fake, real = fake - center, real - center
+    variances, left = torch.linalg.eigh(fake @ fake.T)
+    explained = variances.flip(0).cumsum(0)
+    count = int((explained < VARIES * explained[-1]).sum()) + 1
+    if count == 1:  # one image over and over, or one direction
+        return fake, real
+    directions = fake.T @ (left[:, -count:] / variances[-count:].sqrt())
+    return fake @ directions, real @ directions
 
 
 def _from_nearest(pairs: Tensor) -> Tensor:

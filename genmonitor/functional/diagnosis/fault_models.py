@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -196,12 +196,8 @@ def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
     """Take the direction from how far the channels' means in the area are apart."""
     if real.shape[1] == 1:
         return None
-    means = [x[:, :, area].mean(2) for x in (fake, real)]
-    shift = means[0].mean(0) - means[1].mean(0)
-    # whether channels move apart, beyond what chance makes of it: else it is brightness
-    apart = [x - x.mean(1, keepdim=True) for x in means]
-    error = sum(x.var(0) / len(x) for x in apart)
-    if not bool(((apart[0].mean(0) - apart[1].mean(0)).square() > APART**2 * error).any()):
+    shift, apart = max((_shift_of_channels(*means) for means in _channel_means(fake, real, area)), key=lambda x: x[1])
+    if apart <= APART:  # then it is brightness
         return None
     direction = shift / shift.abs().max().clamp_min(torch.finfo(shift.dtype).tiny)
     direction = direction.where(direction.abs() >= 0.25, 0)
@@ -224,6 +220,26 @@ def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
 
 APART = 3
 """Standard errors that channels must have moved apart by for a color."""
+AROUND = 3
+"""Pixels around an area that it is compared with."""
+
+
+def _channel_means(fake: Tensor, real: Tensor, area: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the channels' means of both sides [N, C]: in the area, and less those around it, which vary with them."""
+    inside = tuple(x[:, :, area].mean(2) for x in (fake, real))
+    yield inside[0], inside[1]
+    around = ~area & (F.max_pool2d(area[None].float(), 2 * AROUND + 1, 1, AROUND)[0] > 0)
+    if bool(around.any()):
+        outside = [x[:, :, around].mean(2) for x in (fake, real)]
+        yield inside[0] - outside[0], inside[1] - outside[1]
+
+
+def _shift_of_channels(fake: Tensor, real: Tensor) -> tuple[Tensor, float]:
+    """Return what channels' means have moved by [C], and by how many standard errors they have moved apart."""
+    apart = [x - x.mean(1, keepdim=True) for x in (fake, real)]
+    error = sum(x.var(0) / len(x) for x in apart)
+    moved = (apart[0].mean(0) - apart[1].mean(0)).square() / error.clamp_min(torch.finfo(error.dtype).tiny)
+    return fake.mean(0) - real.mean(0), float(moved.max().sqrt())
 
 
 def _channel(index: int, count: int) -> str:
@@ -246,7 +262,9 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
         folded = folded / count.clamp_min(1)
         there = count > 0  # an area such as a border need not have every cell
         folded = (folded - folded[:, there].mean(1, keepdim=True)).where(there, 0)
-        if not float(folded.abs().max()):
+        varies = difference[:, area].var(1, correction=0).sum()
+        remains = float(folded[:, cell].square().mean(1).sum() / varies) if float(varies) else 0.0
+        if remains < (REPEATED * period**2 / float(area.sum()) if bool(area.all()) else OF_AREA):
             return None
         pattern = (folded / folded.abs().max())[:, y[:, None] * period + x]
 
@@ -257,6 +275,11 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
         return Fault("periodic", unit, (0.01, 0.02, 0.05, 0.1, 0.2), change)
 
     return of
+
+
+REPEATED, OF_AREA = 1.5, 0.7
+"""What must remain of the difference where it is folded: so many times what chance leaves, in whole images; most of it
+in an area, where a step leaves much."""
 
 
 def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:

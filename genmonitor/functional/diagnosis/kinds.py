@@ -59,6 +59,8 @@ _SCHEDULE = (
     "a noise schedule that leaves signal at its last step, so that samples keep to medium brightness (diffusion)"
 )
 _NORMALIZATION = "a schedule of zero terminal SNR (diffusion); the same normalization of training and generated images"
+_AVERAGING = "a loss of squared error per pixel, which averages what it cannot tell apart"
+_PERCEPTUAL = "a perceptual or adversarial loss beside it"
 _GUIDANCE = "guidance that is too strong and saturates images (diffusion)"
 _RANGE = "compare the range of the output's activation with that of the training images"
 _STROKES = "compare how training images were resized with the generator's resolution"
@@ -67,9 +69,9 @@ KINDS: dict[str, Kind] = {
     "brighter": Kind("brightness + {s} of the range", "s is added to each value", _SCHEDULE, _LIN, _NORMALIZATION),
     "darker": Kind("brightness − {s} of the range", "s is taken from each value", _SCHEDULE, _LIN, _NORMALIZATION),
     "color": Kind("{channel} {sign} {s} of the range", "s is added along the direction in which the channels' means differ", _SCHEDULE, _LIN, f"compare each channel's mean before and after normalization; {_NORMALIZATION}"),
-    "faded": Kind("contrast − {percent} %", "values move toward the image's mean, zero or the middle of the range by the part s", "", "", _RANGE),
+    "faded": Kind("contrast − {percent} %", "values move toward the image's mean, zero or the middle of the range by the part s", _AVERAGING, _DOSOVITSKIY, f"{_RANGE}; {_PERCEPTUAL}"),
     "stronger": Kind("contrast + {percent} %", "values move away from the image's mean, zero or the middle of the range by the part s", _GUIDANCE, _SAHARIA, "less guidance, or dynamic thresholding"),
-    "blurred": Kind("blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images", "a loss of squared error per pixel, which averages what it cannot tell apart", _DOSOVITSKIY, "a perceptual or adversarial loss beside it"),
+    "blurred": Kind("blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images", _AVERAGING, _DOSOVITSKIY, _PERCEPTUAL),
     "sharpened": Kind("sharpened by {percent} %", "what a blur of 1 pixel takes away is added, times s", "training images that were sharpened, or sharpening of what is generated", _WANG, "train on images as they are; look for a step that sharpens"),
     "noisy": Kind("noise {s} of the range", "Gaussian noise of s is added to each value", "too few steps of a sampler that adds noise, or no denoising after the last one (diffusion)", f"{_SONG}; {_JOLICOEUR}", "more steps, a deterministic sampler, no noise at the last step"),
     "periodic": Kind("pattern of {period}, amplitude {s} of the range", "s times the mean difference is added, folded at the period", "transposed convolutions whose kernel is no multiple of their stride", _ODENA, "resize, then convolve; or a kernel that is a multiple of the stride"),
@@ -79,7 +81,7 @@ KINDS: dict[str, Kind] = {
     "posterized": Kind("posterized to {s} levels", "values are rounded to s levels", "", "", "convert to integers once, at the end"),
     "thicker": Kind("bright parts thicker by {s} px", "what is bright grows by s pixels, what is dark shrinks", "", "", _STROKES),
     "thinner": Kind("bright parts thinner by {s} px", "what is bright shrinks by s pixels, what is dark grows", "", "", _STROKES),
-    "less_varied": Kind("images vary {left} % as much as real ones", "images move toward the mean image by the part s", "truncation (GAN) or guidance (diffusion), which trade variety for fidelity", f"{_BROCK}; {_HO}", "less of either"),
+    "less_varied": Kind("images vary {left} % as much as real ones", "images move toward the mean image by the part s", f"truncation (GAN) or guidance (diffusion), which trade variety for fidelity; {_AVERAGING} (autoencoders)", f"{_BROCK}; {_HO}; {_DOSOVITSKIY}", f"less truncation or guidance; {_PERCEPTUAL}"),
     "modes": Kind("right images in wrong proportions", "real images get weights that bring them closest to the generated ones", "mode collapse (GAN): some kinds of images are never drawn", f"{_METZ}; {_BAU}", "look at the real images that are too rare, `too_rare` of the diagnosis; balance the classes"),
     "misfit": Kind("right by itself, but does not fit what is around it", "the area is that of another real image", "convolutions alone, which see only what is near", _ZHANG, "a larger receptive field, or attention"),
     "copies": Kind("{percent} % {unit}", "nothing: images nearer to another one than half of what is usual are counted, less those that real images have", "mode collapse where they repeat each other (GAN), memorization of training images, above all of those that come often, where they repeat real ones (diffusion)", f"{_METZ}; {_CARLINI}", "remove duplicates from the training images; stop earlier"),

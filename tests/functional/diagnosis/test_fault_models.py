@@ -148,3 +148,27 @@ def test_a_pattern_is_folded_out_of_the_mean_difference() -> None:
     pattern = made.apply(real, 1.0, torch.Generator()) - real
     # its error is that of a mean over 400 images and 16 pixels of a cell
     torch.testing.assert_close(pattern[0, 0], checkerboard, atol=0.05, rtol=0)
+
+
+def test_a_color_is_measured_beside_what_is_around_where_images_differ_more_than_it() -> None:
+    backgrounds = drawn((3, 1, 1), 400).expand(-1, -1, 12, 12).clone(), drawn((3, 1, 1), 400, 1).expand(-1, -1, 12, 12)
+    area = torch.zeros(12, 12, dtype=torch.bool)
+    area[:, :2] = True
+    fake, real = backgrounds
+    fake[:, 0, area] += 0.03
+    (color,) = (x for x in FAULT_MODELS if x.name == "color")
+    found = color.of(fake, real, area)
+    assert found is not None
+    assert found.unit == "of the range in red"
+    assert color.of(real, fake, torch.ones_like(area)) is None
+
+
+def test_a_step_in_an_area_is_no_pattern() -> None:
+    area, within = torch.zeros(2, 32, 32, dtype=torch.bool)
+    area[8:21, 6:17], within[9:20, 7:16] = True, True
+    fake, real = (0.02 * drawn((1, 32, 32), 200, seed) for seed in (0, 1))
+    step, pattern = fake + 0.1 * within, fake.clone()
+    pattern[:, :, ::2, ::2] += 0.1
+    patterns = [x for x in FAULT_MODELS if x.name == "periodic"]
+    assert any(x.of(pattern, real, area) for x in patterns)
+    assert not any(x.of(step, real, area) for x in patterns)
