@@ -48,6 +48,7 @@ from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import PROOFS, prove_unchanged
+from genmonitor.training_state.rng import preserve_rng
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ class GenerativeMonitor(Monitor, Callback):
             fill_callback_keys(trainer, self.prefix)
             return None
         if trainer.is_global_zero:
-            with preserve_training_state(pl_module):
+            with preserve_rng():  # what a user's `on_alert` notes on the module stays
                 self._publish(found, lambda: {**circumstances(trainer, pl_module, used)})
         return self.history[-1]
 

@@ -111,6 +111,14 @@ def test_alerts_are_told_as_text_at_every_monitor(tmp_path):
     assert said == ["The images are bright."] * 2
 
 
+@pytest.mark.filterwarnings("ignore:GenerativeMonitor. The images are bright")
+def test_what_on_alert_notes_on_the_module_stays(tmp_path):
+    module = Linear()
+    module.alerts = []
+    fit(tmp_path, brightness(limit=-2.0, on_alert=lambda text: module.alerts.append(text)), module=module, max_epochs=2)
+    assert module.alerts == ["The images are bright."] * 2
+
+
 @VALIDATED
 @pytest.mark.parametrize(("accumulate", "steps"), [(1, [2, 5]), (2, [1, 3]), (3, [0, 1])])
 def test_logger_gets_one_dictionary_at_the_trainers_step(tmp_path, validated, accumulate, steps):
