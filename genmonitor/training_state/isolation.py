@@ -42,8 +42,8 @@ HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Of a parameter; None before the first."""
 OURS = __name__.split(".")[0]
 STANDARD = ("builtins", "functools", "typing", "logging", "threading")
-FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD, OURS)
-"""Packages whose objects hang on modules without being the user's own state: the Trainer, a run, the monitor itself."""
+FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD)
+"""Packages whose objects hang on modules without being the user's own state, such as the Trainer or a run."""
 
 
 @contextmanager
@@ -122,7 +122,8 @@ def _preserve_attributes(module: nn.Module) -> Iterator[None]:
     lazy = [part for part in parts if _is_uninitialized(part)]
     modes = [(part, part.training) for part in lazy]
     owners = [part for part in parts if not _is_uninitialized(part)]
-    put_back = _remember_all(owners, MAX_BYTES, chain(lazy, module.buffers(), module.parameters()))
+    known = chain(lazy, module.buffers(), module.parameters())
+    put_back = _remember_all(owners, MAX_BYTES, known, ours=False)  # what a monitor that hangs there finds stays
     try:
         yield
     finally:
@@ -149,13 +150,16 @@ def remember_attributes(owner: Any) -> Callable[[], None]:
     return _remember_all([owner], 0)
 
 
-def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any] = ()) -> Callable[[], None]:
+def _remember_all(
+    owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any] = (), ours: bool = True
+) -> Callable[[], None]:
     """Return a function that puts back objects and what they hold, the nearest things first.
 
     Args:
         owners: whose attributes count, whatever their type; of what they hold, those of plain objects.
         tensor_bytes: memory for copies of tensors and arrays.
         known: what somebody else puts back.
+        ours: whether objects of this package, and of classes that derive from its own, count.
     """
     seen = {id(thing) for thing in known}
     restore: list[Callable[[], None]] = []
@@ -164,6 +168,8 @@ def _remember_all(owners: Sequence[Any], tensor_bytes: int, known: Iterable[Any]
     while queue and len(restore) - near < MAX_OBJECTS:
         thing, depth = queue.popleft()
         if id(thing) in seen or type(thing) in ProxyTypes:  # what a weak reference is to may be gone
+            continue
+        if not ours and depth < MAX_DEPTH and OURS in map(_package, type(thing).__mro__):
             continue
         seen.add(id(thing))
         inner: list[Any] = []
@@ -223,11 +229,11 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (Tensor, type, FunctionType, MethodType)):
         return False
     has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
-    return has_attributes and _is_users(type(value)) and OURS not in map(_package, type(value).__mro__)
+    return has_attributes and _package(type(value)) not in FOREIGN
 
 
 def _is_users(kind: type) -> bool:
-    return _package(kind) not in FOREIGN
+    return _package(kind) not in (*FOREIGN, OURS)
 
 
 def _package(kind: type) -> str:

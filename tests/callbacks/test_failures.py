@@ -58,7 +58,7 @@ def test_failed_evaluation_is_skipped_with_its_traceback(tmp_path, validated):
 
 def test_three_failures_in_a_row_switch_a_monitor_off(tmp_path):
     drawn = []
-    monitor, module = plain(on_error="warn"), Failing([1, 2, 4, 5, 6], drawn=drawn.append)
+    monitor, module = plain(on_error="warn"), Failing([1, 2, 4, 5, 6], drawn=lambda i: drawn.append(i))
     with pytest.warns(UserWarning, match="no samples today|switched off") as said:
         fit(tmp_path, monitor, module=module, val=validation(), max_epochs=9)
     assert epochs(monitor) == [0, 3]

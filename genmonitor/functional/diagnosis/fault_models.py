@@ -237,7 +237,7 @@ def _channel_means(fake: Tensor, real: Tensor, area: Tensor) -> Iterator[tuple[T
 def _shift_of_channels(fake: Tensor, real: Tensor) -> tuple[Tensor, float]:
     """Return what channels' means have moved by [C], and by how many standard errors they have moved apart."""
     apart = [x - x.mean(1, keepdim=True) for x in (fake, real)]
-    error = sum(x.var(0) / len(x) for x in apart)
+    error = torch.stack([x.var(0) / len(x) for x in apart]).sum(0)
     moved = (apart[0].mean(0) - apart[1].mean(0)).square() / error.clamp_min(torch.finfo(error.dtype).tiny)
     return fake.mean(0) - real.mean(0), float(moved.max().sqrt())
 
