@@ -464,7 +464,7 @@ def _memorized(found: DataCopying, copies: Sequence[tuple[int, int]], mask: Tens
     """Say that images are near copies of real ones, and name the nearest."""
     kind = FaultKind("copies", float(found.share), "of the images are near copies of real ones", 0.0)
     samples = tuple(sample for sample, _ in copies[:SAMPLES])
-    such_as = f" Copied are real images {', '.join(map(str, dict.fromkeys(real for _, real in copies[:5])))}."
+    such_as = f" Copied are real images {', '.join(map(str, [*dict.fromkeys(real for _, real in copies)][:5]))}."
     return _of_copies(kind, float(found.p_value), samples, mask, such_as)
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from genmonitor.evaluation.findings import headlines
+from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.values import meanings
+from genmonitor.functional.diagnosis import KINDS
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.contents import NamedTable
 from genmonitor.report.pictures import Pictures
@@ -17,18 +18,24 @@ from genmonitor.report.run import MonitorRun
 
 WHICH_IS_CLOSER = "which is closer"
 """What a comparison of two generated sets calls its table, behind its prefix."""
+GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
 _GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
 
 def summary(run: MonitorRun) -> dict[str, Any]:
     """Return the findings to look at first of what a monitor left."""
     if not run.findings or (run.compared and run.manifest.get("other_images")):
-        said, fine = [{"text": run.messages[-1], "cause": "", "kind": ""}], None
+        said, fine = [{"text": run.messages[-1], "cause": "", "gallery": ""}], None
     else:
         found = headlines(run.findings)
-        said = [{"text": x.text, "cause": x.cause, "kind": x.kinds[0].name if x.kinds else ""} for x in found]
+        said = [{"text": x.text, "cause": x.cause, "gallery": _gallery(x)} for x in found]
         fine = found[0].fine
     return {"prefix": run.prefix, "title": _title(run), "fine": fine, "said": said}
+
+
+def _gallery(finding: Finding) -> str:
+    """Return the address of a picture of such a fault; empty where it is no kind of the package's own."""
+    return GALLERY.format(finding.kinds[0].name) if finding.kinds and finding.kinds[0].name in KINDS else ""
 
 
 def section(run: MonitorRun, pictures: Pictures, tables: Sequence[NamedTable]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from _helpers.pages import ROOT
 from _helpers.runs import (
     COMPARED,
     add_diversity,
@@ -15,10 +16,12 @@ from _helpers.runs import (
     write_notes,
 )
 
-from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.functional.diagnosis import KINDS
 from genmonitor.report import RunFolder, write_report
 from genmonitor.report.run import read_run
+from genmonitor.report.sections import GALLERY
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
 
@@ -148,6 +151,19 @@ def test_page_gives_the_verdict_of_any_evaluator(tmp_path, fine, mark):
     assert "Brightness of my images (mine)</h2>" in text
     (section,) = drawn(folder)
     assert [(chart["title"], chart["scale"]) for chart in section["charts"]] == [("Brightness", "signed")]
+
+
+@pytest.mark.parametrize("name", [*KINDS, "mine"])
+def test_page_shows_where_a_kind_of_fault_is_pictured(tmp_path, name):
+    folder = make_run(tmp_path)
+    kind = FaultKind(name, 0.8, "px", 0.9)
+    verdict = Finding("Wrong.", Area("left half"), name, None, False, kinds=(kind,), cause="Usual cause: one.")
+    write_evaluation(folder, 3, findings=[verdict.to_dict()])
+    page = parsed(folder)
+    links = [attributes["href"] for tag, attributes in page.tags if tag == "a" and "kinds" in attributes["href"]]
+    assert links == ([] if name == "mine" else [GALLERY.format(name)])
+    pictures = ROOT / "docs" / "pictures" / "kinds"
+    assert not pictures.exists() or name == "mine" or (pictures / f"{name}.png").exists()
 
 
 def test_page_cuts_long_lists_of_a_manifest(tmp_path):
