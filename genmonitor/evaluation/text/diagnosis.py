@@ -56,11 +56,16 @@ def proportions_sentence(share: float) -> str:
 
 
 def cause_sentence(kind: FaultKind) -> str:
-    """Name the usual cause of a kind, no surer than the share is, its source, and what to try; what is known of it."""
+    """Name the usual cause of a kind, no surer than the share is, what to try, and the source; what of it is known.
+
+    Example:
+        >>> cause_sentence(FaultKind("noisy", 0.05, "of the range", 0.3))[:66]
+        'Possible cause: too few steps of a sampler that adds noise, or no '
+    """
     known = KINDS.get(kind.name, Kind("", ""))
     usual = "Usual" if kind.share >= USUAL else "Possible"
-    cause = f"{usual} cause: {known.cause} ({known.source})." if known.cause else ""
-    return f"{cause} {f'To try: {known.remedy}.' if known.remedy else ''}".strip()
+    parts = {f"{usual} cause": known.cause, "To try": known.remedy, "Source": known.source}
+    return " ".join(f"{name}: {text}." for name, text in parts.items() if text)
 
 
 def with_strength(kind: FaultKind) -> str:
