@@ -91,8 +91,9 @@ def result(*words):
 
 
 @pytest.fixture
-def alone(here, genmonitor):
-    """Return the result of a command in this process."""
+def alone(here, genmonitor, monkeypatch):
+    """Return the result of a command in this process, which may have imported another build.py."""
+    monkeypatch.delitem(sys.modules, "build", raising=False)
 
     def run_alone(*words):
         status, out, told = genmonitor(*words, "--json")
