@@ -69,7 +69,7 @@ KINDS: dict[str, Kind] = {
     "brighter": Kind("brightness + {s} of the range", "s is added to each value", _SCHEDULE, _LIN, _NORMALIZATION),
     "darker": Kind("brightness − {s} of the range", "s is taken from each value", _SCHEDULE, _LIN, _NORMALIZATION),
     "color": Kind("{channel} {sign} {s} of the range", "s is added along the direction in which the channels' means differ", _SCHEDULE, _LIN, f"compare each channel's mean before and after normalization; {_NORMALIZATION}"),
-    "faded": Kind("contrast − {percent} %", "values move toward the image's mean, zero or the middle of the range by the part s", "", "", f"{_RANGE}; of an autoencoder, {_PERCEPTUAL}"),
+    "faded": Kind("contrast − {percent} %", "values move toward the image's mean, zero or the middle of the range by the part s", "", "", f"{_RANGE}; for an autoencoder, {_PERCEPTUAL}"),
     "stronger": Kind("contrast + {percent} %", "values move away from the image's mean, zero or the middle of the range by the part s", _GUIDANCE, _SAHARIA, "less guidance, or dynamic thresholding"),
     "blurred": Kind("blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images", _AVERAGING, _DOSOVITSKIY, _PERCEPTUAL),
     "sharpened": Kind("sharpened by {percent} %", "what a blur of 1 pixel takes away is added, times s", "training images that were sharpened, or sharpening of what is generated", _WANG, "train on images as they are; look for a step that sharpens"),
