@@ -114,6 +114,14 @@ def test_the_same_images_over_and_over_are_copies() -> None:
     assert found.areas["whole image"].nearest == 0
 
 
+def test_images_that_are_copied_often_are_named_once() -> None:
+    train = disks(N, 3)
+    fake = torch.cat([disks(N - 60, 1), train[:20].repeat_interleave(3, 0)])
+    sentence = str(diagnose(fake, disks(N, 2), train=train).findings[0])
+    named = sentence.split("Copied are real images ")[1].rstrip(".").split(", ")
+    assert len(set(named)) == len(named) == 5
+
+
 def test_nothing_wrong_has_no_name() -> None:
     found = [diagnose(disks(N, 2 * seed + 1), disks(N, 2 * seed + 2), area=WHOLE) for seed in range(10)]
     assert not any(x.kinds for diagnosis in found for x in diagnosis.findings)
@@ -165,15 +173,17 @@ def test_two_areas_are_both_found_where_they_are() -> None:
         assert sorted(overlaps)[-1] > 0.5 > sorted(overlaps)[-2]
 
 
-def test_images_that_are_all_too_dark_are_not_called_dark_ones_that_come_too_often() -> None:
-    def lit(n: int, seed: int) -> Tensor:
-        light = torch.rand(n, 1, 1, 1, generator=torch.Generator().manual_seed(seed))
-        return disks(n, seed) + 0.5 * light
+def test_a_wrong_proportion_is_said_though_images_are_off_by_a_little_that_weights_leave() -> None:
+    base = torch.randn(1, 16, 16, generator=torch.Generator().manual_seed(0))
 
-    fake = lit(2 * N, 1) - 0.2
-    fake += 0.1 * torch.randn(fake.shape[1:], generator=torch.Generator().manual_seed(0))  # right at no brightness
-    kinds = diagnose(fake, lit(2 * N, 2)).findings[0].kinds
-    assert "darker" in {kind.name for kind in kinds}
+    def of_two_classes(n: int, seed: int, share: float) -> Tensor:
+        images = disks(n, seed)
+        images[: round(share * n), :, 3:9, 2:7] += 0.5
+        images[: round(share * n), :, 10:15, 8:15] += 0.5
+        return images
+
+    found = diagnose(of_two_classes(400, 1, 0.1) + 0.01 * base, of_two_classes(400, 2, 0.6)).findings[0]
+    assert found.kinds[0].name == "modes"
 
 
 def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:

@@ -17,6 +17,7 @@ from torch import nn
 from torch.quasirandom import SobolEngine
 from torchmetrics import MeanMetric
 
+from genmonitor import MaximumMeanDiscrepancy
 from genmonitor.training_state.isolation import preserve_training_state, remember_attributes
 from genmonitor.training_state.proof import training_digest
 
@@ -460,3 +461,16 @@ def test_tensors_beyond_the_memory_for_copies_are_left(monkeypatch):
         module.few += 1
         module.many += 1
     assert (module.few.tolist(), module.many.tolist()) == ([0, 0], [1, 1, 1])
+
+
+class Averaging(MaximumMeanDiscrepancy, nn.Module):
+    """What derives from a class of the package and is a part of the user's module all the same."""
+
+
+def test_a_part_that_derives_from_a_class_of_the_package_is_restored():
+    module = nn.Module()
+    module.metric = Averaging()
+    module.metric.count = 0
+    with preserve_training_state(module):
+        module.metric.count = 1
+    assert module.metric.count == 0

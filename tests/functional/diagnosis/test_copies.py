@@ -14,11 +14,11 @@ N = 120
 def shapes(n: int, seed: int) -> Tensor:
     """Smooth images of a few directions."""
     generator = torch.Generator().manual_seed(seed)
-    directions = torch.randn(12, 64, generator=torch.Generator().manual_seed(9))
-    return (torch.randn(n, 12, generator=generator) @ directions).view(n, 1, 8, 8) / 20 + 0.5
+    directions = torch.randn(4, 64, generator=torch.Generator().manual_seed(9))
+    return (torch.randn(n, 4, generator=generator) @ directions).view(n, 1, 8, 8) / 20 + 0.5
 
 
-def noisy(images: Tensor, size: float = 0.2) -> Tensor:
+def noisy(images: Tensor, size: float = 0.3) -> Tensor:
     return images + size * torch.randn(images.shape, generator=torch.Generator().manual_seed(3))
 
 

@@ -150,6 +150,12 @@ def test_a_pattern_is_folded_out_of_the_mean_difference() -> None:
     torch.testing.assert_close(pattern[0, 0], checkerboard, atol=0.05, rtol=0)
 
 
+def test_a_gradient_is_no_pattern() -> None:
+    real, gradient = drawn((1, 16, 16), 200), torch.linspace(0, 1, 16).expand(16, 16)
+    patterns = [x for x in FAULT_MODELS if x.name == "periodic"]
+    assert not any(x.of(real + gradient, real, torch.ones(16, 16, dtype=torch.bool)) for x in patterns)
+
+
 def test_a_color_is_measured_beside_what_is_around_where_images_differ_more_than_it() -> None:
     backgrounds = drawn((3, 1, 1), 400).expand(-1, -1, 12, 12).clone(), drawn((3, 1, 1), 400, 1).expand(-1, -1, 12, 12)
     area = torch.zeros(12, 12, dtype=torch.bool)
