@@ -25,6 +25,7 @@ from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.diagnosis.images import SAMPLES
+from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
@@ -257,16 +258,26 @@ def _diagnosed(
         image = Distance.of(real_a, whole, min(len(fake_b), len(real_b)))
     areas: dict[str, AreaDiagnosis] = {}
     findings = []
+
+    def repeats_another(mask: Tensor) -> bool:
+        others = any(_overlap(mask, x.mask) >= SAME_AREA for x in areas.values())
+        return others or describe_area(mask) in MOSTLY_ALL
+
     for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
         everywhere = bool(mask.all())
         p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
+        p = None
+        if p_map is not None:
+            p, mask = float(p_map[mask].min()), located(images, mask, p_map, models, skip_failing)
+            if repeats_another(mask):
+                continue
         # where areas explain most of the image, a fault of all of it would say the same less exactly
         tried = () if everywhere and _suffice(areas.values()) else models
-        found = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p_map)
+        found = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p)
         if p_map is not None:
-            name = describe_area(found.mask)
-            if name in MOSTLY_ALL or any(_overlap(found.mask, x.mask) >= SAME_AREA for x in areas.values()):
+            if repeats_another(found.mask):
                 continue
+            name = describe_area(found.mask)
         same = sum(x == name or x.startswith(f"{name} (") for x in areas)
         name = f"{name} ({same + 1})" if same else name
         areas[name] = found

@@ -14,7 +14,7 @@ from genmonitor.functional.diagnosis.distance import Distance, mean_of_pairs
 from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
-from genmonitor.functional.diagnosis.place import SEARCHED, box, grown, located, moved_to_fit, unlike, within
+from genmonitor.functional.diagnosis.place import SEARCHED, box, grown, moved_to_fit, unlike, within
 from genmonitor.functional.diagnosis.proportions import match
 from genmonitor.functional.two_sample_test import LEVEL, random_splits
 from genmonitor.linalg.distances import squared_distances
@@ -90,7 +90,7 @@ def diagnose_area(
     models: Sequence[FaultModel | Measured],
     image: Distance | None = None,
     skip_failing: bool = False,
-    p_map: Tensor | None = None,
+    p: float | None = None,
 ) -> AreaDiagnosis:
     """Measure an area of images.
 
@@ -100,15 +100,12 @@ def diagnose_area(
         models: to try.
         image: distance of the whole image, for `of_image`; None where the area is all of it.
         skip_failing: leave out fault models that fail, rather than to raise their error.
-        p_map: p-values of the map [H, W] that found the area, which hold of it then. Such areas are larger than the
-            fault by a pixel or two, or have its edge alone: what they hold says where the fault is, and that is
-            measured instead.
+        p: of no difference, by the map that found the area, whose place is then not exact; None for an area that is
+            tested, and stays where it is.
     """
     failures: list[str] = []
-    by_map = p_map is not None
-    p = _permutation_p(images, mask) if p_map is None else float(p_map[mask].min())
-    if p_map is not None:
-        mask = located(images, mask, (p_map <= LEVEL) | grown(mask, 1), models, skip_failing)
+    by_map = p is not None
+    p = _permutation_p(images, mask) if p is None else p
     fitted, judged = sides(images, within(mask)[: 1 + by_map][-1])
     explained, share, weights, of_image = None, 0.0, None, 0.0
     tried = usable(models, fitted, images.halves[0][0], failures, skip_failing)
@@ -223,10 +220,7 @@ def _divided(
 def _permutation_p(images: Images, area: Tensor) -> float:
     """Test no difference of an area by all images; the kernel is that of both sides together, so the level is exact."""
     n, m = len(images.fake), len(images.real)
-    pool = torch.cat([images.fake, images.real])
-    distance = Distance.of(pool, area, min(n, m))
-    values = distance.embedded(pool)
-    gram = distance.gram(values, values).double().fill_diagonal_(0)
+    gram = Distance.with_gram(torch.cat([images.fake, images.real]), area, min(n, m))[1].double().fill_diagonal_(0)
     fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, images.seed)]).T.to(gram)
     real = 1 - fake
     of_fake, of_real = gram @ fake, gram @ real

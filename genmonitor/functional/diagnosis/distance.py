@@ -56,13 +56,17 @@ class Distance:
             area: bool [H, W].
             unit: images a side that a distance of 1 is the standard deviation of.
         """
+        return cls.with_gram(real, area, unit)[0]
+
+    @classmethod
+    def with_gram(cls, real: Tensor, area: Tensor, unit: int) -> tuple[Distance, Tensor]:
+        """Return the distance by real images, and k of all pairs of these [N, N]; see `of`."""
         rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in area.nonzero(as_tuple=True))
         inside, seen = area[rows, columns].to(real.device), real[..., rows, columns]
         with full_precision():
-            views = [_view(seen, None, inside, unit)]
-            if inside.numel() > 1:
-                views.append(_view(seen, Whitening.of(seen), inside, unit))
-        return cls((rows, columns), inside, tuple(views))
+            whitenings = [None, Whitening.of(seen)] if inside.numel() > 1 else [None]
+            views, grams = zip(*(_view(seen, whitening, inside, unit) for whitening in whitenings), strict=True)
+        return cls((rows, columns), inside, views), sum(grams)
 
     def embedded(self, images: Tensor) -> list[Tensor]:
         """Return the area's values in each view [N, D], for `gram`."""
@@ -72,13 +76,13 @@ class Distance:
 
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
         """Return k of all pairs of embedded images, [N, M]."""
-        total = x[0].new_zeros(len(x[0]), len(y[0]))
         with full_precision():
-            for view, a, b in zip(self.views, x, y, strict=True):
-                if view.gamma:
-                    for weight, gram in zip(view.weights, _gaussians(a, b, view.gamma), strict=True):
-                        total.add_(gram, alpha=weight)
-        return total
+            grams = [
+                _weighted(view.weights, _gaussians(a, b, view.gamma))
+                for view, a, b in zip(self.views, x, y, strict=True)
+                if view.gamma
+            ]
+        return sum(grams, x[0].new_zeros(len(x[0]), len(y[0])))
 
     def between(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
         """Return the distance of two sets of embedded images."""
@@ -96,17 +100,19 @@ def mean_of_pairs(gram: Tensor) -> float:
     return float((gram.sum(dtype=torch.float64) - gram.diagonal().sum(dtype=torch.float64)) / (n * (n - 1)))
 
 
-def _view(real: Tensor, whitening: Whitening | None, inside: Tensor, unit: int) -> View:
+def _view(real: Tensor, whitening: Whitening | None, inside: Tensor, unit: int) -> tuple[View, Tensor]:
+    """Return a view by real images, and its part of their Gram matrix."""
     values = _values(real, whitening, inside)
     shift = values.mean(0)
     near = centered(values, values)[0]
     scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
     if not scale:
-        return View(whitening, shift, 0.0, (0.0,) * len(GAMMAS))
+        return View(whitening, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
     # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
-    squares = [_mean_square(gram) for gram in _gaussians(near, near, 1 / scale)]
+    grams = _gaussians(near, near, 1 / scale)
+    squares = map(_mean_square, grams)
     weights = tuple(0.0 if square <= 0 else unit / (8 * square) ** 0.5 for square in squares)
-    return View(whitening, shift, 1 / scale, weights)
+    return View(whitening, shift, 1 / scale, weights), _weighted(weights, grams)
 
 
 def _values(images: Tensor, whitening: Whitening | None, inside: Tensor) -> Tensor:
@@ -121,6 +127,14 @@ def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:
     for _ in GAMMAS[1:]:
         grams.append(grams[-1].square().square_())
     return grams
+
+
+def _weighted(weights: Sequence[float], grams: Sequence[Tensor]) -> Tensor:
+    """Return the weighted sum of Gram matrices, which are changed."""
+    total = grams[0].mul_(weights[0])
+    for weight, gram in zip(weights[1:], grams[1:], strict=True):
+        total.add_(gram, alpha=weight)
+    return total
 
 
 def _mean_square(gram: Tensor) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import NamedTuple
 
@@ -69,6 +69,7 @@ class Side:
     high: float
     seed: int
     offset: float = 0.0
+    _left: dict[tuple[tuple[int, float], ...], tuple[float, Faults]] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
@@ -101,8 +102,12 @@ class Side:
 
     def left(self, faults: Faults) -> float:
         """Return the distance of generated images from real ones with faults."""
-        x = self.distance.embedded(self.put(faults))
-        return self.offset + distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
+        key = tuple((id(model), strength) for model, strength in faults)  # models of a user's need have no hash
+        if key not in self._left:
+            x = self.distance.embedded(self.put(faults))
+            left = distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
+            self._left[key] = self.offset + left, faults  # which keeps the models, and their ids, alive
+        return self._left[key][0]
 
 
 def _typical_first(gram: Tensor) -> Tensor:

@@ -56,11 +56,14 @@ class Images:
         return min(float(self.fake.min()), 0.0), max(float(self.fake.max()), 1.0)
 
 
+def side_to_fit(images: Images, area: Tensor) -> Side:
+    """Return the half to fit on, with the distance in an area."""
+    (fake, real), others = images.halves
+    distance = Distance.of(real, area, min(map(len, others)))
+    return Side.of(distance, real, fake, area, images.range, images.seed)
+
+
 def sides(images: Images, area: Tensor) -> tuple[Side, Side]:
     """Return the half to fit on and the half to judge on, with the distance in an area."""
-    (fake_a, real_a), (fake_b, real_b) = images.halves
-    distance = Distance.of(real_a, area, min(len(fake_b), len(real_b)))
-    return (
-        Side.of(distance, real_a, fake_a, area, images.range, images.seed),
-        Side.of(distance, real_b, fake_b, area, images.range, images.seed + 1),
-    )
+    fitted, (fake, real) = side_to_fit(images, area), images.halves[1]
+    return fitted, Side.of(fitted.distance, real, fake, area, images.range, images.seed + 1)

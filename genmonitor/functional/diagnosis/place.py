@@ -12,7 +12,8 @@ from torch import Tensor
 from genmonitor.functional.areas import largest_piece
 from genmonitor.functional.diagnosis.fault_models import FaultModel, Measured
 from genmonitor.functional.diagnosis.fit import CHANCE, Faults, Side, fit, put_faults, usable
-from genmonitor.functional.diagnosis.images import Images, sides
+from genmonitor.functional.diagnosis.images import Images, side_to_fit
+from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
 EDGE, LEAST, KEPT = 2, 12, 0.25
@@ -44,18 +45,26 @@ def within(mask: Tensor) -> list[Tensor]:
 
 
 def located(
-    images: Images, mask: Tensor, significant: Tensor, models: Sequence[FaultModel | Measured], skip_failing: bool
+    images: Images, mask: Tensor, p_map: Tensor, models: Sequence[FaultModel | Measured], skip_failing: bool
 ) -> Tensor:
     """Return where the fault is that explains most of what is within an area of the map, or around it.
 
     It is there where real images with it are closest to generated ones, seen with what is around: the area where that
     holds pixel by pixel, or the map's, moved at its sides while that brings them closer. Pixels beside a fault that are
     the same in all real images stand out more than it does, so the fault may be around the area.
+
+    Args:
+        images: of both sides.
+        mask: of the area, bool [H, W]: larger than the fault by a pixel or two, or its edge alone.
+        p_map: p-values of the map [H, W].
+        models: to try.
+        skip_failing: as for `diagnose_area`.
     """
     fake, _ = images.halves[0]
+    significant = (p_map <= LEVEL) | grown(mask, 1)
     best: tuple[float, Faults] = LEAST_SHARE, ()
     for area in unlike([within(mask)[-1], grown(mask, REACH) & significant]):
-        side = sides(images, area)[0].first(SEARCHED)
+        side = side_to_fit(images, area).first(SEARCHED)
         faults = next(fit(side, usable(models, side, fake, [], skip_failing)), ())
         share = 1 - side.left(faults) / max(side.left(()), CHANCE)
         best = max(best, (share, faults), key=lambda x: x[0])
@@ -63,7 +72,7 @@ def located(
             break
     if not best[1]:
         return mask
-    around = sides(images, grown(significant, REACH))[0].first(SEARCHED)
+    around = side_to_fit(images, grown(significant, REACH)).first(SEARCHED)
     moved = moved_to_fit(around, [mask, _by_pixel(images, mask, significant, best[1])], best[1])
     return moved if around.put_into(moved).left(best[1]) < around.left(()) else mask
 
