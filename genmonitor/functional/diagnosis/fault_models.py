@@ -254,19 +254,12 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
         if min(rows, columns) < 2 * period:
             return None
         difference = fake.mean(0) - real.mean(0)
-        y, x = (torch.arange(size, device=real.device) % period for size in area.shape)
-        cell = (y[:, None] * period + x)[area]
-        folded = difference.new_zeros(len(difference), period**2)
-        count = torch.bincount(cell, minlength=period**2)
-        folded.index_add_(1, cell, difference[:, area])
-        folded = folded / count.clamp_min(1)
-        there = count > 0  # an area such as a border need not have every cell
-        folded = (folded - folded[:, there].mean(1, keepdim=True)).where(there, 0)
-        varies = difference[:, area].var(1, correction=0).sum()
-        remains = float(folded[:, cell].square().mean(1).sum() / varies) if float(varies) else 0.0
+        pattern, remains = _folded(difference, area, period)
         if remains < (REPEATED * period**2 / float(area.sum()) if bool(area.all()) else OF_AREA):
             return None
-        pattern = (folded / folded.abs().max())[:, y[:, None] * period + x]
+        if period > 2 and _folded(difference, area, period // 2)[1] > SHORTER * remains:
+            return None
+        pattern = pattern / pattern.abs().max()
 
         def change(x: Tensor, s: float, _: torch.Generator) -> Tensor:
             return x + s * pattern
@@ -277,9 +270,29 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
     return of
 
 
+def _folded(difference: Tensor, area: Tensor, period: int) -> tuple[Tensor, float]:
+    """Return what repeats of a difference [C, H, W] within an area, over the whole image, and its part of the variance.
+
+    Its mean in the area is 0.
+    """
+    y, x = (torch.arange(size, device=area.device) % period for size in area.shape)
+    cells = y[:, None] * period + x
+    cell = cells[area]
+    folded = difference.new_zeros(len(difference), period**2)
+    count = torch.bincount(cell, minlength=period**2)
+    folded.index_add_(1, cell, difference[:, area])
+    folded = folded / count.clamp_min(1)
+    there = count > 0  # an area such as a border need not have every cell
+    folded = (folded - folded[:, there].mean(1, keepdim=True)).where(there, 0)
+    varies = difference[:, area].var(1, correction=0).sum()
+    return folded[:, cells], float(folded[:, cell].square().mean(1).sum() / varies) if float(varies) else 0.0
+
+
 REPEATED, OF_AREA = 1.5, 0.7
 """What must remain of the difference where it is folded: so many times what chance leaves, in whole images; most of it
 in an area, where a step leaves much."""
+SHORTER = 0.8
+"""Part of what remains that half the period leaves from which the pattern is of that."""
 
 
 def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:

@@ -150,6 +150,15 @@ def test_a_pattern_is_folded_out_of_the_mean_difference() -> None:
     torch.testing.assert_close(pattern[0, 0], checkerboard, atol=0.05, rtol=0)
 
 
+@pytest.mark.parametrize("period", [2, 4, 8])
+def test_no_multiple_of_a_patterns_period_is_tried(period: int) -> None:
+    fake, real = (drawn((1, 16, 16), 200, seed) for seed in (0, 1))
+    stripes = (torch.arange(16) % period == 0) * torch.ones(16, 16)
+    area = torch.ones(16, 16, dtype=torch.bool)
+    made = [x.of(fake + stripes, real, area) for x in FAULT_MODELS if x.name == "periodic"]
+    assert [x.unit for x in made if x][-1] == f"of the range, period {period} px"
+
+
 def test_a_gradient_is_no_pattern() -> None:
     real, gradient = drawn((1, 16, 16), 200), torch.linspace(0, 1, 16).expand(16, 16)
     patterns = [x for x in FAULT_MODELS if x.name == "periodic"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis import FAULT_MODELS, Images
 from genmonitor.functional.diagnosis.fit import PutFault
-from genmonitor.functional.diagnosis.images import sides
+from genmonitor.functional.diagnosis.images import side_to_fit
 from genmonitor.functional.diagnosis.place import box, grown, located, moved_to_fit, unlike
 
 BRIGHTER = [x for x in FAULT_MODELS if x.name == "brighter"]
@@ -40,14 +40,22 @@ def overlap(a: Tensor, b: Tensor) -> float:
 @pytest.mark.parametrize("start", [(2, 4, 6, 6), (5, 6, 5, 4), (3, 3, 8, 9)])
 def test_an_area_moves_to_where_the_fault_is(start: tuple[int, int, int, int]) -> None:
     true = rectangle(4, 5, 6, 6)
-    side = sides(planted(true), torch.ones_like(true))[0].first(80)
+    side = side_to_fit(planted(true), torch.ones_like(true)).first(80)
     area = moved_to_fit(side, [rectangle(*start)], (PutFault(BRIGHTER[0], 0.1),))
     assert overlap(area, true) > 0.9
 
 
+def test_a_border_is_found_whole_though_the_map_shows_more_or_parts_of_it() -> None:
+    true = ~rectangle(2, 2, 10, 10)
+    wider, corners = ~rectangle(4, 4, 6, 6), true & ~rectangle(3, 0, 8, 14)
+    side = side_to_fit(planted(true), torch.ones_like(true)).first(80)
+    for start in (wider, corners):
+        assert torch.equal(moved_to_fit(side, [start], (PutFault(BRIGHTER[0], 0.1),)), true)
+
+
 def test_an_area_never_becomes_all_of_the_image() -> None:
     everywhere = rectangle(0, 0, 14, 14)
-    side = sides(planted(everywhere), everywhere)[0].first(60)
+    side = side_to_fit(planted(everywhere), everywhere).first(60)
     area = moved_to_fit(side, [rectangle(1, 0, 13, 14)], (PutFault(BRIGHTER[0], 0.1),))
     assert not bool(area.all())
 
