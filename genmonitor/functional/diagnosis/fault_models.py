@@ -118,10 +118,6 @@ def _blurring(size: int, sigma: float) -> Tensor:
     )
 
 
-def _brighter(x: Tensor, s: float, _: torch.Generator) -> Tensor:
-    return x + s
-
-
 def _contrast(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     mean = x.mean((1, 2, 3), keepdim=True)
     return mean + (1 + s) * (x - mean)
@@ -192,8 +188,15 @@ def _less_varied(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     return mean + (1 - s) * (x - mean)
 
 
+def _brighter(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    return x + s
+
+
 def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
-    """Take the direction from how far the channels' means in the area are apart."""
+    """Take the direction from how far the channels' means in the area are apart.
+
+    That is tried as a strength, too: where real images hardly vary, nothing else comes near.
+    """
     if real.shape[1] == 1:
         return None
     shift, apart = max((_shift_of_channels(*means) for means in _channel_means(fake, real, area)), key=lambda x: x[1])
@@ -215,7 +218,8 @@ def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
     def change(x: Tensor, s: float, _: torch.Generator) -> Tensor:
         return x + s * direction.view(-1, 1, 1)
 
-    return Fault("color", f"of the range in {words}", both_ways(0.02, 0.05, 0.1, 0.2, 0.4), change, "color")
+    strengths = (*both_ways(0.02, 0.05, 0.1, 0.2, 0.4), float(shift[leading]))
+    return Fault("color", f"of the range in {words}", strengths, change, "color")
 
 
 APART = 3
@@ -304,7 +308,10 @@ def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
         return None
     near = [(torch.cdist(fake_colors, x) < SAME_COLOR).sum(1) for x in (fake_colors, real_colors)]
     share, usual = near[0] / len(fake), near[1] / len(real)
-    color = fake_colors[(share - usual).argmax()].view(-1, 1, 1)
+    most = (share - usual).argmax()
+    if float(share[most]) > MOVED and 2 * len(real_colors) > len(real):
+        return None
+    color = fake_colors[most].view(-1, 1, 1)
 
     def change(x: Tensor, s: float, generator: torch.Generator) -> Tensor:
         chosen = torch.randperm(len(x), generator=generator)[: round(s * len(x))]
@@ -315,8 +322,9 @@ def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
     return Fault("blank", "of the images", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0), change)
 
 
-SAME_COLOR = 0.05
-"""Of the range, within which values count as one color."""
+SAME_COLOR, MOVED = 0.05, 0.9
+"""Of the range, within which values count as one color; and part of the generated images that have it from which it is
+what the color of an area that is plain in most real images has become, rather than what is missing there."""
 
 
 def _plain_colors(inside: Tensor) -> Tensor:

@@ -165,6 +165,22 @@ def test_a_gradient_is_no_pattern() -> None:
     assert not any(x.of(real + gradient, real, torch.ones(16, 16, dtype=torch.bool)) for x in patterns)
 
 
+def test_a_plain_area_whose_color_changed_is_not_blank() -> None:
+    area = torch.zeros(8, 8, dtype=torch.bool)
+    area[:, :2] = True
+    real, fake = drawn((3, 8, 8), 100), drawn((3, 8, 8), 100, seed=1)
+    fake[:, :, area], real[:, :, area] = 0.6, 0.6
+    fake[:, 0, area] += 0.13
+    (blank,) = (x for x in FAULT_MODELS if x.name == "blank")
+    (color,) = (x for x in FAULT_MODELS if x.name == "color")
+    assert blank.of(fake, real, area) is None
+    found = color.of(fake, real, area)
+    assert found is not None
+    assert found.strengths[-1] == pytest.approx(0.13)
+    fake[10:, 0, area] -= 0.13  # a tenth of the images alone
+    assert blank.of(fake, real, area) is not None
+
+
 def test_a_color_is_measured_beside_what_is_around_where_images_differ_more_than_it() -> None:
     backgrounds = drawn((3, 1, 1), 400).expand(-1, -1, 12, 12).clone(), drawn((3, 1, 1), 400, 1).expand(-1, -1, 12, 12)
     area = torch.zeros(12, 12, dtype=torch.bool)
