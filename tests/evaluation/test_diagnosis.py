@@ -129,6 +129,11 @@ def test_nothing_wrong_has_no_name() -> None:
     assert found[0].areas["whole image"].spread == pytest.approx(1, abs=0.1)
 
 
+def test_areas_that_turn_out_to_be_the_image_are_not_diagnosed_beside_it() -> None:
+    found = diagnose(smoothed(disks(N, 1)), disks(N, 2))
+    assert list(found.areas) == ["whole image"]
+
+
 @pytest.mark.slow
 def test_no_picture_shows_another_fault_than_the_finding_says() -> None:
     """Repeated images have faults of their own that explain something; what is shown of them is not what was found."""

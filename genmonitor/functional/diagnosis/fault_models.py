@@ -118,6 +118,10 @@ def _blurring(size: int, sigma: float) -> Tensor:
     )
 
 
+def _brighter(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    return x + s
+
+
 def _contrast(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     mean = x.mean((1, 2, 3), keepdim=True)
     return mean + (1 + s) * (x - mean)
@@ -186,10 +190,6 @@ def _thicker(x: Tensor, s: float, _: torch.Generator) -> Tensor:
 def _less_varied(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     mean = x.mean(0)
     return mean + (1 - s) * (x - mean)
-
-
-def _brighter(x: Tensor, s: float, _: torch.Generator) -> Tensor:
-    return x + s
 
 
 def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
