@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
-from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType
+from types import BuiltinMethodType, CellType, FunctionType, MappingProxyType, MethodType
 from typing import Any
 from weakref import ProxyTypes
 
@@ -32,18 +32,41 @@ from genmonitor.training_state.rng import (
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
 """What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
-READ_ONLY = (tuple, frozenset, MappingProxyType, partial, MethodType, BuiltinMethodType)
+READ_ONLY = (tuple, frozenset, MappingProxyType, partial, MethodType, BuiltinMethodType, np.ndarray)
 """What holds things, and always the same ones."""
 MAX_ITEMS = 1000
 """How many items a container may have that is looked through for others."""
 MAX_BYTES = 2**28
 """Memory for copies of tensors that are no buffers, and of arrays: 256 MiB."""
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
-"""Of a parameter; None before the first."""
+"""Of a tensor; None before the first."""
+STORED = {
+    torch.strided: (Tensor.detach,),
+    torch.sparse_coo: (Tensor._indices, Tensor._values),
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), (Tensor.crow_indices, Tensor.col_indices, Tensor.values)),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), (Tensor.ccol_indices, Tensor.row_indices, Tensor.values)),
+}
+"""What returns the dense tensors that a tensor consists of, by its layout."""
+BACKENDS: tuple[tuple[Any, tuple[str, ...]], ...] = (
+    (torch.backends, ("fp32_precision",)),
+    (torch.backends.cuda.matmul, ("fp32_precision", "allow_tf32")),
+    (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
+)
+SETTINGS: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.get_default_device, torch.set_default_device),
+    (torch.get_num_threads, torch.set_num_threads),
+    (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
+    (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    *((partial(getattr, of, name), partial(setattr, of, name)) for of, names in BACKENDS for name in names),
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+)
+"""How each setting of torch's own is read and set."""
 OURS = __name__.split(".")[0]
-STANDARD = ("builtins", "functools", "typing", "logging", "threading")
+STANDARD = ("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent")
 FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD)
-"""Packages whose objects hang on modules without being the user's own state, such as the Trainer or a run."""
+"""Packages whose objects hang on modules without being the user's own state, such as the Trainer, a run or what other
+threads fill meanwhile."""
 
 
 @contextmanager
@@ -51,16 +74,18 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     """Restore training state on exit, also after an exception.
 
     Inside, the module is in eval mode, its parameters have no `grad`, and gradients are off but can be turned on, also
-    in Lightning's validation loop. Restored are the random states of torch (CPU, every CUDA device, MPS), numpy, python
-    and the generators that the module holds; torch's default dtype and number of threads; each submodule's train or
-    eval mode; every buffer, such as BatchNorm's statistics; each parameter's `grad`, `requires_grad`, hooks and memory,
-    if `data` or `half` gave it another; and every attribute of each submodule and of the plain objects that it holds,
-    such as a counter, a list that sampling appends to, a hook, a noise scheduler, or a module in a list, those of its
-    class among them: what an attribute is bound to, the items of lists, dictionaries, sets, deques and their
-    subclasses, and the values of other tensors and arrays, as many as 256 MiB hold. Not copied, and so not restored
-    where sampling writes into them, are the values of the module's parameters, what is held more than six deep or among
-    more than 1000 items, and what only a function, an iterator, a weak reference or an object of torch's or of C's
-    knows.
+    in Lightning's validation loop. Restored are
+
+    - the random states of torch (CPU, every CUDA device, MPS), numpy, python and the generators that the module holds;
+    - torch's default dtype and device, number of threads, deterministic, anomaly and cuDNN modes and float32 precision;
+    - every attribute of each submodule and of the plain objects, functions and containers that it holds: its mode, a
+      counter, a list that sampling appends to, a hook, a noise scheduler, what a closure keeps, what its class holds;
+    - tensors: memory, if `data` or `half` gave them another, `grad`, `requires_grad` and hooks; the values of buffers,
+      such as BatchNorm's statistics, and of other tensors and arrays, as many as 256 MiB hold.
+
+    Not restored, where sampling changes them, are the values of the module's parameters, how far an iterator or a
+    generator function has come, what is held more than six deep or among more than 1000 items, and what only a global
+    variable, a queue, a weak reference or an object of torch's or of C's knows.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -70,12 +95,10 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
         tensor([0., 0.])
     """
     with ExitStack() as stack:
-        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
-        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        stack.enter_context(_preserve_settings())
         stack.enter_context(preserve_rng())
         stack.enter_context(preserve_generators(find_generators(module)))
-        stack.enter_context(_preserve_tensors(module))
-        stack.enter_context(_preserve_attributes(module))  # left first: buffers are where they were before they are set
+        stack.enter_context(_preserve_objects(module))
         for part in module.modules():
             part.training = False
         for parameter in module.parameters():
@@ -86,26 +109,20 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _preserve_tensors(module: nn.Module) -> Iterator[None]:
-    """Restore the values of buffers, and what belongs to parameters."""
-    parameters = list(module.parameters())
-    with DisableTorchFunctionSubclass():
-        # by part: to compare one that is spread over processes would take all of them
-        restore = [_remember_tensor(local_part(x)) for x in module.buffers() if _has_values(x)]
-        restore += [partial(setattr, x, "data", x.detach()) for x in parameters if _is_array(x)]
-        # by assignment, which an uninitialized parameter allows
-        for name in ("grad", "requires_grad"):
-            restore += [partial(setattr, x, name, getattr(x, name)) for x in parameters]
-        hooks = [(x, name, dict(getattr(x, name) or {})) for x in parameters for name in HOOKS]
+def _preserve_settings() -> Iterator[None]:
+    """Restore the settings of torch; where its old and new names of one are mixed, it refuses to read some."""
+    before = []
+    for get, put in SETTINGS:
+        with suppress(AttributeError, RuntimeError):  # a torch that does not have it
+            before.append((get, put, get()))
     try:
         yield
     finally:
-        with DisableTorchFunctionSubclass():
-            for put_back in restore:
-                put_back()
-            for parameter, name, held in hooks:
-                if (now := getattr(parameter, name)) is not None:
-                    _refill(OrderedDict, now, list(held.items()))
+        for get, put, value in before:
+            with suppress(RuntimeError):
+                if get() == value:
+                    continue
+            put(value)
 
 
 def local_part(tensor: Tensor) -> Tensor:
@@ -115,19 +132,23 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def _preserve_attributes(module: nn.Module) -> Iterator[None]:
-    """Restore the attributes of every submodule and of the plain objects among them, buffers that are None too."""
+def _preserve_objects(module: nn.Module) -> Iterator[None]:
+    """Restore every submodule, buffer and parameter, and what they hold."""
     parts = list(module.modules())
     # of a lazy module that sampling gives its sizes, only the mode: the sizes must stay with the parameters
     lazy = [part for part in parts if _is_uninitialized(part)]
     modes = [(part, part.training) for part in lazy]
-    owners = [part for part in parts if not _is_uninitialized(part)]
-    known = chain(lazy, module.buffers(), module.parameters())
-    put_back = _remember_all(owners, MAX_BYTES, known, ours=False)  # what a monitor that hangs there finds stays
+    owners = [*(part for part in parts if not _is_uninitialized(part)), *module.buffers()]
+    restore: list[Callable[[], None]] = []
+    with DisableTorchFunctionSubclass():
+        for parameter in module.parameters():
+            _remember_tensor(parameter, restore)
+    put_back = _remember_all(owners, MAX_BYTES, [*lazy, *module.parameters()], ours=False)  # a monitor keeps its finds
     try:
         yield
     finally:
         put_back()
+        _do(restore)
         for part, training in modes:
             part.training = training
 
@@ -173,21 +194,29 @@ def _remember_all(
             continue
         seen.add(id(thing))
         inner: list[Any] = []
+        owner = depth == MAX_DEPTH
         with DisableTorchFunctionSubclass(), suppress(Exception):  # a proxy of what is not there yet may raise anything
-            if _is_array(thing) and thing.nbytes <= tensor_bytes:
-                tensor_bytes -= thing.nbytes
-                restore.append(_remember_tensor(thing) if isinstance(thing, Tensor) else _remember_array(thing))
-            inner += _remember_object(thing, restore, depth == MAX_DEPTH)
+            inner += _remember_object(thing, restore, owner)
             inner += _remember_items(thing, restore)
+            if issubclass(type(thing), Tensor):
+                inner += _remember_tensor(thing, restore)
+            values = _values_in_memory(thing)
+            size = sum(x.nbytes for x in values)
+            if owner or size <= tensor_bytes:
+                tensor_bytes -= 0 if owner else size
+                restore += map(_remember_values, values)
         queue.extend((part, depth - 1) for part in inner if depth)
         near = len(restore) if depth >= MAX_DEPTH - 1 else near
 
-    def put_back() -> None:
-        with DisableTorchFunctionSubclass():
-            for one in restore:
-                one()
+    return partial(_do, restore)
 
-    return put_back
+
+def _do(restore: Iterable[Callable[[], None]]) -> None:
+    """Put back one after the other: what cannot be keeps nothing else from it."""
+    with DisableTorchFunctionSubclass():
+        for put_back in restore:
+            with suppress(Exception):
+                put_back()
 
 
 def _remember_object(thing: Any, restore: list[Callable[[], None]], owner: bool) -> list[Any]:
@@ -196,8 +225,6 @@ def _remember_object(thing: Any, restore: list[Callable[[], None]], owner: bool)
         shared = {name: value for name, value in vars(thing).items() if not name.startswith("__")}
         restore.append(partial(_rebind_class, thing, shared))
         return list(shared.values())
-    if isinstance(thing, nn.Parameter) and not is_lazy(thing):
-        restore.append(partial(setattr, thing, "requires_grad", thing.requires_grad))
     if not (owner or _is_plain(thing)):
         return []
     namespace, slots = getattr(thing, "__dict__", {}), slots_of(thing)
@@ -223,36 +250,20 @@ def _is_uninitialized(part: nn.Module) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Say whether something is an object of the user's own with attributes, or a module that is nobody's submodule."""
-    if isinstance(value, (nn.Module, SobolEngine)):
+    """Say whether something is an object or a function of the user's own, or a module that is nobody's submodule."""
+    if isinstance(value, (nn.Module, SobolEngine, CellType)):
         return True
-    if isinstance(value, (Tensor, type, FunctionType, MethodType)):
-        return False
-    has_attributes = hasattr(value, "__dict__") or hasattr(type(value), "__slots__")
-    return has_attributes and _package(type(value)) not in FOREIGN
+    if isinstance(value, FunctionType):
+        return _is_users(value)
+    return not isinstance(value, type) and _package(type(value)) not in FOREIGN
 
 
-def _is_users(kind: type) -> bool:
+def _is_users(kind: type | FunctionType) -> bool:
     return _package(kind) not in (*FOREIGN, OURS)
 
 
-def _package(kind: type) -> str:
-    return kind.__module__.split(".")[0]
-
-
-def _is_array(value: Any) -> bool:
-    """Say whether something is an array, or a tensor in plain memory, that can be copied and written to."""
-    kind = type(value)
-    if issubclass(kind, np.ndarray):
-        return bool(value.flags.writeable)
-    if not issubclass(kind, Tensor) or kind.__torch_dispatch__ is not Tensor.__torch_dispatch__:
-        return False
-    in_memory = _has_values(value) and value.layout is torch.strided and not value.is_inference()
-    return in_memory and 0 not in value.stride()
-
-
-def _has_values(tensor: Tensor) -> bool:
-    return not (is_lazy(tensor) or tensor.is_meta or tensor.is_nested)
+def _package(kind: type | FunctionType) -> str:
+    return str(kind.__module__).split(".")[0]  # of some compiled by Cython it is a descriptor
 
 
 def _rebind(namespace: dict[str, Any], bound: dict[str, Any]) -> None:
@@ -275,10 +286,12 @@ def _rebind_class(kind: type, bound: dict[str, Any]) -> None:
 
 def _rebind_slots(owner: Any, bound: dict[str, Any]) -> None:
     """Bind the attributes that an object keeps in `__slots__` to what they were bound to."""
-    for name in slots_of(owner).keys() - bound.keys():
+    now = slots_of(owner)
+    for name in now.keys() - bound.keys():
         object.__delattr__(owner, name)
     for name, value in bound.items():
-        object.__setattr__(owner, name, value)  # of a frozen one too
+        if now.get(name, bound) is not value:
+            object.__setattr__(owner, name, value)  # of a frozen one too
 
 
 def _items(kind: Any, container: Any) -> list[tuple[Any, ...]]:
@@ -299,27 +312,66 @@ def _refill(kind: Any, container: Any, items: list[tuple[Any, ...]]) -> None:
         (kind.update if kind is set else kind.extend)(container, chain(*items))
 
 
-def _remember_array(array: np.ndarray[Any, Any]) -> Callable[[], None]:
-    """Return a function that puts back what an array holds."""
-    content = array.copy()
+def _remember_tensor(tensor: Tensor, restore: list[Callable[[], None]]) -> list[Any]:
+    """Add a function that puts back all of a tensor but its values; return what it holds."""
+    leaf, names = tensor.is_leaf, ("grad", "requires_grad")
+    own_memory = not is_lazy(tensor) and type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+    memory = tensor.detach() if own_memory else None
+    bound = {name: getattr(tensor, name) for name in names} if leaf else {}  # any other has none, and warns
+    hooks = {name: dict(getattr(tensor, name) or {}) for name in HOOKS}
 
     def put_back() -> None:
-        if array.shape != content.shape:
-            array.resize(content.shape, refcheck=False)
-        array[...] = content
-
-    return put_back
-
-
-def _remember_tensor(tensor: Tensor) -> Callable[[], None]:
-    """Return a function that puts back what a tensor holds, where it was; both may have been made others in place."""
-    memory, content = tensor.detach(), tensor.detach().clone()
-
-    @torch.no_grad()
-    def put_back() -> None:
-        if memory.layout is torch.strided:
+        if memory is not None:
             tensor.data = memory
-        if memory.layout is not torch.strided or not torch.equal(memory, content):
-            memory.copy_(content)
+        if leaf and not tensor.is_leaf:
+            tensor.detach_()
+        for name, value in bound.items():
+            setattr(tensor, name, value)
+        for name, held in hooks.items():
+            if (now := getattr(tensor, name)) is not None:
+                _refill(OrderedDict, now, list(held.items()))
 
-    return put_back
+    restore.append(put_back)
+    return list(bound.values())
+
+
+def _values_in_memory(thing: Any) -> list[Any]:
+    """Return the values of a tensor or an array as they lie in memory: bytes, or the array itself."""
+    kind = type(thing)
+    if issubclass(kind, np.ndarray):
+        return [thing] if thing.flags.writeable else []
+    if not issubclass(kind, Tensor) or is_lazy(thing) or thing.is_meta:
+        return []
+    if hasattr(thing, "__tensor_flatten__"):  # around other tensors
+        return [x for name in thing.__tensor_flatten__()[0] for x in _values_in_memory(getattr(thing, name))]
+    stored = [get(thing) for get in STORED.get(thing.layout, ())]
+    return [_bytes_of(x) for x in stored if x.numel()]
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    """Return the memory from a tensor's first number to its last, once where it repeats them."""
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    place = tensor.storage_offset() * tensor.element_size(), ((last + 1) * tensor.element_size(),), (1,)
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), *place)
+
+
+def _remember_values(values: Any) -> Callable[[], None]:
+    """Return a function that puts back what bytes or an array hold."""
+    if isinstance(values, np.ndarray):
+        content = values.copy()
+
+        def put_back() -> None:
+            if values.shape != content.shape:
+                values.resize(content.shape, refcheck=False)
+            values[...] = content
+
+        return put_back
+    storage, end, saved = values.untyped_storage(), values.storage_offset() + len(values), values.clone()
+
+    def put_back_bytes() -> None:
+        if storage.nbytes() < end:
+            storage.resize_(end)
+        if not torch.equal(values, saved):  # what is read-only cannot have changed
+            values.copy_(saved)
+
+    return put_back_bytes

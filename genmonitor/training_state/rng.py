@@ -7,8 +7,9 @@ import random
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
-from types import BuiltinMethodType, FunctionType, MemberDescriptorType, MethodType, ModuleType
+from functools import lru_cache, partial
+from itertools import chain
+from types import BuiltinMethodType, CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 from weakref import ProxyTypes
 
@@ -18,6 +19,10 @@ from torch import Tensor, nn
 
 MAX_DEPTH, MAX_ITEMS, MAX_OBJECTS = 6, 64, 10_000
 """How deep generators are looked for, in containers of how many items, and among how many objects below attributes."""
+
+
+IN_FUNCTIONS = ("__closure__", "__defaults__", "__kwdefaults__", "cell_contents")
+"""Where functions, and the cells of their closures, hold things."""
 
 
 def seed_everything(seed: int) -> None:
@@ -98,8 +103,8 @@ def seed_generators(generators: list[Any], seed: int) -> None:
         kind = _kind(generator)
         if kind is torch.Generator:
             generator.manual_seed(seed)
-        elif kind is np.random.Generator:
-            generator.bit_generator.state = type(generator.bit_generator)(seed).state
+        elif kind is np.random.BitGenerator:
+            generator.state = type(generator)(seed).state
         else:
             generator.seed(seed % 2**32)
 
@@ -107,44 +112,57 @@ def seed_generators(generators: list[Any], seed: int) -> None:
 def _kind(thing: Any) -> type | None:
     if isinstance(thing, random.SystemRandom):  # has no state
         return None
-    kinds = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+    kinds = (torch.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
     return next((kind for kind in kinds if isinstance(thing, kind)), None)
 
 
 def parts_of(thing: Any, most: int = MAX_ITEMS) -> list[Any]:
     """Return what hangs on something: items, if at most so many, attributes, arguments, the object of a method."""
+    if isinstance(thing, np.ndarray):
+        thing = thing.ravel().tolist() if thing.dtype == object and thing.size <= most else ()
     if isinstance(thing, (list, tuple, set, frozenset, deque, Mapping)):
         return list(thing.values() if isinstance(thing, Mapping) else thing) if len(thing) <= most else []
     if isinstance(thing, partial):
         return [thing.func, *thing.args, *thing.keywords.values()]
     if isinstance(thing, (MethodType, BuiltinMethodType)):
         return [thing.__self__]
-    if isinstance(thing, (type, ModuleType, FunctionType, Tensor)):
+    if isinstance(thing, np.random.Generator):
+        return [thing.bit_generator]
+    if isinstance(thing, (type, ModuleType, Tensor)):
         return []
     return [*getattr(thing, "__dict__", {}).values(), *slots_of(thing).values()]
 
 
 def slots_of(thing: Any) -> dict[str, Any]:
-    """Return the attributes that an object keeps in `__slots__`, as far as they are bound."""
-    kinds = [vars(kind) for kind in type(thing).__mro__ if "__slots__" in vars(kind)]
+    """Return what an object holds outside of its `__dict__`, as far as it is bound: in slots, in a closure."""
     out: dict[str, Any] = {}
-    for name, slot in ((name, x) for kind in kinds for name, x in kind.items() if isinstance(x, MemberDescriptorType)):
-        with suppress(AttributeError):
-            out[name] = slot.__get__(thing)
+    kind: Any = type(thing)  # mypy takes no class for hashable
+    for name, place in _places(kind).items():
+        with suppress(AttributeError, ValueError):  # of an empty slot, of an empty cell
+            out[name] = place.__get__(thing)
     return out
+
+
+@lru_cache(maxsize=1000)
+def _places(kind: type) -> dict[str, Any]:
+    """Return the descriptors of what objects of a class hold outside of their `__dict__`."""
+    if kind in (FunctionType, CellType):
+        return {name: getattr(kind, name) for name in IN_FUNCTIONS if hasattr(kind, name)}
+    named = chain(*(vars(base).items() for base in kind.__mro__))
+    return {name: place for name, place in named if isinstance(place, MemberDescriptorType)}
 
 
 def _get(generator: Any) -> Any:
     kind = _kind(generator)
-    if kind is np.random.Generator:
-        return generator.bit_generator.state
+    if kind is np.random.BitGenerator:
+        return generator.state
     return generator.getstate() if kind is random.Random else generator.get_state()
 
 
 def _set(generator: Any, state: Any) -> None:
     kind = _kind(generator)
-    if kind is np.random.Generator:
-        generator.bit_generator.state = state
+    if kind is np.random.BitGenerator:
+        generator.state = state
     elif kind is random.Random:
         generator.setstate(state)
     else:

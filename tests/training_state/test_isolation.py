@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import queue
 import random
+import threading
 import weakref
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from contextlib import nullcontext
@@ -108,12 +110,46 @@ def test_training_state_inside_is_eval_mode_without_gradients():
     assert not module.inner[2].training
 
 
-def test_settings_of_torch_come_back():
-    before = torch.get_default_dtype(), torch.get_num_threads()
+CHANGES = {
+    "dtype": (torch.get_default_dtype, torch.set_default_dtype, torch.float64),
+    "device": (torch.get_default_device, torch.set_default_device, torch.device("meta")),
+    "threads": (torch.get_num_threads, torch.set_num_threads, 3),
+    "deterministic": (
+        torch.are_deterministic_algorithms_enabled,
+        partial(torch.use_deterministic_algorithms, warn_only=True),
+        True,
+    ),
+    "anomaly": (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly, True),
+    "gradients": (torch.is_grad_enabled, torch.set_grad_enabled, False),
+    "precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "medium"),
+    **{
+        f"cudnn.{name}": (partial(getattr, torch.backends.cudnn, name), partial(setattr, torch.backends.cudnn, name), x)
+        for name, x in {"benchmark": True, "deterministic": True, "enabled": False, "allow_tf32": False}.items()
+    },
+    "tf32": (
+        lambda: torch.backends.cuda.matmul.allow_tf32,
+        partial(setattr, torch.backends.cuda.matmul, "allow_tf32"),
+        True,
+    ),
+}
+if hasattr(torch.backends, "fp32_precision"):
+    CHANGES["fp32"] = (
+        lambda: torch.backends.fp32_precision,
+        partial(setattr, torch.backends, "fp32_precision"),
+        "tf32",
+    )
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_settings_of_torch_come_back(name):
+    get, put, other = CHANGES[name]
+    before = get()
     with preserve_training_state(nn.Linear(1, 1)):
-        torch.set_default_dtype(torch.float64)
-        torch.set_num_threads(before[1] + 1)
-    assert (torch.get_default_dtype(), torch.get_num_threads()) == before
+        put(other)
+        assert get() == other != before
+    assert get() == before
+    assert torch.get_float32_matmul_precision() == "highest"  # which torch refuses to say where names are mixed
+    torch.set_default_device(None)
 
 
 def test_accumulated_gradients_survive_a_backward_pass():
@@ -246,11 +282,118 @@ HELD = {
     "list in a view of a dict": lambda: Nested(MappingProxyType({"a": [1]})),
     "object in a frozenset": lambda: Nested(frozenset([Holder()])),
 }
+
+
+def with_gradient(tensor):
+    tensor.requires_grad_().grad = torch.ones(2)
+    return tensor
+
+
+def guide(tensor):
+    with torch.enable_grad():
+        (2 * tensor).sum().backward()
+
+
+def views():
+    base = torch.zeros(4)
+    return base[:3], base[1:]
+
+
+def counter():
+    """Return a function that counts its calls, in three places."""
+    count = 0
+
+    def call(calls=[]):  # noqa: B006
+        nonlocal count
+        count += 1
+        call.count += 1
+        calls.append(count)
+        return count, call.count, len(calls)
+
+    call.count = 0
+    return call
+
+
+# makes what a module holds, writes into it, and returns what can be seen of it
+WRITES = {
+    "sparse": (lambda: torch.eye(2).to_sparse(), lambda x: x.mul_(2), lambda x: x.to_dense().tolist()),
+    "sparse, values": (lambda: torch.eye(2).to_sparse(), lambda x: x._values().zero_(), lambda x: x._values().tolist()),
+    "sparse, indices": (
+        lambda: torch.eye(2).to_sparse(),
+        lambda x: x._indices().zero_(),
+        lambda x: x._indices().tolist(),
+    ),
+    "compressed rows": (lambda: torch.eye(2).to_sparse_csr(), lambda x: x.mul_(2), lambda x: x.values().tolist()),
+    "compressed columns": (lambda: torch.eye(2).to_sparse_csc(), lambda x: x.mul_(2), lambda x: x.values().tolist()),
+    "repeated": (lambda: torch.ones(1).expand(3), lambda x: x[0].zero_(), torch.Tensor.tolist),
+    "overlapping": (views, lambda x: x[0].add_(1), lambda x: [part.tolist() for part in x]),
+    "part of a larger one": (lambda: torch.zeros(4, 4)[1:3, ::2].t(), lambda x: x.add_(1), torch.Tensor.tolist),
+    "complex": (lambda: torch.tensor([1j, 2j]).conj(), lambda x: x.mul_(2), torch.Tensor.tolist),
+    "quantized": (
+        lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        lambda x: x.copy_(2 * x.dequantize()),
+        lambda x: x.dequantize().tolist(),
+    ),
+    "jagged": (
+        lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
+        lambda x: x.mul_(2),
+        lambda x: x.values().tolist(),
+    ),
+    "emptied": (lambda: torch.ones(2), lambda x: x.untyped_storage().resize_(0), lambda x: str(x.untyped_storage())),
+    "made in inference": (
+        torch.inference_mode()(lambda: torch.ones(2)),
+        torch.inference_mode()(lambda x: x.add_(1)),
+        torch.Tensor.tolist,
+    ),
+    "gradient, replaced": (
+        lambda: with_gradient(torch.ones(2)),
+        lambda x: setattr(x, "grad", None),
+        lambda x: x.grad,
+    ),
+    "gradient, added to": (lambda: with_gradient(torch.ones(2)), guide, lambda x: x.grad.tolist()),
+    "gradient, the first": (lambda: torch.ones(2, requires_grad=True), guide, lambda x: x.grad),
+    "gradient of a parameter in a list": (
+        lambda: [with_gradient(nn.Parameter(torch.ones(2)))],
+        lambda x: guide(x[0]),
+        lambda x: x[0].grad.tolist(),
+    ),
+    "asked for gradients": (lambda: torch.ones(2), torch.Tensor.requires_grad_, lambda x: x.requires_grad),
+    "made part of a graph": (
+        lambda: torch.ones(2),
+        torch.enable_grad()(lambda x: x.mul_(torch.ones(2, requires_grad=True))),
+        lambda x: (x.grad_fn, x.requires_grad),
+    ),
+    "metadata of a tensor": (lambda: MetaTensor(torch.ones(2)), lambda x: x.meta.clear(), lambda x: list(x.meta)),
+    "list in an object array": (
+        lambda: np.array([[[1], {}]], dtype=object),
+        lambda x: x[0, 0].append(2),
+        np.ndarray.tolist,
+    ),
+    "dictionary in an object array": (
+        lambda: np.array([[[1], {}]], dtype=object),
+        lambda x: x[0, 1].update(a=1),
+        np.ndarray.tolist,
+    ),
+    "factory": (
+        lambda: defaultdict(int, a=1),
+        lambda x: setattr(x, "default_factory", list),
+        lambda x: x.default_factory,
+    ),
+    "lists in lists": (lambda: [[[[1]]]], lambda x: x[0][0][0].append(2), repr),
+    "list in tuples in a list": (lambda: [(([1],),)], lambda x: x[0][0][0].append(2), repr),
+    "set in a list in a dict": (lambda: {"a": [{1}]}, lambda x: x["a"][0].add(2), repr),
+    "list in an object in a set": (
+        lambda: {Holder()},
+        lambda x: [y.items.clear() for y in x],
+        lambda x: [y.items for y in x],
+    ),
+    "closure": (counter, lambda x: x(), lambda x: x()),
+}
 STRANGE = {
     "nested tensor": lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
     "meta tensor": lambda: torch.ones(2, device="meta"),
-    "quantized tensor": lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
-    "sparse tensor": lambda: torch.eye(2).to_sparse(),
+    "jagged tensor": lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
+    "part of a graph": lambda: torch.ones(2, requires_grad=True) * 2,
     "tensor of a subclass": lambda: torch.ones(2).as_subclass(Returned),
     "dict behind another class": lambda: MagicMock(spec=dict),
     "absent object": Absent,
@@ -335,6 +478,47 @@ def test_what_a_module_holds_comes_back(kind):
         module.held = None
     assert module.held is held
     assert written(held) == before
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize", "ignore:Sparse CS")
+@pytest.mark.parametrize("registered", [False, True])
+@pytest.mark.parametrize("kind", WRITES)
+def test_what_sampling_writes_comes_back(kind, registered):
+    make, write, read = WRITES[kind]
+    module, held = nn.Linear(1, 1), make()
+    if registered:
+        if not isinstance(held, torch.Tensor):
+            pytest.skip("only tensors are buffers")
+        module.register_buffer("held", held)
+    else:
+        module.held = held
+    before = repr(read(make()))
+    with preserve_training_state(module):
+        write(module.held)
+        assert repr(read(held)) != before
+    assert module.held is held
+    assert repr(read(held)) == before
+
+
+def test_a_queue_keeps_what_another_thread_put_into_it():
+    module = nn.Linear(1, 1)
+    module.queue = queue.Queue(maxsize=1)
+    thread = threading.Thread(target=lambda: [module.queue.put(i) for i in range(3)], daemon=True)
+    with preserve_training_state(module):
+        thread.start()
+        while not module.queue.full():
+            pass
+    assert [module.queue.get(timeout=60) for _ in range(3)] == [0, 1, 2]
+    thread.join()
+
+
+@pytest.mark.parametrize("iterate", [iter, lambda items: (x for x in items)])
+def test_iterators_stay_where_sampling_left_them(iterate):
+    module = nn.Linear(1, 1)
+    module.held = iterate([1, 2])
+    with preserve_training_state(module):
+        next(module.held)
+    assert next(module.held) == 2
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested", "ignore:.*quantize")

@@ -26,6 +26,7 @@ from genmonitor.training_state.rng import (
 KINDS = {
     "torch": (lambda: torch.Generator().manual_seed(0), lambda g: float(torch.rand((), generator=g))),
     "numpy": (lambda: np.random.default_rng(0), lambda g: g.random()),
+    "numpy, its bits": (lambda: np.random.PCG64(0), lambda g: g.random_raw()),
     "numpy, the old one": (lambda: np.random.RandomState(0), lambda g: g.random_sample()),
     "python": (lambda: random.Random(0), lambda g: g.random()),
 }
@@ -103,7 +104,7 @@ def test_seed_generators_sets_each_kind(kind):
     make, draw = KINDS[kind]
     first, second = make(), make()
     draw(second)
-    seed_generators([first, second], 2**33 + 1)
+    seed_generators(find_generators([first, second]), 2**33 + 1)
     assert draw(first) == draw(second)
 
 
@@ -136,8 +137,11 @@ class Slotted:
         lambda generator: partial(max, 0, key=generator),
         lambda generator: generator.random,
         lambda generator: generator.uniform,
+        lambda generator: lambda: generator.random(),
+        lambda generator: lambda own=generator: own.random(),
+        lambda generator: np.array([[generator]]),
     ],
-    ids=["deque", "set", "slots", "partial", "keyword", "method", "python's method"],
+    ids=["deque", "set", "slots", "partial", "keyword", "method", "python's method", "closure", "default", "array"],
 )
 def test_find_generators_sees_what_holds_them(hold):
     generator = random.Random(0)
