@@ -2,6 +2,7 @@
 """Tiny modules, data and Trainers for the tests of the callbacks."""
 
 import functools
+from queue import Queue
 
 import pytest
 import torch
@@ -46,20 +47,25 @@ def loader(images, batch_size=100, **settings):
 
 
 class Kept:
-    """A list on a module that an evaluation does not put back, since functions alone know it, no method."""
+    """A list on a module that an evaluation does not put back, since it is a queue."""
 
     def __init__(self):
-        items = []
-        self.append, self.all = lambda item: items.append(item), lambda: list(items)
+        self._items = Queue()
+
+    def append(self, item):
+        self._items.put(item)
 
     def __iter__(self):
-        return iter(self.all())
+        return iter(list(self._items.queue))
 
     def __len__(self):
-        return len(self.all())
+        return self._items.qsize()
 
     def __eq__(self, other):
-        return self.all() == list(other)
+        return list(self) == list(other)
+
+    def __deepcopy__(self, _):  # of a module whose weights are averaged
+        return self
 
     __hash__ = None
 

@@ -56,6 +56,15 @@ time.sleep(0.3)
 os.kill(running._process.pid, signal.SIGKILL)
 worker.drain()
 print("after a kill", found[-1], running.ready, running.lost, flush=True)
+
+idle = worker.Worker()
+while not idle.ready:
+    time.sleep(0.1)
+os.kill(idle._process.pid, signal.SIGKILL)
+idle._process.wait()
+idle.submit("root", partial(math.sqrt, 16.0), take)  # written to nobody
+idle.drain()
+print("after a kill while it waits", found[-1], idle.lost, flush=True)
 """
 
 
@@ -72,6 +81,7 @@ def test_what_scripts_and_systems_do_to_a_training_with_a_worker(tmp_path):
         "drawn [None, 2.0, None, 2.0]",
         "after Ctrl-C 3.0 True",
         "after a kill 5000000 False True",
+        "after a kill while it waits 4.0 True",
     ]
     assert ran.returncode == 0
 

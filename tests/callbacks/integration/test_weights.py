@@ -41,20 +41,30 @@ class Counter(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1.0)
 
 
-def run(folder, weights, monitor_first, validate, average=True, **settings):
+def run(folder, weights, monitor_first, validate, average=True, precision="32-true", **settings):
     monitor = plain(weights=weights, **settings)
     averaging = [ema_averaging(decay=0.5)] if average else []
     callbacks = [monitor, *averaging] if monitor_first else [*averaging, monitor]
-    _, module = fit(folder, *callbacks, module=Counter(), val=loader(digits(300, 400)) if validate else None)
+    val = loader(digits(300, 400)) if validate else None
+    _, module = fit(folder, *callbacks, module=Counter(), val=val, precision=precision)
     return module, monitor
 
 
 @pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
 @pytest.mark.parametrize("validate", [True, False])
 @pytest.mark.parametrize("monitor_first", [True, False])
-@pytest.mark.parametrize(("weights", "used"), [("auto", "averaged"), ("averaged", "averaged"), ("raw", "raw")])
-def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, used, monitor_first, validate):
-    module, _ = run(tmp_path, weights, monitor_first, validate)
+@pytest.mark.parametrize(
+    ("weights", "used", "precision"),
+    [
+        ("auto", "averaged", "32-true"),
+        ("averaged", "averaged", "32-true"),
+        ("raw", "raw", "32-true"),
+        ("auto", "averaged", "bf16-true"),  # which holds these weights, too
+        ("raw", "raw", "bf16-true"),
+    ],
+)
+def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, used, precision, monitor_first, validate):
+    module, _ = run(tmp_path, weights, monitor_first, validate, precision=precision)
     assert module.sampled == (AVERAGED if used == "averaged" else RAW)
     assert module.trained == [0, 1, 2, 3, 4, 5]
     assert module.level.item() == AVERAGED[-1]  # WeightAveraging leaves the averaged weights in the module
