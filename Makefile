@@ -14,20 +14,29 @@ CREATE := $(PYTHON) -m venv .venv
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 endif
 
+# of another Python pip would say no more than that versions conflict
+NEEDED := $(shell sed -n 's/^requires-python = ">=\(.*\)"$$/\1/p' pyproject.toml)
+REMEDY := Run: make clean; make $(MAKECMDGOALS) PYTHON=python$(NEEDED)
+CHECK = @$(BIN)/python -c 'import sys; sys.version_info < tuple(map(int, "$(NEEDED)".split("."))) and \
+	sys.exit("genmonitor needs Python $(NEEDED) or newer, but .venv has " + sys.version.split()[0] + ". $(REMEDY)")'
+
 .PHONY: demo docs test test-numerics test-slow doctest lint typecheck bench-all bench-detection bench-diagnosis bench-reliability clean as-installed
 
 # what the demo imports, and no more
 .venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
+	$(CHECK)
 	$(INSTALL) -e ".[demo]"
 	touch $@
 
 # what the pages are made with
 .venv/for-docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(CHECK)
 	$(INSTALL) -e ".[docs]"
 	touch .venv/for-demo $@
 
 # what the other commands need, the demo's among it
 .venv/for-development: pyproject.toml constraints.txt | $(BIN)/python
+	$(CHECK)
 	$(INSTALL) -e ".[dev]"
 	touch .venv/for-demo $@
 

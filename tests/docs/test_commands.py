@@ -7,6 +7,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_make_has_the_commands():
     makefile = (ROOT / "Makefile").read_text()
     assert {"make demo", "make docs"} <= set(of("make"))
     assert all(re.search(rf"^{command.split()[1]}:", makefile, re.MULTILINE) for command in of("make"))
+
+
+def test_make_says_that_python_is_too_old_before_it_installs(tmp_path):
+    for name in ("Makefile", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    declared = (ROOT / "pyproject.toml").read_text()
+    future = re.sub('^requires-python = ">=.*"$', 'requires-python = ">=99.1"', declared, flags=re.MULTILINE)
+    (tmp_path / "pyproject.toml").write_text(future)
+    command = ["make", "demo", f"BIN={Path(sys.executable).parent}"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    has = ".".join(map(str, sys.version_info[:3]))
+    assert ran.stderr.startswith(
+        f"genmonitor needs Python 99.1 or newer, but .venv has {has}. Run: make clean; make demo PYTHON=python99.1\n"
+    )
+    assert ran.returncode == 2
 
 
 READERS = {"--data.path", "chestmnist.npz", "img_align_celeba"}

@@ -312,6 +312,22 @@ def test_ctrl_c_ends_following_with_what_there_is(tmp_path, monkeypatch):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+class Terminated(Linear):
+    """Is sent SIGTERM, of which Lightning only takes note, while a checkpoint is evaluated."""
+
+    def sample(self, n):
+        signal.raise_signal(signal.SIGTERM)
+        return super().sample(n)
+
+
+def test_sigterm_ends_a_sweep_that_python_called(tmp_path):
+    train(tmp_path / "run", new(), Digits())
+    said = []
+    with pytest.raises(SystemExit, match="143"):
+        sweep(tmp_path / "run", setup(Terminated), tell=said.append)
+    assert len(said) < 3  # of two checkpoints
+
+
 def test_second_ctrl_c_interrupts():
     def press_twice():
         with stopped_by_interrupt() as interrupted:
