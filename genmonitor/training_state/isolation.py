@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import chain
-from types import BuiltinMethodType, CellType, FunctionType, MappingProxyType, MethodType
+from types import BuiltinMethodType, MappingProxyType, MethodType
 from typing import Any
 from weakref import ProxyTypes
 
@@ -78,14 +78,14 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
     - the random states of torch (CPU, every CUDA device, MPS), numpy, python and the generators that the module holds;
     - torch's default dtype and device, number of threads, deterministic, anomaly and cuDNN modes and float32 precision;
-    - every attribute of each submodule and of the plain objects, functions and containers that it holds: its mode, a
-      counter, a list that sampling appends to, a hook, a noise scheduler, what a closure keeps, what its class holds;
+    - every attribute of each submodule and of the plain objects and containers that it holds: its mode, a counter, a
+      list that sampling appends to, a hook, a noise scheduler, an attribute of its class;
     - tensors: memory, if `data` or `half` gave them another, `grad`, `requires_grad` and hooks; the values of buffers,
       such as BatchNorm's statistics, and of other tensors and arrays, as many as 256 MiB hold.
 
-    Not restored, where sampling changes them, are the values of the module's parameters, how far an iterator or a
-    generator function has come, what is held more than six deep or among more than 1000 items, and what only a global
-    variable, a queue, a weak reference or an object of torch's or of C's knows.
+    Not restored, where sampling changes them, are the values of the module's parameters, how far an iterator has come,
+    what is held more than six deep or among more than 1000 items, and what only a closure, a global variable, a queue,
+    a weak reference or an object of torch's or of C's knows.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -250,19 +250,17 @@ def _is_uninitialized(part: nn.Module) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Say whether something is an object or a function of the user's own, or a module that is nobody's submodule."""
-    if isinstance(value, (nn.Module, SobolEngine, CellType)):
+    """Say whether something is an object of the user's own with attributes, or a module that is nobody's submodule."""
+    if isinstance(value, (nn.Module, SobolEngine)):
         return True
-    if isinstance(value, FunctionType):
-        return _is_users(value)
     return not isinstance(value, type) and _package(type(value)) not in FOREIGN
 
 
-def _is_users(kind: type | FunctionType) -> bool:
+def _is_users(kind: type) -> bool:
     return _package(kind) not in (*FOREIGN, OURS)
 
 
-def _package(kind: type | FunctionType) -> str:
+def _package(kind: type) -> str:
     return str(kind.__module__).split(".")[0]  # of some compiled by Cython it is a descriptor
 
 

@@ -134,7 +134,7 @@ def parts_of(thing: Any, most: int = MAX_ITEMS) -> list[Any]:
 
 
 def slots_of(thing: Any) -> dict[str, Any]:
-    """Return what an object holds outside of its `__dict__`, as far as it is bound: in slots, in a closure."""
+    """Return what an object holds outside of its `__dict__`, as far as it is bound: slots, what a closure keeps."""
     out: dict[str, Any] = {}
     kind: Any = type(thing)  # mypy takes no class for hashable
     for name, place in _places(kind).items():

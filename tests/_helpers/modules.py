@@ -2,7 +2,6 @@
 """Tiny modules, data and Trainers for the tests of the callbacks."""
 
 import functools
-from queue import Queue
 
 import pytest
 import torch
@@ -47,25 +46,20 @@ def loader(images, batch_size=100, **settings):
 
 
 class Kept:
-    """A list on a module that an evaluation does not put back, since it is a queue."""
+    """A list on a module that an evaluation does not put back, since functions alone know it, no method."""
 
     def __init__(self):
-        self._items = Queue()
-
-    def append(self, item):
-        self._items.put(item)
+        items = []
+        self.append, self.all = lambda item: items.append(item), lambda: list(items)
 
     def __iter__(self):
-        return iter(list(self._items.queue))
+        return iter(self.all())
 
     def __len__(self):
-        return self._items.qsize()
+        return len(self.all())
 
     def __eq__(self, other):
-        return list(self) == list(other)
-
-    def __deepcopy__(self, _):  # of a module whose weights are averaged
-        return self
+        return self.all() == list(other)
 
     __hash__ = None
 

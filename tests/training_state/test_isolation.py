@@ -299,21 +299,6 @@ def views():
     return base[:3], base[1:]
 
 
-def counter():
-    """Return a function that counts its calls, in three places."""
-    count = 0
-
-    def call(calls=[]):  # noqa: B006
-        nonlocal count
-        count += 1
-        call.count += 1
-        calls.append(count)
-        return count, call.count, len(calls)
-
-    call.count = 0
-    return call
-
-
 # makes what a module holds, writes into it, and returns what can be seen of it
 WRITES = {
     "sparse": (lambda: torch.eye(2).to_sparse(), lambda x: x.mul_(2), lambda x: x.to_dense().tolist()),
@@ -387,7 +372,6 @@ WRITES = {
         lambda x: [y.items.clear() for y in x],
         lambda x: [y.items for y in x],
     ),
-    "closure": (counter, lambda x: x(), lambda x: x()),
 }
 STRANGE = {
     "nested tensor": lambda: torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
@@ -510,6 +494,15 @@ def test_a_queue_keeps_what_another_thread_put_into_it():
             pass
     assert [module.queue.get(timeout=60) for _ in range(3)] == [0, 1, 2]
     thread.join()
+
+
+def test_what_a_closure_knows_stays_as_sampling_left_it():
+    seen = []
+    module = nn.Linear(1, 1)
+    module.take = lambda item: seen.append(item)
+    with preserve_training_state(module):
+        module.take(1)
+    assert seen == [1]
 
 
 @pytest.mark.parametrize("iterate", [iter, lambda items: (x for x in items)])
