@@ -114,8 +114,8 @@ class Monitor:
         return [*self.evaluator.values(), *RUN_VALUES]
 
     def summary(self) -> str:
-        """Return what the run found, as a table for the terminal."""
-        return self.evaluator.presenter().summary(self.findings, self.history)
+        """Return what the run found, as a table for the terminal; before the first evaluation what this monitor is."""
+        return self.evaluator.presenter().summary(self.findings, self.history) if self.history else repr(self)
 
     # a notebook
 
@@ -126,7 +126,7 @@ class Monitor:
 
             display(self)
             return
-        print(self.summary() if self.history else repr(self))
+        print(Monitor.summary(self))  # a subclass may add the report
         if self.publisher.page is not None:
             print(f"Report: {self.publisher.page}")
 

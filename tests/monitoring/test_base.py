@@ -5,6 +5,8 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 from torchmetrics import MeanMetric
 
+from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, PixelClusterMonitor
+
 pytestmark = LIGHTNING_SAYS
 
 
@@ -19,6 +21,14 @@ def test_manifest_holds_the_last_evaluation_and_its_samples(tmp_path):
     assert found["evaluation"] == monitor.history[-1]
     assert found["unserializable_args"] == []
     assert found["folder"] == str((tmp_path / "genmonitor").resolve())
+
+
+@pytest.mark.parametrize("make", [PixelClusterMonitor, DiversityMonitor, lambda: DisagreementMonitor([0, 1] * 5)])
+def test_a_summary_before_the_first_evaluation_says_so(make):
+    """As in a script whose training ran in processes of its own."""
+    monitor = make()
+    assert monitor.summary() == repr(monitor)
+    assert "evaluations=0" in monitor.summary()
 
 
 GIVEN = {

@@ -223,6 +223,8 @@ def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     assert manifest.items() >= expected.items()
     assert monitor.summary().endswith(f"Report: {tmp_path / 'genmonitor' / 'report.html'}")
     assert "(epoch 1)" in capsys.readouterr().out
+    monitor.show()
+    assert capsys.readouterr().out == f"{monitor.summary()}\n"
 
 
 def test_streams_serve_as_real_images(tmp_path):
