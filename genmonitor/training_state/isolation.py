@@ -7,7 +7,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from io import IOBase
 from itertools import chain
+from threading import Thread
 from types import BuiltinMethodType, MappingProxyType, MethodType
 from typing import Any
 from weakref import ProxyTypes
@@ -83,9 +85,9 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
     - tensors: memory, if `data` or `half` gave them another, `grad`, `requires_grad` and hooks; the values of buffers,
       such as BatchNorm's statistics, and of other tensors and arrays, as many as 256 MiB hold.
 
-    Not restored, where sampling changes them, are the values of the module's parameters, how far an iterator has come,
-    what is held more than six deep or among more than 1000 items, and what only a closure, a global variable, a queue,
-    a weak reference or an object of torch's or of C's knows.
+    Not restored, where sampling changes them, are the values of the module's parameters, how far an iterator, a file
+    or a thread has come and the object that holds it, what is held more than six deep or among more than 1000 items, and what only
+    a closure, a global variable, a queue, a weak reference or an object of torch's or of C's knows.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
@@ -229,6 +231,9 @@ def _remember_object(thing: Any, restore: list[Callable[[], None]], owner: bool)
         return []
     namespace, slots = getattr(thing, "__dict__", {}), slots_of(thing)
     bound = dict(namespace)
+    moves = isinstance(thing, IOBase) or any(isinstance(x, (Iterator, Thread)) for x in bound.values())
+    if moves and not (owner or isinstance(thing, nn.Module)):
+        return []  # all of it or nothing: a reader whose file is elsewhere by now would read wrongly
     restore.append(partial(_rebind, namespace, bound))
     restore.append(partial(_rebind_slots, thing, slots))
     return [*bound.values(), *slots.values(), *filter(_is_users, type(thing).__mro__)]

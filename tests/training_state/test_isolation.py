@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import csv
 import queue
 import random
 import threading
 import weakref
+import zipfile
 from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.meta_tensor import MetaTensor
+from PIL import Image
 from torch import nn
 from torch.quasirandom import SobolEngine
 from torchmetrics import MeanMetric
@@ -482,6 +485,41 @@ def test_what_sampling_writes_comes_back(kind, registered):
         assert repr(read(held)) != before
     assert module.held is held
     assert repr(read(held)) == before
+
+
+def test_what_reads_a_file_still_reads_it(tmp_path):
+    """Of a file that came further nothing is put back: half of a reader would be wrong."""
+    Image.new("L", (2, 2), 7).save(tmp_path / "image.png")
+    (tmp_path / "rows.csv").write_text("name\nfirst\nsecond\n")
+    with zipfile.ZipFile(tmp_path / "rows.zip", "w") as archive:
+        archive.write(tmp_path / "rows.csv", "rows.csv")
+    module = nn.Linear(1, 1)
+    with (tmp_path / "rows.csv").open() as rows, zipfile.ZipFile(tmp_path / "rows.zip").open("rows.csv") as packed:
+        module.image, module.rows, module.packed = Image.open(tmp_path / "image.png"), csv.DictReader(rows), packed
+        with preserve_training_state(module):
+            assert np.asarray(module.image).sum() == 28
+            assert next(module.rows) == {"name": "first"}
+            assert packed.read() == b"name\nfirst\nsecond\n"
+            module.new = 1
+        assert not hasattr(module, "new")
+        assert np.asarray(module.image).sum() == 28
+        assert next(module.rows) == {"name": "second"}
+        packed.seek(5)
+        assert packed.read(5) == b"first"
+
+
+class Prefetcher:
+    def __init__(self):
+        self.items, self.thread = [], threading.Thread(target=lambda: self.items.append(1))
+
+
+def test_what_a_thread_fills_stays():
+    module = nn.Linear(1, 1)
+    module.held = Prefetcher()
+    with preserve_training_state(module):
+        module.held.thread.start()
+        module.held.thread.join()
+    assert module.held.items == [1]
 
 
 def test_a_queue_keeps_what_another_thread_put_into_it():
