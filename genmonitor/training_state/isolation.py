@@ -86,8 +86,8 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
       such as BatchNorm's statistics, and of other tensors and arrays, as many as 256 MiB hold.
 
     Not restored, where sampling changes them, are the values of the module's parameters, how far an iterator, a file
-    or a thread has come and the object that holds it, what is held more than six deep or among more than 1000 items, and what only
-    a closure, a global variable, a queue, a weak reference or an object of torch's or of C's knows.
+    or a thread has come and the object that holds it, what is held more than six deep or among more than 1000 items,
+    and what only a closure, a global variable, a queue, a weak reference or an object of torch's or of C's knows.
 
     Example:
         >>> norm = torch.nn.BatchNorm1d(2)
