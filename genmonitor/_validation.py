@@ -22,6 +22,12 @@ def check_tensor(name: str, value: object) -> Tensor:
     """Return a dense real-valued tensor as a plain Tensor, without the class of a subclass."""
     if not isinstance(value, Tensor):
         raise TypeError(f"Expected `{name}` to be a torch.Tensor, but got {type(value).__name__}. Convert it first.")
+    value = value.trigger_wait() if hasattr(value, "trigger_wait") else value  # of a collective that may still run
+    if type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+        raise TypeError(
+            f"Expected `{name}` to hold its values itself, but got {type(value).__name__}, which wraps other tensors."
+            " Give a plain tensor, of a DTensor x.full_tensor()."
+        )
     value = plain(value)
     if value.is_complex() or value.dtype == torch.bool:
         raise TypeError(f"Expected `{name}` to hold real numbers, but got dtype {value.dtype}.")

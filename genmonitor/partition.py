@@ -17,7 +17,14 @@ from torch import Tensor
 
 from genmonitor._io import atomic_write
 from genmonitor._places import describe_place
-from genmonitor._validation import check_at_least, check_finite, check_height_and_width, check_one_of, check_tensor
+from genmonitor._validation import (
+    check_at_least,
+    check_finite,
+    check_height_and_width,
+    check_one_of,
+    check_tensor,
+    plain,
+)
 from genmonitor.linalg.clustering import LINKAGES, Linkage, cut_tree, merge_tree, site_points
 
 MAX_AUTOMATIC_CLUSTERS = 12
@@ -135,6 +142,7 @@ class PixelPartition:
             tensor([[1, 1],
                     [1, 2]])
         """
+        mask = plain(mask) if isinstance(mask, Tensor) else mask
         if not isinstance(mask, Tensor) or mask.ndim != 2 or mask.is_floating_point():
             raise ValueError(
                 "Expected `mask` to be a tensor of integers or booleans [h, w], but got "

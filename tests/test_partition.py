@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.golden import CONSTANT, GAMMA, LABELS_5, SIZES_3, SIZES_5, digits
+from _helpers.meta_tensor import Returned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -161,6 +162,7 @@ def test_values_as_frequent_go_by_reading_order():
 
 def test_from_mask_takes_booleans_and_refuses_others():
     assert PixelPartition.from_mask(torch.tensor([[False, True, True]])).labels.tolist() == [[2, 1, 1]]
+    assert PixelPartition.from_mask(torch.tensor([[5, 7, 7]]).as_subclass(Returned)).labels.tolist() == [[2, 1, 1]]
     with pytest.raises(ValueError, match=r"`mask` to be a tensor of integers or booleans \[h, w\], but got list"):
         PixelPartition.from_mask([[1, 2]])
     with pytest.raises(ValueError, match=r"but got torch.float32 \[1, 2\]"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A subclass of Tensor that overrides what MONAI's `MetaTensor` does, for tests without that package."""
+"""Subclasses of Tensor: one that overrides what MONAI's `MetaTensor` does, one whose operations return more, one around
+another tensor."""
 
 from __future__ import annotations
 
@@ -49,3 +50,27 @@ class MetaTensor(torch.Tensor):
 
     def __repr__(self, *args: Any, **kwargs: Any) -> str:  # type: ignore[override]
         return f"meta{super().__repr__()}"
+
+
+class Wrapper(torch.Tensor):
+    """A tensor whose values are in another one, as those of a DTensor are."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, x: torch.Tensor) -> Wrapper:
+        out: Wrapper = torch.Tensor._make_wrapper_subclass(cls, x.shape, dtype=x.dtype)
+        out.inner = x
+        return out
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*(x.inner if isinstance(x, cls) else x for x in args), **(kwargs or {}))
+
+
+class Returned(torch.Tensor):
+    """A tensor whose operations return more than their results."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_function__(func, types, args, kwargs or {}), "more"

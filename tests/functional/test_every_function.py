@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from _helpers.citizens import HALVES, features, images
-from _helpers.meta_tensor import MetaTensor
+from _helpers.meta_tensor import MetaTensor, Wrapper
 from torch import Tensor
 
 from genmonitor import GaussianKernel, functional
@@ -93,8 +93,10 @@ def test_the_default_dtype_does_not_matter(name, request):
 
 
 @every
-def test_sparse_and_meta_tensors_are_refused_by_name(name):
+def test_tensors_without_values_of_their_own_are_refused_by_name(name):
     with pytest.raises(TypeError, match=r"to be a dense tensor, but got layout torch.sparse_coo. Use x.to_dense\(\)"):
         CALLS[name](lambda x: x.to_sparse())
     with pytest.raises(TypeError, match="to hold values, but got a tensor on the device meta"):
         CALLS[name](lambda x: x.to("meta"))
+    with pytest.raises(TypeError, match=r"to hold its values itself, but got Wrapper, which wraps other tensors"):
+        CALLS[name](Wrapper)

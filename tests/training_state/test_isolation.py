@@ -16,7 +16,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
-from _helpers.meta_tensor import MetaTensor
+from _helpers.meta_tensor import MetaTensor, Returned
 from PIL import Image
 from torch import nn
 from torch.quasirandom import SobolEngine
@@ -231,14 +231,6 @@ class Nested:
 
     def method(self):
         pass
-
-
-class Returned(torch.Tensor):
-    """A tensor whose operations return more than their results."""
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return super().__torch_function__(func, types, args, kwargs or {}), "more"
 
 
 class Absent:
