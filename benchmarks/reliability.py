@@ -75,7 +75,7 @@ ROWS = {
     ),
     "containers that a sampler writes into": Row(
         ("**/test_isolation.py", "**/test_training_untouched.py"),
-        keyword="comes_back or come_back or came_back or outlive or writes or cannot_be_copied or stays or reads_a_file",
+        keyword="comes_back or come_back or came_back or outlive or writes or cannot_be_copied or stays or a_file",
     ),
     "metrics and encoders that work in place": Row(
         ("evaluation/test_extra_metrics.py", "encoders/test_frozen.py"), keyword="in_place"
