@@ -112,19 +112,22 @@ def preserve_training_state(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _preserve_settings() -> Iterator[None]:
-    """Restore the settings of torch; where its old and new names of one are mixed, it refuses to read some."""
-    before = []
-    for get, put in SETTINGS:
-        with suppress(AttributeError, RuntimeError):  # a torch that does not have it
-            before.append((get, put, get()))
+    """Restore the settings of torch, as far as this torch has them."""
+    before = [(get, put, _read(get)) for get, put in SETTINGS]
     try:
         yield
     finally:
         for get, put, value in before:
-            with suppress(RuntimeError):
-                if get() == value:
-                    continue
-            put(value)
+            if value is not None and _read(get) != value:
+                with suppress(Exception):
+                    put(value)
+
+
+def _read(get: Callable[[], Any]) -> Any:
+    """Return a setting; None where there is none, or where its old and new names were mixed, which torch refuses."""
+    with suppress(Exception):
+        return get()
+    return None
 
 
 def local_part(tensor: Tensor) -> Tensor:
