@@ -29,7 +29,7 @@ PARTS = {
         (variability, "similarities"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
-        (modes.ScoredSamples, "ends"),
+        (modes, "ModeEnds"),
     ],
     "disagreement": [(modes, "avg_pool2d"), (disagreement, "prompt_split")],
 }

@@ -191,7 +191,7 @@ def test_gaussian_takes_its_width_from_the_real_images(tmp_path):
     record = watch(tmp_path, monitor)
     real = monitor.kernel.gamma
     assert real == pytest.approx(GaussianKernel().resolved(digits(0, 60).flatten(1)).gamma)
-    assert monitor.evaluator.fitted.metric.kernel == monitor.kernel == GaussianKernel(real)
+    assert monitor.evaluator.metric.kernel == monitor.kernel == GaussianKernel(real)
     again = watch(tmp_path, plain(**settings | {"kernel": GaussianKernel(real)}))
     assert {name: record[name] for name in SCORES} == {name: again[name] for name in SCORES}
 
