@@ -23,11 +23,17 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.figures import DRAWN_MODES, DisagreementEvaluation, DisagreementFigures, most_of
+from genmonitor.evaluation.prompts.disagreement import (
+    DRAWN_MODES,
+    LEAST,
+    DisagreementEvaluation,
+    DisagreementFigures,
+    disagreement_finding,
+    most_of,
+)
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
-from genmonitor.evaluation.text.disagreement import LEAST, disagreement_finding
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
@@ -243,9 +249,8 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     of_others = found.reference.shown_indices.cpu() - len(images[0])
     reference = replace(found.reference, shown=thumbnail(images[1][of_others]))
     changed = [(prompt, share) for prompt, share in found.found.changed if share >= LEAST]
-    figures = DisagreementFigures(
-        replace(found.found, changed=changed), current, reference, prompts, bounds, against, name
-    )
+    shown = replace(found, found=replace(found.found, changed=changed), current=current, reference=reference)
+    figures = DisagreementFigures(shown, prompts, against, bounds, name)
     return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})
 
 

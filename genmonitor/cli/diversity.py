@@ -23,11 +23,10 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.diversity import REAL, SCORES, DiversityEvaluation, evaluation_figures, state
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import DiversitySettings
-from genmonitor.evaluation.text.diversity import REAL, SCORES, state
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.style import Drawing

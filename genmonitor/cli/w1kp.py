@@ -25,7 +25,7 @@ from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
+from genmonitor.evaluation.prompts.diversity import LISTED, SHOWN
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate

@@ -19,13 +19,13 @@ from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.prompts import disagreement as text
+from genmonitor.evaluation.prompts.disagreement import SAMPLES, DisagreementEvaluation
 from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
-from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
-from genmonitor.evaluation.text import disagreement as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
 from genmonitor.functional.promptsplit.permutation import disagreement_p_value, permuted_sides
@@ -175,12 +175,12 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
         moved = self.measure.findings(self._changes.standing, history[-1], self._groups)
         found = evaluation.found.changed
-        return (*moved, text.disagreement_finding(history[-1], found, text.AGAINST[self.reference]))
+        return (*moved, text.disagreement_finding(history[-1], found, self._values.against))
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""
-        note = self._groups.note()
-        return text.DisagreementPresenter(self._values, self.reference, self._figures, self._changed, note)
+        shown = self._values, self.prompts, self._value_range, self._changed, self._groups.note()
+        return text.DisagreementPresenter(*shown)
 
     def manifest(self) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""
@@ -261,9 +261,3 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 left[prompt] -= 1
                 rows.append(row)
         return rows
-
-    def _figures(self, evaluation: DisagreementEvaluation) -> DisagreementFigures:
-        sides = (evaluation.current, evaluation.reference)
-        lows, highs = ([float(f(side.shown)) for side in sides] for f in (torch.min, torch.max))
-        value_range = self._value_range or (min(lows), max(highs))
-        return DisagreementFigures(evaluation.found, *sides, self.prompts, value_range, text.AGAINST[self.reference])

@@ -22,18 +22,17 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.prompts import diversity as text
+from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, LeastVaried, least_varied
 from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
-from genmonitor.evaluation.prompts.figures import DiversityEvaluation
 from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, mode_ends
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
-from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
-from genmonitor.evaluation.text import diversity as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.vendi import vendi_from_covariance
-from genmonitor.functional.w1kp import PromptVariability
+from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import kernel_dispersion
 
@@ -87,9 +86,6 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         super().__init__(of, of.kernels, groups, output_encoder, prompt_encoder, batch_size, prefix, **objects)
         self.calibration, self.rcond, self.extra_metrics = of.calibration, of.rcond, extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, of="features")
-        self._prompt_diversity = None
-        if of.calibration is not None:
-            self._prompt_diversity = PromptDiversity(of.calibration, self._by_prompt, of.count)
         self._metric: DiversityMetric | None = None
         self._fidelity: FidelityMetrics | None = None
         self._real_features: Tensor | None = None  # this process's
@@ -153,13 +149,15 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             with comm.all_ranks_or_none():
                 values |= self._fidelity.compute()
         values |= self._extra.compute(comm)
-        least: list[LeastVaried] = []
-        reusability = None
-        if self._prompt_diversity is not None:
-            values["w1kp"], least, reusability = self._prompt_diversity.measure(self._outputs, self._samples, comm)
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
+        ordered = outputs[indices.argsort()]
+        least: list[LeastVaried] = []
+        reusability: ReusabilityCurve | None = None
+        if self.calibration is not None:
+            measured = least_varied(ordered, self._samples, self._by_prompt, self.calibration, comm)
+            values["w1kp"], least, reusability = measured
         with comm.all_ranks_or_none():
-            spread = spread_by_prompt(outputs[indices.argsort()], self._groups, self.kernel)
+            spread = spread_by_prompt(ordered, self._groups, self.kernel)
         values |= self.measure.values(spread, self._groups)
         if self._measures_pairs:
             with comm.all_ranks_or_none():

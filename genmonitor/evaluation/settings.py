@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
@@ -20,6 +21,7 @@ from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.cka import check_cka_arguments
 from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
+from genmonitor.functional.w1kp.calibration import check_calibration
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator
@@ -241,6 +243,9 @@ class DiversitySettings(Settings):
             self._complete(prompt_kernel=self.prompt_kernel or CosineKernel())
         check_one_per_prompt(self.n_samples, count)
         check_at_least("seed", self.seed, 0)
+        if self.calibration is not None and self.given_prompts is not None:
+            check_calibration(self.calibration, None)
+            check_two_per_prompt(self.given_prompts, self.count)
         if not DiversityMetric(*self.kernels, self.num_features, self.rcond).streams:
             raise ValueError(
                 f"Expected `num_features` for {self.kernels[0]} and {self.kernels[1]}, but got None. "
@@ -353,6 +358,16 @@ def check_one_per_prompt(n_samples: int | None, count: int) -> None:
         raise ValueError(
             f"Expected `n_samples` to be at least the number of prompts, {count}, but got {n_samples}. "
             "Give fewer prompts or more samples."
+        )
+
+
+def check_two_per_prompt(prompts: Prompts, n_samples: int) -> None:
+    """Refuse a prompt with a single sample, where samples of one prompt are compared."""
+    prompt, fewest = Counter(prompts.names(n_samples)).most_common()[-1]
+    if fewest < 2:
+        raise ValueError(
+            f"Expected at least 2 samples of each prompt for W1KP, but {prompt!r} has one of {n_samples}. "
+            f"Give n_samples={2 * len(prompts)} or more, or fewer prompts."
         )
 
 

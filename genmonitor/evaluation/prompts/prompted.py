@@ -19,9 +19,9 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptGroups
+from genmonitor.evaluation.prompts.measure import PromptMeasure
 from genmonitor.evaluation.results import EvaluationT, FitReport
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
-from genmonitor.evaluation.text.prompts import PromptMeasure
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel
 
 ONE_PROMPT = Prompts([0])

@@ -2,10 +2,10 @@
 import pytest
 
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.prompts.disagreement import DISTANCE
+from genmonitor.evaluation.prompts.diversity import SPREAD
 from genmonitor.evaluation.prompts.estimates import ALL, Change, PromptGroups
-from genmonitor.evaluation.text.disagreement import DISTANCE
-from genmonitor.evaluation.text.diversity import SPREAD
-from genmonitor.evaluation.text.prompts import CURVES, NAMED, quoted
+from genmonitor.evaluation.prompts.measure import CURVES, NAMED, quoted
 
 RECORD = {"epoch": 16.0}
 
