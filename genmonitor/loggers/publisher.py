@@ -16,8 +16,8 @@ from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, S
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
 from genmonitor.loggers import worker
 from genmonitor.loggers.facade import Loggers
-from genmonitor.loggers.jobs import Attempt, Jobs
-from genmonitor.loggers.notes import Notes
+from genmonitor.loggers.notes import Attempt, Notes
+from genmonitor.loggers.worker import Jobs
 from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.pictures import RenderedFigure
