@@ -32,7 +32,7 @@ from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.table import aligned, aligned_rows, terminal_width, within
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing, cluster_color
-from genmonitor.report.files import FOLDER
+from genmonitor.report.contents import FOLDER
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
 
@@ -168,7 +168,7 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in found.notes])
     evaluated: dict[str, Any] = {}
     if found.evaluator is not None:
-        found.evaluator.write_artifacts(folder.path)
+        folder.write_artifacts(found.evaluator.write_artifacts)
         evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
     evaluated |= {
         "title": found.title,
