@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
-from genmonitor.plotting.images import paste
 from genmonitor.plotting.style import (
     INK,
     Array,
@@ -22,6 +21,7 @@ from genmonitor.plotting.style import (
     add_outline,
     boundaries,
     new_figure,
+    paste,
     printable,
     to_array,
     to_tiles,

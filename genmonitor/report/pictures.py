@@ -29,7 +29,7 @@ MAX_SHOWN = 24
 """Evaluations whose pictures the slider shows: the first, the last, and others evenly between."""
 PLAIN = 40_000
 """Bytes: lines and letters are kept bit for bit, only what is still larger, such as photographs, is not."""
-_DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
+_DRAWN_BY_THE_PAGE = ("curves", "clusters")
 LOSSLESS_SIDE = 32
 """Images up to this side are kept bit for bit: between so small ones the blocks of a lossy file would show."""
 QUALITY = 80

@@ -11,8 +11,7 @@ from statistics import median
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.estimates import Estimate
-from genmonitor.evaluation.prompts.measure import PromptMeasure, quoted
+from genmonitor.evaluation.prompts.estimates import Estimate, PromptMeasure, quoted
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked, SampleSet
 from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, Table, dated
 from genmonitor.evaluation.values import ValueSpec

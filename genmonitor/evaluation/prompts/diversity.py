@@ -13,8 +13,7 @@ from torch import Tensor
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.prompts.estimates import Change, Estimate
-from genmonitor.evaluation.prompts.measure import PromptMeasure, quoted
+from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptMeasure, quoted
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, dated
 from genmonitor.evaluation.values import ValueSpec

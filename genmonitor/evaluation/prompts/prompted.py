@@ -18,8 +18,7 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.evaluator import Evaluator
-from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptGroups
-from genmonitor.evaluation.prompts.measure import PromptMeasure
+from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptGroups, PromptMeasure
 from genmonitor.evaluation.results import EvaluationT, FitReport
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.kernels import MEDIAN_SAMPLES, Kernel

@@ -22,7 +22,7 @@ from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, spl
 from genmonitor.evaluation.regions.clustering import Stability, by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.functional._region_kernel import region_scales
+from genmonitor.functional.mmd_influence import region_scales
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import region_columns
 from genmonitor.linalg.clustering import LINKAGES, Linkage

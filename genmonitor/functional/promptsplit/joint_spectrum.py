@@ -18,8 +18,7 @@ from genmonitor.functional.promptsplit.total_estimate import TotalEstimate
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, covariance
 from genmonitor.kernels.product import PairKernel
-from genmonitor.linalg.blocks import BLOCK_ROWS, Blocks, SymmetricBlocks
-from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.chunking import BLOCK_ROWS, Blocks, SymmetricBlocks, row_blocks
 from genmonitor.linalg.krylov import COLUMNS, Operator, Space
 from genmonitor.linalg.spectrum import unnormalized_entropy
 
