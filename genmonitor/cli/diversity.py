@@ -185,13 +185,11 @@ def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: Promp
 
 def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | None) -> list[dict[str, Any]]:
     """Return the model's own modes, each with the outputs at its ends."""
-    own = found.spectra[2].clamp_min(0)
-    shares = (own / own.sum().clamp_min(1e-12)).tolist()
     named = prompts.values if prompts is not None and prompts.embeddings is None else None
     modes = []
     for number, ends in enumerate(found.ends.indices.tolist()):
         one, other = ends[: len(ends) // 2], ends[len(ends) // 2 :][::-1]
-        mode: dict[str, Any] = {"mode": number + 1, "share": f"{100 * shares[number]:.0f} %"}
+        mode: dict[str, Any] = {"mode": number + 1, "share": f"{100 * found.shares[number]:.0f} %"}
         for name, end in (("one end", one), ("the other end", other)):
             mode[name] = [outputs.label(row, named) for row in end[:SHOWN_PER_END]]
         modes.append(mode)

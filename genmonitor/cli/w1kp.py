@@ -108,15 +108,8 @@ def _check_calibration(args: argparse.Namespace) -> None:
 
 def _load_calibration(path: Path, dim: int) -> W1KPCalibration:
     """Load a calibration; `dim` is for the authors' file, which does not say how many values its embedding has."""
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected --calibration to be a file, but there is none at {path}.")
     try:
-        try:
-            return W1KPCalibration.load(path)
-        except ValueError as error:
-            if "`dim`" not in str(error):
-                raise
-            return W1KPCalibration.load(path, dim=dim)
+        return W1KPCalibration.load(path, dim)
     except Exception as error:  # a file of something else may hold anything
         raise ValueError(
             f"Expected --calibration to be a file of --save-calibration or the authors' cdf-xy.pt, but {path} is "

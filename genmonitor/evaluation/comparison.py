@@ -255,7 +255,7 @@ def compare(
     kernel: Kernel | None = None,
     block_size: int | None = None,
     linkage: Linkage | None = None,
-    own_widths: bool = False,
+    own_gammas: bool = False,
     batch_estimator: int | None = None,
     region_names: Mapping[str, str] | None = None,
     aligned: bool = RegionSettings.aligned,
@@ -286,7 +286,7 @@ def compare(
         kernel: see there.
         block_size: see there.
         linkage: see there.
-        own_widths: see there.
+        own_gammas: see there.
         batch_estimator: see there.
         region_names: see there.
         aligned: see there.

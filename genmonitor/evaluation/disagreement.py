@@ -229,7 +229,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         except ValueError as error:
             if real.given is not None:
                 raise
-            return None, (f"there are no real images to take the kernel's width from. {error}".removesuffix("."),)
+            return None, (f"there are no real images to take the kernel's gamma from. {error}".removesuffix("."),)
 
     def _check_features(self) -> None:
         saved, encoded = self._reference.features.shape[-1], self.dims[0]

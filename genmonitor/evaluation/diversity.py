@@ -133,7 +133,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             self._fidelity.update(self._outputs)
 
     def compute(self, comm: Collective) -> DiversityEvaluation:
-        """Return the scores, the spectra, and the samples that show the model's own modes."""
+        """Return the scores, and the samples that show the model's own modes."""
         try:
             return self._compute(comm)
         finally:  # samples may take more memory than the model
@@ -168,9 +168,9 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             modes = self.metric.modes(min(MODES, len(computed["outputs"])))
             scores = self.metric.mode_scores(self._outputs, self._prompts_of(self._samples.indices), modes)
         ends = mode_ends(scores, self._samples, ENDS, comm)
-        parts = computed["outputs"], computed["explained"], computed["outputs"] - computed["explained"]
-        total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
-        return DiversityEvaluation(values, (total, explained, own), ends, least, spread, reusability)
+        own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
+        shares = (modes.eigenvalues / own).tolist()
+        return DiversityEvaluation(values, shares, ends, least, spread, reusability)
 
     def standard_errors(
         self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress

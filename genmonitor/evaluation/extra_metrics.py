@@ -174,10 +174,10 @@ class ExtraMetrics:
 
 
 def _check_width(metric: Any) -> None:
-    """Refuse a kernel whose width would come from the first generated samples, which say little."""
+    """Refuse a kernel whose gamma would come from the first generated samples, which say little."""
     kernel = getattr(metric, "kernel", None)
     if isinstance(kernel, Kernel) and kernel.takes_gamma and kernel.gamma is None:
-        raise ValueError(f"{kernel!r} has no width. Give it a gamma.")
+        raise ValueError(f"{kernel!r} has no gamma. Give it one.")
 
 
 def _reset_both_sides(metric: Any) -> None:

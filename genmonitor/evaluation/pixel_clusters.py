@@ -134,7 +134,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
     ) -> FitReport:
-        """Find kernel width, regions and baseline, or keep what a saved state fixed for the same images."""
+        """Find gamma, regions and baseline, or keep what a saved state fixed for the same images."""
         messages: tuple[str, ...] = ()
         split = self._finder.split(real)
         self.to_sites.to(probe.device)

@@ -95,14 +95,14 @@ class RegionSettings(Settings):
         n_clusters: None to choose 2..8: the number on which halves of the images agree best.
         partition: your own clusters instead of found ones; or the path of a saved partition, or of the folder of a run
             that has one.
-        n_cluster_images: at most so many real images for the kernel's width and the clusters, at least 10 and 2 per
+        n_cluster_images: at most so many real images for the kernel's gamma and the clusters, at least 10 and 2 per
             cluster; None for as many as half a minute on one core allows, 1000 to 5000.
         n_samples: generated images per evaluation, and real images compared with.
         patch_size: side of a site in pixels.
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
-        own_widths: give each region's CMS a kernel width of its own.
+        own_gammas: give the kernel of each region's CMS its own gamma.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
         diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one, and
@@ -126,14 +126,14 @@ class RegionSettings(Settings):
     kernel: Kernel | None = None
     block_size: int | None = None
     linkage: Linkage | None = None
-    own_widths: bool = False
+    own_gammas: bool = False
     batch_estimator: int | None = None
     region_names: Mapping[str, str] | None = None
     diagnose_every: int = 1
     aligned: bool = True
     seed: int = 0
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
-        {"partition", "n_samples", "block_size", "own_widths", "region_names", "diagnose_every", "aligned", "seed"}
+        {"partition", "n_samples", "block_size", "own_gammas", "region_names", "diagnose_every", "aligned", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
@@ -159,10 +159,10 @@ class RegionSettings(Settings):
             check_at_least("n_cluster_images", self.n_cluster_images, 2)
             if self.partition is None:
                 self.check_enough(self.n_cluster_images)
-        if check_bool("own_widths", self.own_widths) and self.kernel != GaussianKernel():
+        if check_bool("own_gammas", self.own_gammas) and self.kernel != GaussianKernel():
             raise ValueError(
-                f"Expected `kernel` to be left out, or GaussianKernel(), with `own_widths`, but got {self.kernel!r}: "
-                "the widths are then taken from the images, region by region."
+                f"Expected `kernel` to be left out, or GaussianKernel(), with `own_gammas`, but got {self.kernel!r}: "
+                "the gammas are then taken from the images, region by region."
             )
         if self.partition is not None and self.n_clusters is not None:
             raise ValueError(

@@ -97,14 +97,14 @@ class DiversityEvaluation(Evaluation):
     """An evaluation of the diversity.
 
     Attributes:
-        spectra: eigenvalues, falling, of the outputs' covariance, of its part that prompts explain, and of the rest.
-        ends: samples at both ends of the model's own modes.
+        shares: part of the model's own variety that each of its largest modes has, falling.
+        ends: samples at both ends of these modes.
         least_varied: the least varied prompts, without a calibration none.
         spread: how spread the samples of each prompt are.
         reusability: how many images the prompts are good for, without a calibration None.
     """
 
-    spectra: tuple[Tensor, Tensor, Tensor]
+    shares: list[float]
     ends: ModeEnds
     least_varied: list[LeastVaried]
     spread: Mapping[str, Estimate] = field(default_factory=dict)
@@ -176,13 +176,11 @@ def evaluation_figures(
         prompts: sample i has prompt i modulo their number; None for a generator without prompts.
         value_range: what to show as black and as white.
     """
-    own = evaluation.spectra[2]
-    shares = (own / own.sum().clamp_min(1e-12)).tolist()
     ends = evaluation.ends.indices.tolist()
     captions = None if prompts is None else [[prompts.text(i) for i in row] for row in ends]
     out: dict[str, Drawing] = {}
     if evaluation.ends.images.shape[3:].numel() > 1:  # a vector is nothing to look at
-        out["modes"] = partial(plots.mode_samples, shares, evaluation.ends.images, captions, value_range)
+        out["modes"] = partial(plots.mode_samples, evaluation.shares, evaluation.ends.images, captions, value_range)
     if evaluation.least_varied:
         rows = [(str(x.found.prompt), x.found.w1kp, x.caption(), x.images) for x in evaluation.least_varied]
         out["least_varied"] = partial(plots.least_varied, rows, value_range)

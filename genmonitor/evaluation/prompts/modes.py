@@ -15,7 +15,7 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.findings import differs
 from genmonitor.evaluation.results import Samples
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
-from genmonitor.functional.scendi import least_squares_map, scendi_from_covariances
+from genmonitor.functional.scendi import scendi_from_covariances
 from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
@@ -29,7 +29,7 @@ SHOWN = 5
 LARGEST_SIDE = 128
 """Pixels of the pictures kept of samples."""
 
-COVARIANCES = ("outputs", "explained", "prompts")
+COVARIANCES = ("outputs", "prompts")
 """Keys that DiversityMetric returns in addition to scores."""
 
 Ranked = list[tuple[Any, float]]
@@ -185,16 +185,12 @@ class DiversityMetric(ScendiScore):
     """Scendi, and Vendi and RKE of the outputs, all from the joint covariance."""
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the dictionary of ScendiScore, `vendi`, `rke`, and three covariances.
-
-        `outputs` is C_II, `explained` the part Λ_T of it that the prompts explain, `prompts` C_TT [Q, Q].
-        """
+        """Return the dictionary of ScendiScore, `vendi`, `rke`, and the covariances `outputs` and `prompts`."""
         joint = self._joint()
         return scendi_from_covariances(joint, rcond=self.rcond) | {
             "vendi": vendi_from_covariance(joint.outputs),
             "rke": rke_from_covariance(joint.outputs),
             "outputs": joint.outputs,
-            "explained": least_squares_map(joint, rcond=self.rcond) @ joint.cross.T,
             "prompts": joint.prompts,
         }
 

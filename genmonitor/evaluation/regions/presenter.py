@@ -206,7 +206,7 @@ def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
 
 def regions_found(regions: Regions) -> str:
     """Return a map of the regions, and for each how large, where and how stable it is."""
-    partition, stability = regions.partition, regions.stability_by_name()
+    partition, stability = regions.partition, regions.stability
     how = f"{partition.num_clusters} clusters"
     if regions.reused is not None:
         how += (

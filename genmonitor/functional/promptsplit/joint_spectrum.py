@@ -20,7 +20,7 @@ from genmonitor.kernels.covariance import FeatureMap, covariance
 from genmonitor.kernels.product import PairKernel
 from genmonitor.linalg.chunking import BLOCK_ROWS, Blocks, SymmetricBlocks, row_blocks
 from genmonitor.linalg.krylov import COLUMNS, Operator, Space
-from genmonitor.linalg.spectrum import unnormalized_entropy
+from genmonitor.linalg.spectrum import rounding_of, unnormalized_entropy
 
 Gram = Callable[[Tensor, Tensor], Tensor]
 
@@ -283,11 +283,6 @@ def random_signs(size: int, count: int, like: Tensor) -> Tensor:
     """Draw the signs that a Krylov space starts with, always the same."""
     generator = torch.Generator().manual_seed(0)
     return 2 * torch.randint(2, (size, columns_for(count)), generator=generator).to(like.device, torch.float64) - 1
-
-
-def rounding_of(rows: Tensor) -> float:
-    """Return the relative rounding error of the samples' dtype."""
-    return torch.finfo(rows.dtype).eps
 
 
 def in_chunks(rows: Tensor, function: Callable[[Tensor], Tensor], columns: int) -> Tensor:

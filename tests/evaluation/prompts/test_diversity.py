@@ -138,9 +138,8 @@ def a_prompt():
 
 
 def of_diversity(least=(), reusability=None, **values):
-    spectra = torch.tensor([0.6, 0.4]), torch.tensor([0.3, 0.1]), torch.tensor([0.45, 0.15])
     ends = ModeEnds(torch.rand(2, 4, 1, 2, 2), INDICES)
-    evaluation = DiversityEvaluation(SCORED | values, spectra, ends, list(least), reusability=reusability)
+    evaluation = DiversityEvaluation(SCORED | values, [0.75, 0.25], ends, list(least), reusability=reusability)
     history = [{"epoch": epoch, "step": epoch, **evaluation.values} for epoch in (0, 1)]
     return DiversityPresenter(ANIMALS, 24, (0.0, 1.0)).figures(evaluation, history, DRAWN)
 
