@@ -28,7 +28,7 @@ from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.functional.promptsplit.permutation import disagreement_p_value, permuted_sides
+from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides
 
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
-from genmonitor.kernels.gaussian import GaussianKernel
+from genmonitor.kernels.builtin import GaussianKernel
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
