@@ -69,7 +69,7 @@ class RegionsManifest(TypedDict):
 
 
 class RegionFiles(TypedDict):
-    """The files beside the manifest, by their names."""
+    """The files that the manifest refers to, by their names."""
 
     partition: str
     real: str

@@ -143,10 +143,10 @@ class ExtraMetrics:
             if self._of == "features":
                 _check_width(metric)
             for i, batch in enumerate(samples.split(BATCH)):
-                beside = {}
+                more = {}
                 if prompts is not None and "prompts" in takes:
-                    beside["prompts"] = prompts.split(BATCH)[i].clone()
-                metric.update(self._as_expected(metric, batch), **beside)
+                    more["prompts"] = prompts.split(BATCH)[i].clone()
+                metric.update(self._as_expected(metric, batch), **more)
             return
         if real is None:
             raise ValueError("there are no real images to compare with. Give `real_images=`.")

@@ -80,7 +80,7 @@ class FitReport:
 
     Attributes:
         notes: sentences that the user should read.
-        comparable: whether values are comparable with those of before; if not, the history starts anew.
+        comparable: whether values are comparable with those of before; if not, the history starts over.
         messages: what was found, nothing to worry about.
     """
 
@@ -127,7 +127,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class ShownImages:
-    """Some images for people to look at, each one by itself.
+    """Some images for people to look at, one by one.
 
     Attributes:
         tiles: RGB in [0, 1], [n, H, W, 3].
@@ -148,7 +148,7 @@ def curve(history: History, name: str) -> list[float]:
 
 
 def dated(text: str, record: Record) -> str:
-    """Return what is said of an evaluation, with its epoch in brackets where it has one."""
+    """Return the text about an evaluation, with its epoch in brackets where it has one."""
     return f"{text.removesuffix('.')}{when(record)}"
 
 

@@ -63,7 +63,7 @@ def kernel_means(
         kernel: with its gamma set; one that factorizes with `regions`.
         regions: indices into D, disjoint and together all of it; None for the whole alone.
         block_size: samples per block, dividing N and M; None for one block.
-        within_real: the means of the real side by itself where they are known already.
+        within_real: the means of the real side alone where they are known already.
     """
     fake_block, real_block = block_size or len(fake), block_size or len(real)
     sizes = None if regions is None else [len(region) for region in regions]

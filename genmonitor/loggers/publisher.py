@@ -167,8 +167,8 @@ class Publisher:
             self.message = presenter().message(evaluation.findings, history[-1])
             self._inform(self.message)
             if evaluation.findings:
-                said = "\n".join(map(str, headlines(evaluation.findings)))
-                self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", said, step))
+                text = "\n".join(map(str, headlines(evaluation.findings)))
+                self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", text, step))
 
         def draw() -> None:
             shown = presenter()

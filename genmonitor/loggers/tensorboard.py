@@ -51,7 +51,7 @@ class TensorBoardBackend(Backend):
             self.experiment.add_text(self.key(f"{prefix}/about"), text)
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Give each scalar a description, which TensorBoard shows beside its chart."""
+        """Give each scalar a description, which TensorBoard shows next to its chart."""
         # add_scalar takes one only in tensorboardX
         writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
         if writer is None:  # as in the experiment of a fast_dev_run

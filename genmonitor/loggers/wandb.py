@@ -37,7 +37,7 @@ class WandbBackend(Backend):
         self.experiment.define_metric(self.key(f"{prefix}/*"), step_metric=STEP, step_sync=True)
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Have the run's summary hold the best of each value beside the last, and give details no chart unasked."""
+        """Have the run's summary hold the best of each value next to the last, and give details no chart unasked."""
         best = {"high": "max,last", "low": "min,last", None: None}
         for spec in values:
             self.experiment.define_metric(

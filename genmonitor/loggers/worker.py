@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs beside a training: figures and the page, in a worker process where that is ready, else inline.
+"""Jobs that run in a worker process if it is ready, else inline: figures and the page, while training goes on.
 
 Not a thread: matplotlib holds the interpreter's lock, and a training of small steps would lose the time of drawing. Not
 `ProcessPoolExecutor`: it imports the user's script a second time, ends it by SIGPIPE where that is not ignored, waits

@@ -124,13 +124,13 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
     edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
     ax.hlines(edges, 0, d, colors="white", linewidth=1)
     ax.vlines(edges, 0, d, colors="white", linewidth=1)
-    beside, above = add_axes(figure, 34, 24, 20, size), add_axes(figure, 58, 588, size, 20)
-    beside.imshow(colorize(ordered)[:, None], aspect="auto", interpolation="nearest", extent=(0, 1, d, 0))
+    side, above = add_axes(figure, 34, 24, 20, size), add_axes(figure, 58, 588, size, 20)
+    side.imshow(colorize(ordered)[:, None], aspect="auto", interpolation="nearest", extent=(0, 1, d, 0))
     above.imshow(colorize(ordered)[None], aspect="auto", interpolation="nearest", extent=(0, d, 1, 0))
     for start, end in zip([0, *edges], [*edges, d], strict=True):
-        add_number(beside, 0.5, (start + end) / 2, ordered[start], size=10)
+        add_number(side, 0.5, (start + end) / 2, ordered[start], size=10)
         add_number(above, (start + end) / 2, 0.5, ordered[start], size=10)
-    for axes in (ax, beside, above):
+    for axes in (ax, side, above):
         axes.set(xticks=[], yticks=[])
     bar = figure.colorbar(picture, cax=add_axes(figure, 640, 24, 20, size), ticks=np.linspace(0, 1, 6))
     bar.set_label("CKA (square-root scale)", fontsize=11, color=INK)
@@ -149,7 +149,7 @@ def cluster_curves(
     """The main view: every cluster's CMS over the epochs, its baseline and the map, in the same colors.
 
     Points are filled where a region reaches its baseline. The strip in the middle puts the latest value (a disc,
-    numbered for clusters) beside its baseline (a bar).
+    numbered for clusters) next to its baseline (a bar).
 
     Args:
         epochs: one per evaluation.

@@ -112,12 +112,12 @@ def _shown(value: Any) -> str:
 def summary(run: MonitorRun) -> dict[str, Any]:
     """Return the findings to look at first of what a monitor left."""
     if not run.findings or (run.compared and run.manifest.get("other_images")):
-        said, fine = [{"text": run.messages[-1], "cause": "", "gallery": ""}], None
+        lines, fine = [{"text": run.messages[-1], "cause": "", "gallery": ""}], None
     else:
         found = headlines(run.findings)
-        said = [{"text": x.text, "cause": x.cause, "gallery": _gallery(x)} for x in found]
+        lines = [{"text": x.text, "cause": x.cause, "gallery": _gallery(x)} for x in found]
         fine = found[0].fine
-    return {"prefix": run.prefix, "title": _title(run), "fine": fine, "said": said}
+    return {"prefix": run.prefix, "title": _title(run), "fine": fine, "lines": lines}
 
 
 def _gallery(finding: Finding) -> str:

@@ -164,7 +164,7 @@ class _Reader:
         for manifest in manifests:
             record = as_record(manifest["evaluation"])
             if records and record.get("step", math.inf) < records[-1].get("step", -math.inf):
-                break  # left over from before the curves started anew
+                break  # left over from before the curves started over
             records.append(record)
         last = manifests[len(records) - 1]
         return MonitorRun(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is fixed for a run about the regions of an image, found or taken over: gamma, clusters and baseline."""
+"""Regions of an image and what is fixed with them for a run, found or taken over: gamma, clusters and baseline."""
 
 from __future__ import annotations
 
@@ -240,12 +240,12 @@ class SavedRegions:
 
 
 def save_regions(regions: Regions, settings: Mapping[str, Any], path: Path) -> None:
-    """Write a partition, and beside it how it was found if it was.
+    """Write a partition, and next to it how it was found if it was.
 
     Args:
         regions: what to write.
         settings: what the regions depend on, as plain Python.
-        path: the .npz file; what is beside it is called the same and ends in .json.
+        path: the .npz file; the other file is called the same and ends in .json.
     """
     regions.partition.save(path)
     if regions.linkage is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation of the regions measures: how far each is from real images, and whether by more than chance."""
+"""Measures of the regions in an evaluation: how far each is from real images, and whether by more than chance."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def regions_found(regions: Regions) -> str:
 
 
 def region_lines(partition: PixelPartition, stability: Mapping[str, float], encoding: str | None = None) -> list[str]:
-    """Return a map of characters with, beside it or below, a line for each region.
+    """Return a map of characters with, next to it or below, a line for each region.
 
     Args:
         partition: the regions.
@@ -313,7 +313,7 @@ def regions_html(findings: Sequence[Finding], record: Mapping[str, float], parti
 
 
 def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> str:
-    """Return a table of the regions beside their map and what its columns mean below, for a notebook.
+    """Return a table of the regions next to their map and what its columns mean below, for a notebook.
 
     Args:
         table: whose first column names the regions.

@@ -164,7 +164,7 @@ def _ends_of_gram(
     Gram matrix makes of signs over it. Their shares, which may be negative, differ more.
     """
     matrix = SymmetricBlocks(len(rows), rows, lambda a, b: gram(rows[a:b], rows[a:]))
-    # where blocks are made anew in every step, modes alone are worth many of these
+    # where blocks are computed again in every step, modes alone are worth many of these
     moments = matrix.moments(weights) if matrix.all_kept else ()
     estimate = TotalEstimate(moments, columns_for(count), patient=matrix.all_kept)
     drawn, partners = probes(rows, columns_for(count)), None
