@@ -262,14 +262,7 @@ def epoch_axis(ax: Axes, epochs: Curve) -> None:
     ax.set_ylabel("CMS (higher is better)", fontsize=11, color=INK)
 
 
-def add_curve(
-    ax: Axes,
-    epochs: Curve,
-    values: Curve,
-    color: str,
-    label: str,
-    low: float = -np.inf,
-) -> None:
+def add_curve(ax: Axes, epochs: Curve, values: Curve, color: str, label: str, low: float = -np.inf) -> None:
     """One curve with gaps at nan, its points hollow below ``low``, the baseline's lower end."""
     ax.plot(epochs, values, color=color, linewidth=2, label=label, clip_on=False)
     if len(epochs) <= 50:
