@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rich.console import RenderableType
-
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
@@ -79,16 +77,6 @@ def run(args: argparse.Namespace) -> Result:
     return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure)
 
 
-def format_plain(result: Result) -> str:
-    """Format the result as text, the finding first."""
-    return results.format_plain(result, _tables(result), _remarks(result))
-
-
-def format_rich(result: Result) -> RenderableType:
-    """Format the result in color, the finding first."""
-    return results.format_rich(result, _tables(result), _remarks(result))
-
-
 def _tables(result: Result) -> list[Table]:
     """Return the tables for a terminal; with prompts, the outputs of the modes are only on the page."""
     modes = result["modes"]
@@ -107,6 +95,10 @@ def _remarks(result: Result) -> list[str]:
         ),
         *([f"Gaussian kernels: {', '.join(sigmas)}."] if sigmas else []),
     ]
+
+
+format_plain = partial(results.format_plain, tables=_tables, remarks=_remarks)
+format_rich = partial(results.format_rich, tables=_tables, remarks=_remarks)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:

@@ -7,9 +7,8 @@ import argparse
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
-
-from rich.console import RenderableType
 
 from genmonitor._io import Progress
 from genmonitor.cli import results
@@ -74,16 +73,6 @@ def run(args: argparse.Namespace) -> Result:
     return results.run_measurement(NAME, args, places, _find_prompts, _measure)
 
 
-def format_plain(result: Result) -> str:
-    """Format the result as text, the finding first."""
-    return results.format_plain(result, _tables(result))
-
-
-def format_rich(result: Result) -> RenderableType:
-    """Format the result in color, the finding first."""
-    return results.format_rich(result, _tables(result))
-
-
 def _tables(result: Result) -> list[Table]:
     values, known = result["values"], [spec for spec in SCORES if spec.key in result["values"]]
     columns = {"": [spec.title for spec in known], "value": [f"{values[spec.key]:.3f}" for spec in known]}
@@ -91,6 +80,10 @@ def _tables(result: Result) -> list[Table]:
     errors = {key.removesuffix("_error"): f"{value:.2g}" for key, value in values.items() if key.endswith("_error")}
     columns |= {name: [of.get(spec.key, "") for spec in known] for name, of in (("±", errors), ("real", real)) if of}
     return [Table(list(columns), list(zip(*columns.values(), strict=True))), results.as_table(result["modes"])]
+
+
+format_plain = partial(results.format_plain, tables=_tables)
+format_rich = partial(results.format_rich, tables=_tables)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:

@@ -180,17 +180,21 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     folder.write_manifest(prefix, 1, {**evaluated, **manifest, **found.manifest})
 
 
-def format_plain(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> str:
-    """Format a result as text: the finding, tables, remarks on them, notes and the path of the page."""
+def format_plain(
+    result: Result, tables: Callable[[Result], list[Table]], remarks: Callable[[Result], list[str]] = lambda _: []
+) -> str:
+    """Format a result as text: the finding, its tables, remarks on them, notes and the path of the page."""
     width = terminal_width()
-    blocks = [f"{aligned(within(table, width), width)}\n" for table in tables]
-    return "\n".join([result["finding"], "", *blocks, *remarks, *closing_lines(result)])
+    blocks = [f"{aligned(within(table, width), width)}\n" for table in tables(result)]
+    return "\n".join([result["finding"], "", *blocks, *remarks(result), *closing_lines(result)])
 
 
-def format_rich(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> RenderableType:
+def format_rich(
+    result: Result, tables: Callable[[Result], list[Table]], remarks: Callable[[Result], list[str]] = lambda _: []
+) -> RenderableType:
     """Format a result in color, with the same content as `format_plain`."""
-    blocks = [part for table in tables for part in (colored_table(table), Text())]
-    lines = "\n".join([*remarks, *closing_lines(result)])
+    blocks = [part for table in tables(result) for part in (colored_table(table), Text())]
+    lines = "\n".join([*remarks(result), *closing_lines(result)])
     return Group(Text(f"{result['finding']}\n", style="bold"), *blocks, Text(lines))
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.plotting.style import Drawing
 
 Record = dict[str, float]
@@ -170,8 +170,8 @@ class Presenter(Generic[EvaluationT]):
     """Figures of which each evaluation's is kept, not only the latest."""
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation, the finding first."""
-        return dated(str(findings[0]), record) if findings else ""
+        """Return one line about an evaluation: its headlines."""
+        return dated(" ".join(map(str, headlines(findings))), record) if findings else ""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return what the run found, for the terminal."""

@@ -13,7 +13,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.estimates import Estimate, PromptMeasure, quoted
 from genmonitor.evaluation.prompts.modes import Disagreement, Ranked, SampleSet
-from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, Table, dated
+from genmonitor.evaluation.results import Evaluation, History, Presenter, Samples, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
 from genmonitor.plotting.style import Drawing
@@ -241,10 +241,6 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
 
     title = "Prompts that differ"
     figures_to_keep = ("modes", "prompts")
-
-    def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation, the finding first."""
-        return dated(" ".join(map(str, findings)), record)
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the last evaluation value by value, when each was furthest from zero, and the prompts."""

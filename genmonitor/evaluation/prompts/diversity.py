@@ -15,7 +15,7 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptMeasure, quoted
 from genmonitor.evaluation.prompts.modes import ModeEnds
-from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, dated
+from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, reusability_curve, w1kp_by_prompt
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
@@ -250,10 +250,6 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
 
     title = "Variety of the samples"
     figures_to_keep = ("modes", "least_varied")
-
-    def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation, the finding first."""
-        return dated(" ".join(map(str, findings)), record)
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the last evaluation value by value, the highest so far, what real images get, and some prompts."""

@@ -145,19 +145,17 @@ def of_one_covariance():
     outputs = torch.randn(60, 5, generator=generator) + prompts @ torch.randn(3, 5, generator=generator)
     metric = DiversityMetric()
     metric.update(outputs, prompts)
-    return outputs, prompts, metric.compute()
+    return outputs, prompts, metric.compute(), metric.modes(5)
 
 
 def test_diversity_metric_has_every_score_of_one_covariance(of_one_covariance):
-    outputs, prompts, values = of_one_covariance
+    outputs, prompts, values, _ = of_one_covariance
     expected = scendi_score(outputs, prompts) | {"vendi": vendi_score(outputs), "rke": rke_score(outputs)}
-    assert values.keys() == expected.keys() | {"outputs", "explained", "prompts"}
+    assert values.keys() == expected.keys() | {"outputs", "prompts"}
     assert all(values[name] == pytest.approx(float(expected[name]), rel=1e-6) for name in expected)
 
 
-def test_diversity_metric_splits_the_covariance_of_the_outputs(of_one_covariance):
-    _, _, values = of_one_covariance
-    whole, explained = values["outputs"], values["explained"]
-    assert float(whole.trace()) == pytest.approx(1)
-    assert float(explained.trace()) == pytest.approx(float(values["prompt_share"]))
-    assert float(torch.linalg.eigvalsh(whole - explained).min()) > -1e-9
+def test_all_modes_are_what_prompts_do_not_explain(of_one_covariance):
+    _, _, values, modes = of_one_covariance
+    assert float(values["outputs"].trace()) == pytest.approx(1)
+    assert float(modes.eigenvalues.sum()) == pytest.approx(1 - float(values["prompt_share"]), rel=1e-6)
