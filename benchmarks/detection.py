@@ -143,7 +143,7 @@ def seconds_rows() -> Iterator[list[str]]:
     generator = torch.Generator().manual_seed(0)
     fake, real = (torch.rand(1200, 3, 64, 64, generator=generator) for _ in range(2))
     partition = PixelPartition.grid((64, 64), 1, 5)
-    cms = RegionMetric(partition, GaussianKernel(1e-3), None, reset_real_features=False)
+    cms = RegionMetric(partition, GaussianKernel(1e-3), None)
     test = TwoSampleTest(partition, reset_real_features=False)
     times: dict[str, list[float]] = {"CMS of image and regions": [], "test, B = 199": [], "change from the best": []}
     for metric in (cms, test):

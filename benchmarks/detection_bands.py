@@ -15,7 +15,7 @@ from detection_methods import Values, one_width
 from genmonitor import GaussianKernel
 from genmonitor.evaluation.baseline import simultaneous_bands
 from genmonitor.evaluation.regions.clustering import find_clusters
-from genmonitor.evaluation.regions.finder import own_widths
+from genmonitor.evaluation.regions.finder import own_gammas
 from genmonitor.evaluation.regions.metrics import RegionMetric
 
 
@@ -48,9 +48,8 @@ def width_rows(source: Source, draws: int) -> Iterator[list[str]]:
         generator = torch.Generator().manual_seed(3)
         pairs = [source.draw(generator) for _ in range(draws)]
         cells: dict[str, list[float]] = {"image": [], "region": []}
-        for widths in (None, own_widths(source.images, partition)):
-            metric = RegionMetric(partition, kernel, None, widths)
-            found = [score(metric, *pair) for pair in pairs]
+        for gammas in ({}, own_gammas(source.images, partition)):
+            found = [score(RegionMetric(partition, kernel, None, gammas), *pair) for pair in pairs]
             cells["image"].append(median(values["image"] for values in found))
             cells["region"].append(
                 median(v for values in found for name, v in values.items() if name.startswith("cluster_"))
@@ -60,7 +59,6 @@ def width_rows(source: Source, draws: int) -> Iterator[list[str]]:
 
 def score(metric: RegionMetric, fake: torch.Tensor, real: torch.Tensor) -> Values:
     """Return the values of one draw."""
-    metric.reset()
     metric.update(real, real=True)
     metric.update(fake, real=False)
     values: Any = metric.compute()

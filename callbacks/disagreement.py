@@ -56,8 +56,8 @@ class DisagreementMonitor(PromptedMonitor):
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module.
-        kernel: of outputs, None for a Gaussian. Its width comes from real images where it has none.
-        prompt_kernel: of prompts. None for the cosine where `kernel` is one, else for a Gaussian, which takes its width
+        kernel: of outputs, None for a Gaussian. Its gamma comes from real images where it has none.
+        prompt_kernel: of prompts. None for the cosine where `kernel` is one, else for a Gaussian, which takes its gamma
             from the prompts or, without a `prompt_encoder`, keeps classes apart.
         num_features: random features in place of exact kernels, see `PromptSplit`: for more than some 10,000 samples.
         eta: weight of the reference, 1 for as much as the model.

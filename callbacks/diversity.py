@@ -52,7 +52,7 @@ class DiversityMonitor(PromptedMonitor):
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
             frozen and kept out of the trained module.
-        kernel: of outputs, None for the cosine. A Gaussian needs `num_features`; its width comes from real images.
+        kernel: of outputs, None for the cosine. A Gaussian needs `num_features`; its gamma comes from real images.
         prompt_kernel: of prompts, None for the cosine.
         num_features: random Fourier features of each Gaussian kernel.
         rcond: see `ScendiScore`.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class PixelClusterMonitor(GenerativeMonitor):
     """Finds groups of pixels that belong together and logs, each epoch, how well each group's distribution is met.
 
-    At the start it takes the kernel's width, the clusters (centered kernel alignment, the linkage and number on which
+    At the start it takes the kernel's gamma, the clusters (centered kernel alignment, the linkage and number on which
     halves of the images agree best) and a baseline from the training images: what n real images in place of the
     generated ones get. Clusters that an earlier run with the same settings left in the run's folder are taken over. At
     each evaluation it logs, in [0, 1] and higher is better unless said otherwise: `cms/image`; `cms/product` of all
@@ -47,7 +47,7 @@ class PixelClusterMonitor(GenerativeMonitor):
 
     The level of the p-values is promised where the real images compared with are validation images. A region raises an
     alert where one of its distances is larger than at its best evaluation by more than chance (p <= 0.002 for all
-    regions together) and, at one of the kernel's widths, at least twice as large, and twice what chance brings to real
+    regions together) and, at one of the kernel's gammas, at least twice as large, and twice what chance brings to real
     images, at two evaluations in a row: a lasting fault is told of at the second evaluation that has it.
     What is far from real images already may hide a small one; `benchmarks/detection.md` says which. Pixels that never
     vary raise an alert only if they are as far off as whole real images are. That benchmark counts false
@@ -59,7 +59,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         n_clusters: None to choose 2..8: the number on which halves of the training images agree best.
         partition: your own clusters instead of found ones, for example `PixelPartition.from_mask(segmentation)`; or the
             path of a saved partition, or of the folder of a run that has one, to compare with that run.
-        n_cluster_images: at most so many training images for the kernel's width and the clusters, at least 10 and 2 per
+        n_cluster_images: at most so many training images for the kernel's gamma and the clusters, at least 10 and 2 per
             cluster; None for as many as half a minute on one core allows, 1000 to 5000. Which ones depends on the data
             alone, not on `seed`.
         n_samples: images generated at each evaluation, and real images compared with.
@@ -72,10 +72,10 @@ class PixelClusterMonitor(GenerativeMonitor):
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
             "average" or "smoothed" by how well halves of the training images agree.
-        own_widths: give each region's CMS a kernel width of its own, 4 over its mean squared distance in training
+        own_gammas: give the kernel of each region's CMS its own gamma, 4 over its mean squared distance in training
             images, rather than one for all as the paper does: each curve then uses its whole scale and sees more than
             a shifted mean. The image's kernel is then their product, and its CMS small: 0.19 for real digits in five
-            clusters. p-values and alerts use several widths per region anyway. For a `kernel` that is not given.
+            clusters. p-values and alerts use several gammas per region anyway. For a `kernel` that is not given.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
             there). It sees more dependence than there is, by up to about 3/m, and may find other clusters: with m = 100
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
@@ -119,7 +119,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         block_size: int | None = None,
         *,
         linkage: Linkage | None = None,
-        own_widths: bool = False,
+        own_gammas: bool = False,
         batch_estimator: int | None = None,
         region_names: Mapping[str, str] | None = None,
         diagnose_every: int = RegionSettings.diagnose_every,

@@ -25,8 +25,7 @@ from diagnosis_images import generator_of, image_set
 from genmonitor import diagnose
 from genmonitor.functional import discrepancy_map
 from genmonitor.plotting.diagnosis import add_map
-from genmonitor.plotting.images import paste
-from genmonitor.plotting.style import INK, add_axes, new_figure, to_array, to_tiles
+from genmonitor.plotting.style import INK, add_axes, new_figure, paste, to_array, to_tiles
 
 N, SHOWN, SIDE, GAP = 400, 4, 200, 22
 

@@ -36,8 +36,17 @@ from genmonitor.evaluation.findings import headlines
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.results import curve
-from genmonitor.plotting.images import paste, region_alone
-from genmonitor.plotting.style import FAINT, INK, add_axes, cluster_color, new_figure, show_regions, to_tiles
+from genmonitor.plotting.style import (
+    FAINT,
+    INK,
+    add_axes,
+    cluster_color,
+    new_figure,
+    paste,
+    region_alone,
+    show_regions,
+    to_tiles,
+)
 
 EPOCHS, FAULT = 18, 9
 """Evaluations, and the first one at which the generator fails."""

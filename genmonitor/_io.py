@@ -62,6 +62,14 @@ def write_json(path: Path, content: Any) -> None:
     atomic_write(path, json.dumps(content, indent=1).encode())
 
 
+def read_json(path: Path) -> Any:
+    """Read a JSON file; None if there is none, or none that is whole."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
 @contextmanager
 def signals_deferred(*numbers: signal.Signals) -> Iterator[None]:
     """Deliver signals, Ctrl-C and SIGTERM unless others are given, only once the block has ended."""

@@ -61,7 +61,7 @@ class RegionsManifest(TypedDict):
     """What is fixed for a run about regions; the partition is a file."""
 
     gamma: float
-    widths: dict[str, Any]
+    gammas: dict[str, Any]
     baseline: dict[str, Any]
     range: list[Any]
     linkage: str | None
@@ -69,7 +69,7 @@ class RegionsManifest(TypedDict):
 
 
 class RegionFiles(TypedDict):
-    """The files beside the manifest, by their names."""
+    """The files that the manifest refers to, by their names."""
 
     partition: str
     real: str

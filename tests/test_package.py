@@ -145,7 +145,7 @@ def test_a_monitor_has_one_stem(stem):
 @pytest.mark.parametrize("stem", ["diversity", "disagreement"])
 def test_words_of_a_prompted_monitor_have_its_stem(stem):
     """Those of regions are shared with `compare`, in evaluation/regions/."""
-    assert (ROOT / "genmonitor" / "evaluation" / "text" / f"{stem}.py").exists()
+    assert (ROOT / "genmonitor" / "evaluation" / "prompts" / f"{stem}.py").exists()
 
 
 @in_repository

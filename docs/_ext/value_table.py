@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import Any
 
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, DiversityEvaluator, DiversitySettings
+from genmonitor.evaluation.prompts.diversity import diversity_values
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.text.diversity import diversity_values
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 
 PLACE = "<!-- the values -->"

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> Result:
     images = images.to(default_device())
     with show_progress("finding the regions") as progress:
         found = find_clusters(images, kernel, of.n_clusters, of.patch_size, progress, of.linkage)
-    partition, stability = found.partition, found.stability.by_name()
+    partition, stability = found.partition, found.stability
     folder, labels = RunFolder(args.out), partition.pixel_labels()
     figures = {
         "map": plots.cluster_map(labels),

@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rich.console import RenderableType
-
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
@@ -23,11 +21,17 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.figures import DRAWN_MODES, DisagreementEvaluation, DisagreementFigures, most_of
+from genmonitor.evaluation.prompts.disagreement import (
+    DRAWN_MODES,
+    LEAST,
+    DisagreementEvaluation,
+    DisagreementFigures,
+    disagreement_finding,
+    most_of,
+)
 from genmonitor.evaluation.prompts.modes import Disagreement, Mode, thumbnail
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL, DisagreementSettings
-from genmonitor.evaluation.text.disagreement import LEAST, disagreement_finding
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.disagreement import ModePrompts, PromptSides, mode_prompts
@@ -73,16 +77,6 @@ def run(args: argparse.Namespace) -> Result:
     return results.run_measurement(NAME, args, [args.outputs, args.others], _find_prompts, _measure)
 
 
-def format_plain(result: Result) -> str:
-    """Format the result as text, the finding first."""
-    return results.format_plain(result, _tables(result), _remarks(result))
-
-
-def format_rich(result: Result) -> RenderableType:
-    """Format the result in color, the finding first."""
-    return results.format_rich(result, _tables(result), _remarks(result))
-
-
 def _tables(result: Result) -> list[Table]:
     """Return the tables for a terminal; with prompts, the outputs of the modes are only on the page."""
     modes = result["modes"]
@@ -101,6 +95,10 @@ def _remarks(result: Result) -> list[str]:
         ),
         *([f"Gaussian kernels: {', '.join(sigmas)}."] if sigmas else []),
     ]
+
+
+format_plain = partial(results.format_plain, tables=_tables, remarks=_remarks)
+format_rich = partial(results.format_rich, tables=_tables, remarks=_remarks)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -243,9 +241,8 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     of_others = found.reference.shown_indices.cpu() - len(images[0])
     reference = replace(found.reference, shown=thumbnail(images[1][of_others]))
     changed = [(prompt, share) for prompt, share in found.found.changed if share >= LEAST]
-    figures = DisagreementFigures(
-        replace(found.found, changed=changed), current, reference, prompts, bounds, against, name
-    )
+    shown = replace(found, found=replace(found.found, changed=changed), current=current, reference=reference)
+    figures = DisagreementFigures(shown, prompts, against, bounds, name)
     return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})
 
 

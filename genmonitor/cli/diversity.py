@@ -7,9 +7,8 @@ import argparse
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
-
-from rich.console import RenderableType
 
 from genmonitor._io import Progress
 from genmonitor.cli import results
@@ -23,11 +22,10 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diversity import MAX_FEATURES, DiversityEvaluator
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
-from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
+from genmonitor.evaluation.prompts.diversity import REAL, SCORES, DiversityEvaluation, evaluation_figures, state
 from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import DiversitySettings
-from genmonitor.evaluation.text.diversity import REAL, SCORES, state
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.plotting.style import Drawing
@@ -75,16 +73,6 @@ def run(args: argparse.Namespace) -> Result:
     return results.run_measurement(NAME, args, places, _find_prompts, _measure)
 
 
-def format_plain(result: Result) -> str:
-    """Format the result as text, the finding first."""
-    return results.format_plain(result, _tables(result))
-
-
-def format_rich(result: Result) -> RenderableType:
-    """Format the result in color, the finding first."""
-    return results.format_rich(result, _tables(result))
-
-
 def _tables(result: Result) -> list[Table]:
     values, known = result["values"], [spec for spec in SCORES if spec.key in result["values"]]
     columns = {"": [spec.title for spec in known], "value": [f"{values[spec.key]:.3f}" for spec in known]}
@@ -92,6 +80,10 @@ def _tables(result: Result) -> list[Table]:
     errors = {key.removesuffix("_error"): f"{value:.2g}" for key, value in values.items() if key.endswith("_error")}
     columns |= {name: [of.get(spec.key, "") for spec in known] for name, of in (("±", errors), ("real", real)) if of}
     return [Table(list(columns), list(zip(*columns.values(), strict=True))), results.as_table(result["modes"])]
+
+
+format_plain = partial(results.format_plain, tables=_tables)
+format_rich = partial(results.format_rich, tables=_tables)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -186,13 +178,11 @@ def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: Promp
 
 def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | None) -> list[dict[str, Any]]:
     """Return the model's own modes, each with the outputs at its ends."""
-    own = found.spectra[2].clamp_min(0)
-    shares = (own / own.sum().clamp_min(1e-12)).tolist()
     named = prompts.values if prompts is not None and prompts.embeddings is None else None
     modes = []
     for number, ends in enumerate(found.ends.indices.tolist()):
         one, other = ends[: len(ends) // 2], ends[len(ends) // 2 :][::-1]
-        mode: dict[str, Any] = {"mode": number + 1, "share": f"{100 * shares[number]:.0f} %"}
+        mode: dict[str, Any] = {"mode": number + 1, "share": f"{100 * found.shares[number]:.0f} %"}
         for name, end in (("one end", one), ("the other end", other)):
             mode[name] = [outputs.label(row, named) for row in end[:SHOWN_PER_END]]
         modes.append(mode)

@@ -32,7 +32,7 @@ from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.table import aligned, aligned_rows, terminal_width, within
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing, cluster_color
-from genmonitor.report.files import FOLDER
+from genmonitor.report.contents import FOLDER
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
 
@@ -168,7 +168,7 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in found.notes])
     evaluated: dict[str, Any] = {}
     if found.evaluator is not None:
-        found.evaluator.write_artifacts(folder.path)
+        folder.write_artifacts(found.evaluator.write_artifacts)
         evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
     evaluated |= {
         "title": found.title,
@@ -180,17 +180,21 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     folder.write_manifest(prefix, 1, {**evaluated, **manifest, **found.manifest})
 
 
-def format_plain(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> str:
-    """Format a result as text: the finding, tables, remarks on them, notes and the path of the page."""
+def format_plain(
+    result: Result, tables: Callable[[Result], list[Table]], remarks: Callable[[Result], list[str]] = lambda _: []
+) -> str:
+    """Format a result as text: the finding, its tables, remarks on them, notes and the path of the page."""
     width = terminal_width()
-    blocks = [f"{aligned(within(table, width), width)}\n" for table in tables]
-    return "\n".join([result["finding"], "", *blocks, *remarks, *closing_lines(result)])
+    blocks = [f"{aligned(within(table, width), width)}\n" for table in tables(result)]
+    return "\n".join([result["finding"], "", *blocks, *remarks(result), *closing_lines(result)])
 
 
-def format_rich(result: Result, tables: Sequence[Table], remarks: Sequence[str] = ()) -> RenderableType:
+def format_rich(
+    result: Result, tables: Callable[[Result], list[Table]], remarks: Callable[[Result], list[str]] = lambda _: []
+) -> RenderableType:
     """Format a result in color, with the same content as `format_plain`."""
-    blocks = [part for table in tables for part in (colored_table(table), Text())]
-    lines = "\n".join([*remarks, *closing_lines(result)])
+    blocks = [part for table in tables(result) for part in (colored_table(table), Text())]
+    lines = "\n".join([*remarks(result), *closing_lines(result)])
     return Group(Text(f"{result['finding']}\n", style="bold"), *blocks, Text(lines))
 
 

@@ -7,12 +7,12 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from rich.console import RenderableType
 
 from genmonitor._formatting import format_p
 from genmonitor._io import Progress
@@ -25,7 +25,7 @@ from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.variability import LISTED, SHOWN
+from genmonitor.evaluation.prompts.diversity import LISTED, SHOWN
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, calibrate
@@ -69,26 +69,20 @@ def run(args: argparse.Namespace) -> Result:
     return results.run_measurement(NAME, args, [args.outputs], _find_prompts, _measure)
 
 
-def format_plain(result: Result) -> str:
-    """Format the result as text, the finding first."""
-    return results.format_plain(result, [_table(result)], _remarks(result))
-
-
-def format_rich(result: Result) -> RenderableType:
-    """Format the result in color, the finding first."""
-    return results.format_rich(result, [_table(result)], _remarks(result))
-
-
-def _table(result: Result) -> Table:
+def _tables(result: Result) -> list[Table]:
     """Return the first prompts, cut where they are long."""
     rows = [{name: x for name, x in row.items() if name != "closest_pair"} for row in result["prompts"][:MAX_ROWS]]
     rounded = [{name: f"{x:.3f}" if isinstance(x, float) else x for name, x in row.items()} for row in rows]
-    return results.as_table([row | {"prompt": cut(row["prompt"], 60)} for row in rounded])
+    return [results.as_table([row | {"prompt": cut(row["prompt"], 60)} for row in rounded])]
 
 
 def _remarks(result: Result) -> list[str]:
     more = len(result["prompts"]) - MAX_ROWS
     return [f"{more} more prompts on the page and with --json."] if more > 0 else []
+
+
+format_plain = partial(results.format_plain, tables=_tables, remarks=_remarks)
+format_rich = partial(results.format_rich, tables=_tables, remarks=_remarks)
 
 
 def _check_calibration(args: argparse.Namespace) -> None:
@@ -108,15 +102,8 @@ def _check_calibration(args: argparse.Namespace) -> None:
 
 def _load_calibration(path: Path, dim: int) -> W1KPCalibration:
     """Load a calibration; `dim` is for the authors' file, which does not say how many values its embedding has."""
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected --calibration to be a file, but there is none at {path}.")
     try:
-        try:
-            return W1KPCalibration.load(path)
-        except ValueError as error:
-            if "`dim`" not in str(error):
-                raise
-            return W1KPCalibration.load(path, dim=dim)
+        return W1KPCalibration.load(path, dim)
     except Exception as error:  # a file of something else may hold anything
         raise ValueError(
             f"Expected --calibration to be a file of --save-calibration or the authors' cdf-xy.pt, but {path} is "

@@ -74,7 +74,7 @@ def simultaneous_bands(
 
     Args:
         values: of each draw [D], by name; D at least 2.
-        together: names whose bands hold together; each other one holds by itself.
+        together: names whose bands hold together; each other one holds alone.
         similarities: names of values that are 1 at best.
         widen: multiplies every distance from the median.
 

@@ -108,7 +108,7 @@ class Collective(ABC):
 
 
 class SingleProcess(Collective):
-    """One process by itself."""
+    """One process alone."""
 
     rank = 0
     world_size = 1
@@ -140,6 +140,6 @@ class DistributedProcesses(Collective):
 
 
 def current_processes() -> Collective:
-    """Return the processes of torch.distributed where there are several, else this one by itself."""
+    """Return the processes of torch.distributed where there are several, else this one alone."""
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return DistributedProcesses() if several else SingleProcess()

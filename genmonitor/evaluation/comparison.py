@@ -24,9 +24,16 @@ from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
-from genmonitor.evaluation.regions.figures import SHOWN, diagnosis_figure, image_labels
 from genmonitor.evaluation.regions.metrics import both_views
-from genmonitor.evaluation.regions.presenter import on_map, plain_table, region_data, regions_html
+from genmonitor.evaluation.regions.presenter import (
+    SHOWN,
+    diagnosis_figure,
+    image_labels,
+    on_map,
+    plain_table,
+    region_data,
+    regions_html,
+)
 from genmonitor.evaluation.regions.values import IMAGE
 from genmonitor.evaluation.results import Samples, ShownImages, Table
 from genmonitor.evaluation.settings import RegionSettings
@@ -37,7 +44,7 @@ from genmonitor.functional.relative_similarity import relative_similarity_from_i
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.images import side_by_side
+from genmonitor.plotting.pixel_clusters import side_by_side
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,7 +255,7 @@ def compare(
     kernel: Kernel | None = None,
     block_size: int | None = None,
     linkage: Linkage | None = None,
-    own_widths: bool = False,
+    own_gammas: bool = False,
     batch_estimator: int | None = None,
     region_names: Mapping[str, str] | None = None,
     aligned: bool = RegionSettings.aligned,
@@ -279,7 +286,7 @@ def compare(
         kernel: see there.
         block_size: see there.
         linkage: see there.
-        own_widths: see there.
+        own_gammas: see there.
         batch_estimator: see there.
         region_names: see there.
         aligned: see there.

@@ -152,7 +152,7 @@ def diagnose(
 
     Faults are put into real images, with the strength that brings these closest to the generated ones on one half of
     them; on the other half the share explained is 1 - D(generated, real with the fault) / D(generated, real). D is MMD²
-    without bias, summed over widths of the kernel and over pixels and whitened pixels, each in standard deviations of
+    without bias, summed over gammas of the kernel and over pixels and whitened pixels, each in standard deviations of
     what chance makes of it. A fault is named if it explains 20 % or more and real images with it are closer by the
     relative similarity test. At most 500 images of each side are looked at.
 

@@ -19,16 +19,16 @@ from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.prompts import disagreement as text
+from genmonitor.evaluation.prompts.disagreement import SAMPLES, DisagreementEvaluation
 from genmonitor.evaluation.prompts.estimates import PromptDistances, PromptGroups
-from genmonitor.evaluation.prompts.figures import SAMPLES, DisagreementEvaluation, DisagreementFigures
 from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Ranked, SampleSet, disagreement, thumbnail
-from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
+from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
-from genmonitor.evaluation.text import disagreement as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.functional.promptsplit.permutation import disagreement_p_value, permuted_sides
+from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides
 
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
@@ -68,15 +68,11 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         baseline_draws: int = 1,
         prefix: str = "disagreement",
     ) -> None:
-        of, key = settings, prompt_key if callable(prompt_key) else None
-        objects = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder, "prompt_key": key}
-        kernels = of.kernels(one_hot=prompt_encoder is None)
-        features = PromptedFeatures(
-            of.given_prompts, output_encoder, prompt_encoder, *kernels, of.num_features, batch_size
-        )
+        of, objects = settings, {"prompt_key": prompt_key if callable(prompt_key) else None}
         # none but against real images: moving from the start is learning
         groups = PromptGroups(of.given_prompts, of.count) if of.reference == "data" else PromptGroups(None, 0)
-        super().__init__(of, features, groups, prefix, **objects)
+        kernels = of.kernels(one_hot=prompt_encoder is None)
+        super().__init__(of, kernels, groups, output_encoder, prompt_encoder, batch_size, prefix, **objects)
         self.reference, self.num_modes, self.eta = of.reference, of.num_modes, of.eta
         self.prompt_key, self.baseline_draws = prompt_key, baseline_draws
         self._values = text.DisagreementValues(of.num_modes, of.reference)
@@ -87,8 +83,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
     ) -> FitReport:
-        """Encode the prompts, fix the kernels' widths, and encode real images where they are the reference."""
-        self._features.fit(probe)
+        """Encode the prompts, fix the kernels' gammas, and encode real images where they are the reference."""
+        self._encode_prompts(probe)
         shape = tuple(probe.shape[1:])
         subset: RealSubset | None
         if self.reference == "data":
@@ -96,8 +92,8 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 real, self.prompt_key, self.prompts, self.n_samples, self.seed, shape, comm, progress
             )
         else:
-            subset, notes = self._choose_for_width(real, shape)
-        report = self._fit_widths(subset, notes, probe, comm)
+            subset, notes = self._choose_for_gamma(real, shape)
+        report = self._fit_gammas(subset, notes, probe, comm)
         if self.reference == "data" and subset is not None:
             mine = comm.rank_indices(len(subset))
             images = subset.read(mine).to(probe.device)
@@ -133,7 +129,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def _disagreement(self, *sides: SampleSet) -> Disagreement:
         """Split the model's side from the reference's, and from what chance alone gives."""
         outputs = [side.features.to(sides[0].features) for side in sides]
-        prompts = [self._features.of_prompts(side.indices.to(outputs[0].device)) for side in sides]
+        prompts = [self._prompts_of(side.indices.to(outputs[0].device)) for side in sides]
         names, of_reference = (self.prompts.named(side.indices.tolist()) for side in sides)
         rows, codes = torch.cat(outputs), torch.cat(prompts)
 
@@ -147,7 +143,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 prompt_kernel=self.prompt_kernel,
                 eta=self.eta,
                 num_modes=num_modes,
-                num_features=self._features.num_features,
+                num_features=self.num_features,
                 seed=self.seed,
             )
 
@@ -179,24 +175,24 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
         moved = self.measure.findings(self._changes.standing, history[-1], self._groups)
         found = evaluation.found.changed
-        return (*moved, text.disagreement_finding(history[-1], found, text.AGAINST[self.reference]))
+        return (*moved, text.disagreement_finding(history[-1], found, self._values.against))
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""
-        note = self._groups.note()
-        return text.DisagreementPresenter(self._values, self.reference, self._figures, self._changed, note)
+        shown = self._values, self.prompts, self._value_range, self._changed, self._groups.note()
+        return text.DisagreementPresenter(*shown)
 
     def manifest(self) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""
         compared = {"reference": self.reference, "reference_samples": len(self._reference.features)}
-        return self._features.manifest(self.prefix) | compared
+        return super().manifest() | compared
 
     def comparable_settings(self) -> dict[str, Any]:
         """Return what must be the same for values to be compared, as plain Python."""
-        return super().comparable_settings() | self._features.encoders()
+        return super().comparable_settings() | self._encoder_names()
 
     def fit_state(self) -> dict[str, Any]:
-        """Return the kernels' widths, the prompts that differed most, and the model's own samples as the reference."""
+        """Return the kernels' gammas, the prompts that differed most, and the model's own samples as the reference."""
         value_range = None if self._value_range is None else list(self._value_range)
         state = super().fit_state() | {"changed": [list(pair) for pair in self._changed], "range": value_range}
         if self.reference != "data" and not self.needs_first_samples:
@@ -218,14 +214,14 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
             )
 
     def forget(self) -> None:
-        """Let the next `fit` find everything anew."""
+        """Let the next `fit` find everything from scratch."""
         super().forget()
         self._reference, self._changed, self._distances = NO_SAMPLES, [], None
 
-    def _choose_for_width(
+    def _choose_for_gamma(
         self, real: ReferenceImages, shape: tuple[int, ...]
     ) -> tuple[RealSubset | None, tuple[str, ...]]:
-        """Choose any real images, where a kernel takes its width from them."""
+        """Choose any real images, where a kernel takes its gamma from them."""
         if self.kernel.gamma is not None or not self.kernel.takes_gamma:
             return None, ()
         try:
@@ -233,10 +229,10 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         except ValueError as error:
             if real.given is not None:
                 raise
-            return None, (f"there are no real images to take the kernel's width from. {error}".removesuffix("."),)
+            return None, (f"there are no real images to take the kernel's gamma from. {error}".removesuffix("."),)
 
     def _check_features(self) -> None:
-        saved, encoded = self._reference.features.shape[-1], self._features.dims[0]
+        saved, encoded = self._reference.features.shape[-1], self.dims[0]
         if not self.needs_first_samples and saved != encoded:
             raise ValueError(
                 f"Expected `output_encoder` to return {saved} values like the features of the reference in the "
@@ -246,7 +242,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def _sample_set(self, images: Tensor, indices: Tensor) -> SampleSet:
         """Encode this process's part of a side."""
         some = self._first_of_prompts(indices)
-        return SampleSet(self._features.encode(images), indices, thumbnail(images[some]), indices[some])
+        return SampleSet(self._encode(images), indices, thumbnail(images[some]), indices[some])
 
     def _gathered(self, images: Tensor, indices: Tensor, comm: Collective) -> SampleSet:
         return self._trimmed(self._sample_set(images, indices).gathered(comm))
@@ -265,9 +261,3 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
                 left[prompt] -= 1
                 rows.append(row)
         return rows
-
-    def _figures(self, evaluation: DisagreementEvaluation) -> DisagreementFigures:
-        sides = (evaluation.current, evaluation.reference)
-        lows, highs = ([float(f(side.shown)) for side in sides] for f in (torch.min, torch.max))
-        value_range = self._value_range or (min(lows), max(highs))
-        return DisagreementFigures(evaluation.found, *sides, self.prompts, value_range, text.AGAINST[self.reference])

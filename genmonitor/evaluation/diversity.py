@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,22 @@ from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
 from genmonitor.evaluation.collective import Collective, SingleProcess
-from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.prompts import diversity as text
+from genmonitor.evaluation.prompts.diversity import DiversityEvaluation, LeastVaried, least_varied
 from genmonitor.evaluation.prompts.estimates import PromptGroups, spread_by_prompt
-from genmonitor.evaluation.prompts.figures import DiversityEvaluation
-from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, ScoredSamples
-from genmonitor.evaluation.prompts.prompted import PromptedEvaluator, PromptedFeatures
-from genmonitor.evaluation.prompts.variability import LeastVaried, PromptDiversity
+from genmonitor.evaluation.prompts.modes import COVARIANCES, DiversityMetric, mode_ends
+from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
-from genmonitor.evaluation.text import diversity as text
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
 from genmonitor.functional.vendi import vendi_from_covariance
-from genmonitor.functional.w1kp import PromptVariability
+from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import kernel_dispersion
 
@@ -47,27 +44,8 @@ GROUPS, MAX_REPEATED = 20, 1024
 MAX_PAIRS = 2000
 """With more samples than these, the spectrum of their [n, n] kernel of pairs would take many seconds."""
 NO_SAMPLES = Samples(torch.empty(0, 0), torch.empty(0, dtype=torch.long))
-ONE_PROMPT = Prompts([0])
-"""Of a generator without prompts: it explains the mean of the samples alone, so their modes are those of PCA."""
 MODES, ENDS = 5, 5
 """Modes that are drawn, and samples at either end of each."""
-
-
-@dataclass(frozen=True, eq=False)
-class FittedDiversity:
-    """What a fitted DiversityEvaluator evaluates with.
-
-    Attributes:
-        metric: Scendi, Vendi and RKE.
-        fidelity: against real images, None without them.
-        real_features: of this process's real images [m, d], None without them.
-        real_spread: how spread real images are, whatever their prompt; infinite without them.
-    """
-
-    metric: DiversityMetric
-    fidelity: FidelityMetrics | None
-    real_features: Tensor | None
-    real_spread: float
 
 
 class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
@@ -102,62 +80,60 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         prefix: str = "diversity",
     ) -> None:
         of = settings or DiversitySettings()
-        objects = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder, "extra_metrics": extra_metrics}
         if of.given_prompts is None:
             check_has_no(prompt_encoder=prompt_encoder)
-        by_prompt = of.given_prompts or ONE_PROMPT
-        features = PromptedFeatures(by_prompt, output_encoder, prompt_encoder, *of.kernels, of.num_features, batch_size)
-        super().__init__(of, features, PromptGroups(of.given_prompts, of.count), prefix, **objects)
+        groups, objects = PromptGroups(of.given_prompts, of.count), {"extra_metrics": extra_metrics}
+        super().__init__(of, of.kernels, groups, output_encoder, prompt_encoder, batch_size, prefix, **objects)
         self.calibration, self.rcond, self.extra_metrics = of.calibration, of.rcond, extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, of="features")
-        self._prompt_diversity = None
-        if of.calibration is not None:
-            self._prompt_diversity = PromptDiversity(of.calibration, by_prompt, of.count)
-        self._fitted: FittedDiversity | None = None
+        self._metric: DiversityMetric | None = None
+        self._fidelity: FidelityMetrics | None = None
+        self._real_features: Tensor | None = None  # this process's
+        self._real_spread = math.inf  # whatever the prompt
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
 
     @property
-    def fitted(self) -> FittedDiversity:
-        """What `fit` found."""
-        return require_fitted(self._fitted, type(self).__name__)
+    def metric(self) -> DiversityMetric:
+        """Scendi, Vendi and RKE, once fitted."""
+        return require_fitted(self._metric, type(self).__name__)
 
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
     ) -> FitReport:
-        """Encode the prompts, fix the kernels' widths, and encode real images where there are any."""
-        self._features.fit(probe)
+        """Encode the prompts, fix the kernels' gammas, and encode real images where there are any."""
+        self._encode_prompts(probe)
         subset, notes = self._choose_real(real, tuple(probe.shape[1:]))
         self._value_range = None
-        report = self._fit_widths(subset, notes, probe, comm)
+        report = self._fit_gammas(subset, notes, probe, comm)
         self._check_size()
         if self.calibration is not None:
-            self.calibration.check("features of the output encoder", self._features.encode(probe[:0]))
-        fidelity, features, real_spread = None, None, math.inf
+            self.calibration.check("features of the output encoder", self._encode(probe[:0]))
+        self._fidelity, self._real_features, self._real_spread = None, None, math.inf
         if subset is not None:
-            features = self._features.encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
-            fidelity = FidelityMetrics(features, self.kernel, self._features.num_features)
-            real_spread = float(kernel_dispersion(comm.gather_rows(features), self.kernel).value)
+            real_features = self._encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
+            self._fidelity = FidelityMetrics(real_features, self.kernel, self.num_features)
+            self._real_spread = float(kernel_dispersion(comm.gather_rows(real_features), self.kernel).value)
+            self._real_features = real_features
         if self.extra_metrics is not None:
-            prompts = self._prompts_of(torch.arange(len(probe)))
+            prompts = self._given_prompts_of(torch.arange(len(probe)))
             own = (*text.SCORES, *text.REAL, *self.measure.specs(self._groups).values())
-            self._extra.check(self._features.encode(probe), features, prompts, own=own)
-        metric = self._new_metric().to(probe.device)
-        self._fitted = FittedDiversity(metric, fidelity, features, real_spread)
+            self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
+        self._metric = self._new_metric().to(probe.device)
         return report
 
     def update(self, samples: Samples) -> None:
         """Encode this process's samples, each once, and add them to every metric."""
-        metric, fidelity = self.fitted.metric, self.fitted.fidelity
-        self._samples, self._outputs = samples, self._features.encode(samples.images)
+        metric = self.metric
+        self._samples, self._outputs = samples, self._encode(samples.images)
         metric.reset()
-        metric.update(self._outputs, self._features.of_prompts(samples.indices))
-        self._extra.update(self._outputs, self.fitted.real_features, self._prompts_of(samples.indices))
-        if fidelity is not None:
-            fidelity.update(self._outputs)
+        metric.update(self._outputs, self._prompts_of(samples.indices))
+        self._extra.update(self._outputs, self._real_features, self._given_prompts_of(samples.indices))
+        if self._fidelity is not None:
+            self._fidelity.update(self._outputs)
 
     def compute(self, comm: Collective) -> DiversityEvaluation:
-        """Return the scores, the spectra, and the samples that show the model's own modes."""
+        """Return the scores, and the samples that show the model's own modes."""
         try:
             return self._compute(comm)
         finally:  # samples may take more memory than the model
@@ -165,33 +141,36 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def _compute(self, comm: Collective) -> DiversityEvaluation:
         with comm.all_ranks_or_none():
-            computed = self.fitted.metric.compute()
+            computed = self.metric.compute()
         # torchmetrics makes scalars of matrices of one number
         computed |= {name: torch.atleast_2d(computed[name]) for name in COVARIANCES}
         values = {name: float(computed[name]) for name in self._scores(computed)}
-        if self.fitted.fidelity is not None:
+        if self._fidelity is not None:
             with comm.all_ranks_or_none():
-                values |= self.fitted.fidelity.compute()
+                values |= self._fidelity.compute()
         values |= self._extra.compute(comm)
-        least: list[LeastVaried] = []
-        reusability = None
-        if self._prompt_diversity is not None:
-            values["w1kp"], least, reusability = self._prompt_diversity.measure(self._outputs, self._samples, comm)
         outputs, indices = comm.gather_rows(self._outputs), comm.gather_rows(self._samples.indices)
+        ordered = outputs[indices.argsort()]
+        least: list[LeastVaried] = []
+        reusability: ReusabilityCurve | None = None
+        if self.calibration is not None:
+            measured = least_varied(ordered, self._samples, self._by_prompt, self.calibration, comm)
+            values["w1kp"], least, reusability = measured
         with comm.all_ranks_or_none():
-            spread = spread_by_prompt(outputs[indices.argsort()], self._groups, self.kernel)
+            spread = spread_by_prompt(ordered, self._groups, self.kernel)
         values |= self.measure.values(spread, self._groups)
         if self._measures_pairs:
             with comm.all_ranks_or_none():
-                pairs = self.fitted.metric.vendi_of_pairs(outputs, self._features.of_prompts(indices))
+                pairs = self.metric.vendi_of_pairs(outputs, self._prompts_of(indices))
             given = conditional_vendi_of(pairs, computed["vendi"], vendi_from_covariance(computed["prompts"]))
             values |= {name: float(value) for name, value in given.items()}
         with comm.all_ranks_or_none():
-            near = self._scored(len(computed["outputs"])).near_ends(ENDS)
-        ends = near.gathered(comm).ends(ENDS)
-        parts = computed["outputs"], computed["explained"], computed["outputs"] - computed["explained"]
-        total, explained, own = (torch.linalg.eigvalsh(x).flip(0) for x in parts)
-        return DiversityEvaluation(values, (total, explained, own), ends, least, spread, reusability)
+            modes = self.metric.modes(min(MODES, len(computed["outputs"])))
+            scores = self.metric.mode_scores(self._outputs, self._prompts_of(self._samples.indices), modes)
+        ends = mode_ends(scores, self._samples, ENDS, comm)
+        own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
+        shares = (modes.eigenvalues / own).tolist()
+        return DiversityEvaluation(values, shares, ends, least, spread, reusability)
 
     def standard_errors(
         self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
@@ -207,7 +186,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
             progress: wraps the groups.
         """
         comm = comm or SingleProcess()
-        outputs, prompts = self._features.encode(samples.images), self._features.of_prompts(samples.indices)
+        outputs, prompts = self._encode(samples.images), self._prompts_of(samples.indices)
         groups = min(GROUPS, len(outputs) // 2)
         if self._size(self.kernel, outputs.shape[1]) > MAX_REPEATED or groups < 2:
             return {}
@@ -229,13 +208,13 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def commit(self, evaluation: DiversityEvaluation, history: History) -> list[Finding]:
         """Keep the least varied prompts for the summary; return a finding if some lost their variety."""
         self._least = [row.found for row in evaluation.least_varied]
-        lost = self._changes.update(evaluation.spread, history[-1]["epoch"], self.fitted.real_spread)
+        lost = self._changes.update(evaluation.spread, history[-1]["epoch"], self._real_spread)
         return self.measure.findings(lost, history[-1], self._groups)
 
     def forget(self) -> None:
-        """Let the next `fit` find everything anew."""
+        """Let the next `fit` find everything from scratch."""
         super().forget()
-        self._fitted, self._least = None, []
+        self._metric, self._least = None, []
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
@@ -262,7 +241,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def manifest(self) -> dict[str, Any]:
         """Return what is needed to evaluate the same again."""
         calibration = None if self.calibration is None else self._calibration_file()
-        return self._features.manifest(self.prefix) | {"calibration": calibration}
+        return super().manifest() | {"calibration": calibration}
 
     @property
     def _measures_pairs(self) -> bool:
@@ -276,13 +255,13 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def _size(self, kernel: Kernel, dim: int) -> int:
         """Return the number of features that a kernel makes of so many."""
-        return 2 * (self._features.num_features or 0) if kernel.takes_gamma else dim
+        return 2 * (self.num_features or 0) if kernel.takes_gamma else dim
 
-    def _prompts_of(self, indices: Tensor) -> Tensor | None:
-        return None if self.prompts is None else self._features.of_prompts(indices)
+    def _given_prompts_of(self, indices: Tensor) -> Tensor | None:
+        return None if self.prompts is None else self._prompts_of(indices)
 
     def _new_metric(self, **options: Any) -> DiversityMetric:
-        return DiversityMetric(self.kernel, self.prompt_kernel, self._features.num_features, self.rcond, **options)
+        return DiversityMetric(self.kernel, self.prompt_kernel, self.num_features, self.rcond, **options)
 
     def _calibration_file(self) -> str:
         return f"{self.prefix}_w1kp_calibration.pt"
@@ -300,18 +279,10 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def _check_size(self) -> None:
         """Refuse features whose covariance would take minutes to decompose."""
-        for name, kernel, dim in zip(
-            ("output", "prompt"), (self.kernel, self.prompt_kernel), self._features.dims, strict=True
-        ):
+        for name, kernel, dim in zip(("output", "prompt"), (self.kernel, self.prompt_kernel), self.dims, strict=True):
             if (size := self._size(kernel, dim)) > MAX_FEATURES:
                 raise ValueError(
                     f"Expected at most {MAX_FEATURES} features of each {name}, but got {size}, which would take minutes"
                     f" at each evaluation. Give `{name}_encoder=` one with fewer, such as CLIP or, for pixels, an "
                     "average over patches; or a GaussianKernel with `num_features`."
                 )
-
-    def _scored(self, size: int) -> ScoredSamples:
-        metric = self.fitted.metric
-        modes = metric.modes(min(MODES, size))
-        scores = metric.mode_scores(self._outputs, self._features.of_prompts(self._samples.indices), modes)
-        return ScoredSamples(scores, self._samples.images, self._samples.indices)

@@ -173,7 +173,7 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """Let `fit` take over what a run with the same settings left in a folder, where it looks for anything."""
 
     def forget(self) -> None:
-        """Let the next `fit` find everything anew."""
+        """Let the next `fit` find everything from scratch."""
 
     # what it declares
 

@@ -143,10 +143,10 @@ class ExtraMetrics:
             if self._of == "features":
                 _check_width(metric)
             for i, batch in enumerate(samples.split(BATCH)):
-                beside = {}
+                more = {}
                 if prompts is not None and "prompts" in takes:
-                    beside["prompts"] = prompts.split(BATCH)[i].clone()
-                metric.update(self._as_expected(metric, batch), **beside)
+                    more["prompts"] = prompts.split(BATCH)[i].clone()
+                metric.update(self._as_expected(metric, batch), **more)
             return
         if real is None:
             raise ValueError("there are no real images to compare with. Give `real_images=`.")
@@ -174,10 +174,10 @@ class ExtraMetrics:
 
 
 def _check_width(metric: Any) -> None:
-    """Refuse a kernel whose width would come from the first generated samples, which say little."""
+    """Refuse a kernel whose gamma would come from the first generated samples, which say little."""
     kernel = getattr(metric, "kernel", None)
     if isinstance(kernel, Kernel) and kernel.takes_gamma and kernel.gamma is None:
-        raise ValueError(f"{kernel!r} has no width. Give it a gamma.")
+        raise ValueError(f"{kernel!r} has no gamma. Give it one.")
 
 
 def _reset_both_sides(metric: Any) -> None:

@@ -16,8 +16,8 @@ from torch import Tensor
 from genmonitor.functional.relative_similarity import holm
 from genmonitor.functional.two_sample_test import LEVEL
 
-SAID = 3
-"""Findings that are said in full at most."""
+HEADLINES = 3
+"""Findings that are given in full at most."""
 
 ALERT_LEVEL = 0.002
 """The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
@@ -125,15 +125,15 @@ class Finding:
 
 
 def headlines(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the few findings that are said in full: what to look at first, and what else is wrong or has changed.
+    """Return the few findings that are given in full: what to look at first, and what else is wrong or has changed.
 
     Example:
         >>> area = Area("cluster_1")
-        >>> said = Finding("cluster_1 is too dark.", area, "", None, fine=False)
-        >>> [str(x) for x in headlines([said, Finding("cluster_1 differs.", area, "", None, fine=False, detail=True)])]
+        >>> dark = Finding("cluster_1 is too dark.", area, "", None, fine=False)
+        >>> [str(x) for x in headlines([dark, Finding("cluster_1 differs.", area, "", None, fine=False, detail=True)])]
         ['cluster_1 is too dark.']
     """
-    return [x for x in findings if not x.detail][:SAID]
+    return [x for x in findings if not x.detail][:HEADLINES]
 
 
 def run_lengths(mask: Tensor) -> dict[str, list[int]]:

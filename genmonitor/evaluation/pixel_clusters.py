@@ -134,11 +134,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def fit(
         self, real: ReferenceImages, probe: Tensor, comm: Collective, progress: Progress = no_progress
     ) -> FitReport:
-        """Find kernel width, regions and baseline, or keep what a saved state fixed for the same images."""
+        """Find gamma, regions and baseline, or keep what a saved state fixed for the same images."""
         messages: tuple[str, ...] = ()
         split = self._finder.split(real)
         self.to_sites.to(probe.device)
-        # rank zero's, since a dataset may differ between processes: they must agree on whether to begin anew
+        # rank zero's, since a dataset may differ between processes: they must agree on whether to start over
         notes, signature = list(split.notes), comm.broadcast(split.signature())
         comparable = not self._data or self._data == signature
         if not comparable:
@@ -283,7 +283,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._fitted = replace(self.fitted, nearest=known)
 
     def forget(self) -> None:
-        """Let the next `fit` find everything anew."""
+        """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
         self._standing, self._evaluations = (), 0

@@ -16,7 +16,7 @@ from torch import Tensor
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
 from genmonitor.evaluation.collective import Collective
-from genmonitor.evaluation.findings import Finding
+from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.plotting.style import Drawing
 
 Record = dict[str, float]
@@ -80,7 +80,7 @@ class FitReport:
 
     Attributes:
         notes: sentences that the user should read.
-        comparable: whether values are comparable with those of before; if not, the history starts anew.
+        comparable: whether values are comparable with those of before; if not, the history starts over.
         messages: what was found, nothing to worry about.
     """
 
@@ -127,7 +127,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class ShownImages:
-    """Some images for people to look at, each one by itself.
+    """Some images for people to look at, one by one.
 
     Attributes:
         tiles: RGB in [0, 1], [n, H, W, 3].
@@ -148,7 +148,7 @@ def curve(history: History, name: str) -> list[float]:
 
 
 def dated(text: str, record: Record) -> str:
-    """Return what is said of an evaluation, with its epoch in brackets where it has one."""
+    """Return the text about an evaluation, with its epoch in brackets where it has one."""
     return f"{text.removesuffix('.')}{when(record)}"
 
 
@@ -170,8 +170,8 @@ class Presenter(Generic[EvaluationT]):
     """Figures of which each evaluation's is kept, not only the latest."""
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation, the finding first."""
-        return dated(str(findings[0]), record) if findings else ""
+        """Return one line about an evaluation: its headlines."""
+        return dated(" ".join(map(str, headlines(findings))), record) if findings else ""
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return what the run found, for the terminal."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
@@ -20,6 +21,7 @@ from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.cka import check_cka_arguments
 from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
+from genmonitor.functional.w1kp.calibration import check_calibration
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_estimator
@@ -93,14 +95,14 @@ class RegionSettings(Settings):
         n_clusters: None to choose 2..8: the number on which halves of the images agree best.
         partition: your own clusters instead of found ones; or the path of a saved partition, or of the folder of a run
             that has one.
-        n_cluster_images: at most so many real images for the kernel's width and the clusters, at least 10 and 2 per
+        n_cluster_images: at most so many real images for the kernel's gamma and the clusters, at least 10 and 2 per
             cluster; None for as many as half a minute on one core allows, 1000 to 5000.
         n_samples: generated images per evaluation, and real images compared with.
         patch_size: side of a site in pixels.
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
-        own_widths: give each region's CMS a kernel width of its own.
+        own_gammas: give the kernel of each region's CMS its own gamma.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
         diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one, and
@@ -124,14 +126,14 @@ class RegionSettings(Settings):
     kernel: Kernel | None = None
     block_size: int | None = None
     linkage: Linkage | None = None
-    own_widths: bool = False
+    own_gammas: bool = False
     batch_estimator: int | None = None
     region_names: Mapping[str, str] | None = None
     diagnose_every: int = 1
     aligned: bool = True
     seed: int = 0
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
-        {"partition", "n_samples", "block_size", "own_widths", "region_names", "diagnose_every", "aligned", "seed"}
+        {"partition", "n_samples", "block_size", "own_gammas", "region_names", "diagnose_every", "aligned", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
@@ -157,10 +159,10 @@ class RegionSettings(Settings):
             check_at_least("n_cluster_images", self.n_cluster_images, 2)
             if self.partition is None:
                 self.check_enough(self.n_cluster_images)
-        if check_bool("own_widths", self.own_widths) and self.kernel != GaussianKernel():
+        if check_bool("own_gammas", self.own_gammas) and self.kernel != GaussianKernel():
             raise ValueError(
-                f"Expected `kernel` to be left out, or GaussianKernel(), with `own_widths`, but got {self.kernel!r}: "
-                "the widths are then taken from the images, region by region."
+                f"Expected `kernel` to be left out, or GaussianKernel(), with `own_gammas`, but got {self.kernel!r}: "
+                "the gammas are then taken from the images, region by region."
             )
         if self.partition is not None and self.n_clusters is not None:
             raise ValueError(
@@ -241,6 +243,9 @@ class DiversitySettings(Settings):
             self._complete(prompt_kernel=self.prompt_kernel or CosineKernel())
         check_one_per_prompt(self.n_samples, count)
         check_at_least("seed", self.seed, 0)
+        if self.calibration is not None and self.given_prompts is not None:
+            check_calibration(self.calibration, None)
+            check_two_per_prompt(self.given_prompts, self.count)
         if not DiversityMetric(*self.kernels, self.num_features, self.rcond).streams:
             raise ValueError(
                 f"Expected `num_features` for {self.kernels[0]} and {self.kernels[1]}, but got None. "
@@ -353,6 +358,16 @@ def check_one_per_prompt(n_samples: int | None, count: int) -> None:
         raise ValueError(
             f"Expected `n_samples` to be at least the number of prompts, {count}, but got {n_samples}. "
             "Give fewer prompts or more samples."
+        )
+
+
+def check_two_per_prompt(prompts: Prompts, n_samples: int) -> None:
+    """Refuse a prompt with a single sample, where samples of one prompt are compared."""
+    prompt, fewest = Counter(prompts.names(n_samples)).most_common()[-1]
+    if fewest < 2:
+        raise ValueError(
+            f"Expected at least 2 samples of each prompt for W1KP, but {prompt!r} has one of {n_samples}. "
+            f"Give n_samples={2 * len(prompts)} or more, or fewer prompts."
         )
 
 

@@ -106,7 +106,7 @@ RUN_VALUES = (
     ValueSpec("metric_seconds", "seconds to measure them", chart="Seconds per evaluation", unit="s", repeatable=False),
     ValueSpec("images_seen", "training images so far", detail=True, repeatable=False),
 )
-"""Values that every monitor logs beside those of its evaluator."""
+"""Values that every monitor logs in addition to those of its evaluator."""
 
 
 def by_key(specs: Iterable[ValueSpec]) -> dict[str, ValueSpec]:

@@ -25,7 +25,7 @@ class DataCopying(NamedTuple):
     Attributes:
         c_t: float64 scalar, C_T of Meehan et al. without cells: the Mann-Whitney z-score of nearest distances, 0 on
             average without copying, -3 or less where generated samples are nearer to training samples than held-out
-            ones are. Blurred or faded images are too, so it decides nothing by itself.
+            ones are. Blurred or faded images are too, so it decides nothing alone.
         p_value: float64 scalar, of no more near copies than held-out samples hold.
         share: float64 scalar in [0, 1], part of the generated samples that are near copies, less that of held-out ones.
         nearest: the training sample nearest to each generated one, int64 [N].
@@ -43,7 +43,7 @@ class DataCopying(NamedTuple):
 
 
 def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopying:
-    """Test whether generated samples copy training samples, beside held-out real ones that cannot be copies.
+    """Test whether generated samples copy training samples, compared with held-out real ones that cannot be copies.
 
     A sample's distance to its nearest training sample is taken in parts of the mean distance of its 50 nearest (Carlini
     et al.): images that are faded, blurred or too alike are nearer to everything and are no copies. A generated sample

@@ -1,20 +1,241 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each sample adds to the maximum mean discrepancy, region by region: all that a later comparison needs."""
+"""The influence of each sample on the maximum mean discrepancy, region by region: all that a later comparison needs.
+
+Sums are of the kernel minus one: the constant is in no value or variance of MMD without bias, and where a kernel is so
+wide that it is one but for a little, float32 holds the little.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from genmonitor.functional._region_kernel import KernelSums, RegionKernel
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
-from genmonitor.kernels import Kernel
+from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
-from genmonitor.kernels.means import check_sides
+from genmonitor.kernels.means import check_sides, region_columns
+from genmonitor.linalg import chunking
+from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
+
+MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
+"""The default kernel is a mean of Gaussians whose gammas are these over the mean squared distance of real samples."""
+
+BALANCED_ON = 1000
+"""Each Gaussian is weighed by one over what its MMD varies by among real samples: at least so many of them where
+there are as many, spread evenly."""
+
+TYPICAL = 2.0
+"""float32 holds the exponents of this multiplier to within a millionth, those of 32 to within sixteen millionths."""
+
+
+class KernelSums(NamedTuple):
+    """Sums of the kernel minus one, for the image and then each region.
+
+    Attributes:
+        rows: over the columns [R, N], float64.
+        columns: over the rows [R, M].
+        squares: of squares, over all pairs [R].
+        by_gamma: of each Gaussian of the mean alone, over all pairs [R, multipliers].
+    """
+
+    rows: Tensor
+    columns: Tensor
+    squares: Tensor
+    by_gamma: Tensor
+
+    @classmethod
+    def zeros(cls, regions: int, n: int, m: int, gammas: int, device: torch.device) -> KernelSums:
+        """Return the sums over no pairs."""
+        shapes = ((regions, n), (regions, m), (regions,), (regions, gammas))
+        return cls(*(torch.zeros(shape, dtype=torch.float64, device=device) for shape in shapes))
+
+
+@dataclass(frozen=True, eq=False)
+class RegionKernel:
+    """A kernel of images, and of each of R - 1 regions.
+
+    Attributes:
+        names: of the regions, "image" first.
+        columns: indices of each part of a flattened sample. Their distances add up to the image's, or, where those of
+            `base` do not or it is not exponential, the image is the first part.
+        gamma: 1 over the mean squared distance of real samples [R], or the given kernel's; 0 where there is no kernel.
+        base: the kernel of a part whose samples are divided by its unit.
+        multipliers: of the gamma of `base`; the kernel is a mean over them.
+        mixture: what each counts in the mean [R, multipliers], summing to 1.
+        spread: root mean square of each one's centered kernel of two real samples [R, multipliers].
+        units: what samples of each part are divided by.
+        weights: what each part's distance counts in the image's.
+        shift: subtracted from samples [D] before they are divided; None for a kernel that was given.
+    """
+
+    names: tuple[str, ...]
+    columns: list[Tensor]
+    gamma: Tensor
+    base: Kernel
+    multipliers: tuple[float, ...]
+    mixture: Tensor
+    spread: Tensor
+    units: list[float]
+    weights: list[float]
+    shift: Tensor | None = None
+
+    @classmethod
+    def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RegionKernel:
+        """Take gammas from real samples, float32 or float64, images with a partition."""
+        names = ("image", *(partition.regions() if partition else ()))
+        columns = region_columns(partition, real) or [torch.arange(real[0].numel(), device=real.device)]
+        real = real.flatten(1)
+        if kernel is not None:
+            kernel = kernel.resolved(real)
+            gamma = torch.full((len(names),), kernel.resolved_gamma, dtype=torch.float64, device=real.device)
+            if not kernel.factorizes and partition:
+                columns = [torch.arange(real.shape[1], device=real.device), *columns]
+            alone, units = torch.ones(len(names), 1, dtype=torch.float64), [1.0] * len(columns)
+            given = cls(names, columns, gamma, kernel, (1.0,), alone, alone, units, units)
+            return replace(given, spread=given.spread_among(real))
+        scales = region_scales(real, columns)
+        image = scales.sum()
+        if not bool(image.isfinite()):
+            raise ValueError(
+                "Expected `real` samples whose squared distances float64 holds, but their mean is infinite. Scale the "
+                "samples."
+            )
+        # a region that is constant among the real samples has no gamma of its own and takes the image's
+        scales = torch.where(scales > 0, scales, image)
+        every = torch.cat([image[None], scales])[: len(names)]
+        gamma = torch.where(every > 0, 1 / every, 0)
+        units = torch.where(scales > 0, scales, 1).sqrt().tolist()
+        weights = torch.where(image > 0, scales / image, 1).tolist()
+        multipliers = tuple(multiplier / TYPICAL for multiplier in MULTIPLIERS)
+        mixture = torch.ones(len(names), len(multipliers), dtype=torch.float64)
+        kernel = GaussianKernel(TYPICAL)
+        shift = real[0] + (real - real[0]).mean(0)  # exactly the value of what is constant, which a mean rounds
+        equal = cls(names, columns, gamma, kernel, multipliers, mixture, mixture, units, weights, shift)
+        spread = equal.spread_among(real)
+        # each counts one over the standard deviation of its MMD among real samples; where nothing varies, all the same
+        counts = torch.where(spread > 0, 1 / spread, 0)
+        counts = torch.where(counts.sum(1, keepdim=True) > 0, counts, 1)
+        return replace(equal, mixture=counts / counts.sum(1, keepdim=True), spread=spread)
+
+    def spread_among(self, real: Tensor) -> Tensor:
+        """Return `spread`, of some of the real samples [M, D]."""
+        some = real[:: max(1, len(real) // BALANCED_ON)]
+        parts = [self.base.prepared(part, part)[0] for part in self._parts(some)]
+        out = torch.zeros_like(self.mixture)
+        for region, terms in self._terms(parts, parts):
+            for number, term in enumerate(terms):
+                gram = term.double()
+                gram = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
+                out[region, number] = float(
+                    (gram.fill_diagonal_(0).square().sum() / (len(gram) * (len(gram) - 1))).sqrt()
+                )
+        return out
+
+    def sums_within(self, x: Tensor) -> KernelSums:
+        """Sum over the pairs of different samples of x [N, D], each in both orders."""
+        parts = [self.base.prepared(part, part)[0] for part in self._parts(x)]
+        sums = KernelSums.zeros(len(self.names), len(x), len(x), len(self.multipliers), x.device)
+        for start, stop in row_blocks(len(x), 6 * 8):
+            rows, size = [part[start:stop] for part in parts], stop - start
+            for region, terms in self._terms(rows, [part[start:] for part in parts], zero_diagonal=True):
+                gram, by_gamma = self._mean(region, terms, twice_from=size)
+                own, beyond = gram[:, :size], gram[:, size:]
+                sums.by_gamma[region] += by_gamma
+                sums.rows[region, start:stop] += float64_sum(gram, 1)
+                sums.rows[region, stop:] += float64_sum(beyond, 0)
+                sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
+        return sums._replace(columns=sums.rows)
+
+    def sums_across(self, x: Tensor, y: Tensor) -> KernelSums:
+        """Sum over the pairs of a sample of x [N, D] and one of y [M, D]."""
+        pairs = [self.base.prepared(a, b) for a, b in zip(self._parts(x), self._parts(y), strict=True)]
+        sums = KernelSums.zeros(len(self.names), len(x), len(y), len(self.multipliers), x.device)
+        for start, stop in row_blocks(len(x), 6 * 8, columns=len(y)):
+            for region, terms in self._terms([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
+                gram, by_gamma = self._mean(region, terms)
+                sums.by_gamma[region] += by_gamma
+                sums.rows[region, start:stop] += float64_sum(gram, 1)
+                sums.columns[region] += float64_sum(gram, 0)
+                sums.squares[region] += _sum_of_squares(gram)
+        return sums
+
+    def _parts(self, x: Tensor) -> Iterator[Tensor]:
+        """Yield each part of samples [N, D] in its unit."""
+        for columns, unit in zip(self.columns, self.units, strict=True):
+            if self.shift is None:
+                yield x[:, columns]
+            else:  # near zero before it is divided, which rounds to the size of the values
+                yield (x[:, columns] - self.shift[columns]) / unit
+
+    def _mean(self, region: int, terms: Iterator[Tensor], twice_from: int = 0) -> tuple[Tensor, Tensor]:
+        """Return the mean of the terms [N, M], and the sum of each [multipliers], of some columns counted twice."""
+        out, by_gamma = None, []
+        for part, term in zip(self.mixture[region].tolist(), terms, strict=True):
+            out = torch.zeros_like(term) if out is None else out
+            out.add_(term, alpha=part)
+            total = float64_sum(term)
+            by_gamma.append(total + float64_sum(term[:, twice_from:]) if twice_from else total)
+        assert out is not None
+        return out, torch.stack(by_gamma)
+
+    def _terms(
+        self, x: list[Tensor], y: list[Tensor], zero_diagonal: bool = False
+    ) -> Iterator[tuple[int, Iterator[Tensor]]]:
+        """Yield (region, the kernel minus one [N, M] at each multiplier of gamma) where there is a kernel.
+
+        `zero_diagonal` is for rows that are the first of the columns.
+        """
+        if not self.base.factorizes:
+            for region, (a, b) in enumerate(zip(x, y, strict=True)):
+                gram = self.base.gram(a, b) - 1
+                yield region, iter([gram.fill_diagonal_(0) if zero_diagonal else gram])
+            return
+        for region, distances in self._distances(x, y):
+            if zero_diagonal:
+                distances.fill_diagonal_(0)
+            exponents = distances * -self.base.resolved_gamma
+            yield region, ((exponents * multiplier).expm1_() for multiplier in self.multipliers)
+
+    def _distances(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
+        """Yield (region, distances [N, M] in its unit) where there is a kernel, the image last."""
+        alive = (self.gamma > 0).tolist()
+        total = x[0].new_zeros(())
+        for region, (a, b, weight) in enumerate(zip(x, y, self.weights, strict=True), start=1):
+            distances = self.base.distances(a, b)
+            total = total + weight * distances
+            if region < len(self.names) and alive[region]:
+                yield region, distances
+        if alive[0]:
+            yield 0, total
+
+
+def region_scales(real: Tensor, columns: list[Tensor]) -> Tensor:
+    """Return the mean squared distance of two different real samples [M, D], in each region: float64 [regions].
+
+    It is twice the sum of the variances, so no pair is looked at.
+
+    Example:
+        >>> region_scales(torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]]), [torch.tensor([0]), torch.tensor([1])])
+        tensor([8., 0.], dtype=torch.float64)
+    """
+    return torch.stack([2 * _variances(real, some).sum() for some in columns])
+
+
+def _variances(real: Tensor, columns: Tensor) -> Tensor:
+    """Return the variance of each column, exactly 0 where it is constant: by differences from the first sample."""
+    step = max(1, chunking.MEMORY_BUDGET // (3 * 8 * len(real)))
+    parts = (real[:, some].double() for some in columns.split(step))
+    return torch.cat([(part - part[0]).var(0) for part in parts])
+
+
+def _sum_of_squares(x: Tensor) -> Tensor:
+    return float64_sum(x.square())
 
 
 class MMDInfluence(NamedTuple):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of two sample sets is closer to real samples, region by region, and whether that is more than chance."""
+"""Test of relative similarity: which of two sample sets is closer to real samples, region by region."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many modes a set of samples has, and which: the Vendi score of any order, RKE, and the modes of a covariance."""
+"""Vendi score of any order, RKE, and the modes of a covariance: how many modes a set of samples has, and which."""
 
 from __future__ import annotations
 

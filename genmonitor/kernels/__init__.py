@@ -2,8 +2,6 @@
 """Kernels with k(x, x) = 1, and what is computed of them: Gram matrices, means over pairs, covariances."""
 
 from genmonitor.kernels.base import MEDIAN_SAMPLES, Kernel
-from genmonitor.kernels.cosine import CosineKernel
-from genmonitor.kernels.gaussian import GaussianKernel
-from genmonitor.kernels.laplacian import LaplacianKernel
+from genmonitor.kernels.builtin import CosineKernel, GaussianKernel, LaplacianKernel
 
 __all__ = ["MEDIAN_SAMPLES", "CosineKernel", "GaussianKernel", "Kernel", "LaplacianKernel"]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_at_least
 from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
-from genmonitor.kernels.cosine import CosineKernel
+from genmonitor.kernels.builtin import CosineKernel
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import symmetric_product

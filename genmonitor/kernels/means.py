@@ -15,7 +15,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
-from genmonitor.kernels.gaussian import GaussianKernel
+from genmonitor.kernels.builtin import GaussianKernel
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
@@ -63,7 +63,7 @@ def kernel_means(
         kernel: with its gamma set; one that factorizes with `regions`.
         regions: indices into D, disjoint and together all of it; None for the whole alone.
         block_size: samples per block, dividing N and M; None for one block.
-        within_real: the means of the real side by itself where they are known already.
+        within_real: the means of the real side alone where they are known already.
     """
     fake_block, real_block = block_size or len(fake), block_size or len(real)
     sizes = None if regions is None else [len(region) for region in regions]

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from genmonitor._validation import check_at_least
 from genmonitor.kernels.base import Kernel, check_kernel
+from genmonitor.kernels.builtin import GaussianKernel
 from genmonitor.kernels.covariance import FeatureMap, exact_features, random_features
-from genmonitor.kernels.gaussian import GaussianKernel
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
 

@@ -3,7 +3,7 @@
 
 ‖x‖² + ‖y‖² - 2⟨x, y⟩ costs one matrix product and is off by rounding times ‖x‖² + ‖y‖², however close x and y are.
 Three steps make that harmless: `centered` shifts samples so that the norms are those of their spread; where even so the
-rounding of float32 would show, it takes float64; and `squared_distances` computes the pairs anew, one difference after
+rounding of float32 would show, it takes float64; and `squared_distances` computes the pairs again, one difference after
 the other, whose distance is lost in float64 too. Who compares distances takes bounds of them by `rounding`, so that
 those that rounding cannot tell apart are equal.
 """
@@ -168,7 +168,7 @@ def _norms_suffice(squares: Tensor, others: Tensor, gamma: float | None) -> bool
 
 
 def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: Tensor, margin: float = 0.0) -> None:
-    """Compute anew, in place, the distances [N, M] that rounding or the margin may have changed by more than `LOSS`.
+    """Compute again, in place, the distances [N, M] that rounding or the margin may have changed by more than `LOSS`.
 
     Equal samples are told by a fingerprint: a collapsed generator gives many pairs of them.
     """

@@ -47,7 +47,7 @@ def psd_eigenvalues(matrix: Tensor, rounding: float | None = None, whole: Tensor
 
 
 def rounding_of(matrix: Tensor) -> float:
-    """Return the relative precision of a matrix that was handed over, for `psd_eigenvalues` of it promoted.
+    """Return the relative precision of the values of a matrix: that of its dtype, 0 for integers.
 
     Example:
         >>> rounding_of(torch.eye(2, dtype=torch.bfloat16))

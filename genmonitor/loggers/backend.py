@@ -15,7 +15,6 @@ from typing import Any
 
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.report.pictures import RenderedFigure
 
 _registered: list[type[Backend]] = []
 
@@ -97,11 +96,11 @@ class Backend(ABC):
         """Log scalars at once, whatever the logging interval of the Trainer."""
         self.logger.log_metrics(dict(values), step=step)
 
-    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
+    def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
         """Show figures.
 
         Args:
-            figures: tag, for example ``cms/samples``, to figure.
+            figures: tag, for example ``cms/samples``, to the PNG file.
             step: the trainer's, as for the scalars of the same evaluation.
             epoch: None for a figure of which only the latest counts.
         """

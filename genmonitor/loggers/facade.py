@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from weakref import WeakSet
@@ -60,7 +59,7 @@ class Loggers:
                     )
 
 
-class Writer(ABC):
+class Writer:
     """A `SummaryWriter` or a run of W&B without a logger of Lightning's around it: takes scalars as these loggers do.
 
     Args:
@@ -70,27 +69,14 @@ class Writer(ABC):
     def __init__(self, experiment: Any) -> None:
         self.experiment = experiment
 
-    @abstractmethod
     def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        """Log scalars."""
-
-
-class TensorBoardWriter(Writer):
-    """A `SummaryWriter`."""
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        """Add a point to each curve."""
-        for name, value in metrics.items():
-            self.experiment.add_scalar(name, value, step)
-        self.experiment.flush()  # nobody else may write for an hour
-
-
-class WandbWriter(Writer):
-    """A run of W&B."""
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        """Log scalars over the step that they name: wandb's own must not go backwards."""
-        self.experiment.log({**metrics, STEP: step})
+        """Log scalars, of W&B over the step that they name: wandb's own must not go backwards."""
+        if hasattr(self.experiment, "add_scalar"):
+            for name, value in metrics.items():
+                self.experiment.add_scalar(name, value, step)
+            self.experiment.flush()  # nobody else may write for an hour
+        else:
+            self.experiment.log({**metrics, STEP: step})
 
 
 def as_logger(given: Any) -> Any:
@@ -115,10 +101,8 @@ def as_logger(given: Any) -> Any:
     if hasattr(given, "log_metrics"):
         return given
     experiment = getattr(given, "tracker", given)
-    if WandbBackend.handles(None, experiment):
-        return WandbWriter(experiment)
-    if hasattr(experiment, "add_scalar"):
-        return TensorBoardWriter(experiment)
+    if WandbBackend.handles(None, experiment) or hasattr(experiment, "add_scalar"):
+        return Writer(experiment)
     raise TypeError(
         "Expected `loggers` to hold a torch.utils.tensorboard.SummaryWriter, a run of wandb.init(), a logger of "
         f"Lightning's or Fabric's or a tracker of accelerate's, but got {type(given).__name__}."

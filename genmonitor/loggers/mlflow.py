@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.files import file_stem
-from genmonitor.report.pictures import RenderedFigure
+from genmonitor.report.contents import file_stem
 
 FOLDER = "genmonitor"
 """Folder of the artifacts."""
@@ -24,12 +23,12 @@ class MLflowBackend(Backend):
         """Say whether it takes images for a run that the logger names."""
         return hasattr(experiment, "log_image") and hasattr(logger, "run_id")
 
-    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
+    def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
         """Log figures of an epoch as images at the trainer's step, others as artifacts named like their files."""
         from PIL import Image
 
-        for tag, figure in figures.items():
-            picture = Image.open(io.BytesIO(figure.png))
+        for tag, png in figures.items():
+            picture = Image.open(io.BytesIO(png))
             if epoch is None:
                 path = f"{FOLDER}/{file_stem(tag, step, epoch)}.png"
                 self.experiment.log_image(self.logger.run_id, picture, artifact_file=path)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notes of a monitor: messages in the terminal, kept for the report with their evaluation."""
+"""Messages of a monitor: notes in the terminal, kept for the report, and errors of what must not stop a run."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -75,3 +76,39 @@ class Notes:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a saved state."""
         self.items = [dict(note) for note in state["notes"]]
+
+
+class Attempt:
+    """Runs functions without letting their errors propagate: warns of each kind once.
+
+    Args:
+        warn: called with the text of a warning.
+        raise_errors: let errors propagate after all, for tests.
+
+    Example:
+        >>> attempt = Attempt(print)
+        >>> for _ in range(2):
+        ...     attempt(lambda: open("no/such/file"))
+        part of an evaluation could not be shown or written. FileNotFoundError: [Errno 2] No such file or directory...
+    """
+
+    def __init__(self, warn: Callable[[str], Any], raise_errors: bool = False) -> None:
+        self.warn, self._raise_errors = warn, raise_errors
+        self._seen: set[str] = set()
+
+    def __call__(self, part: Callable[[], Any]) -> None:
+        """Run a function."""
+        try:
+            part()
+        except Exception as error:
+            if self._raise_errors:
+                raise
+            text = f"{type(error).__name__}: {error}" if isinstance(error, OSError) else traceback.format_exc()
+            kind = f"{type(error).__name__} {getattr(error, 'errno', text)}"
+            if kind not in self._seen:
+                self._seen.add(kind)
+                self.warn(f"part of an evaluation could not be shown or written. {text}")
+
+    def start(self) -> None:
+        """Begin a new fit, in which each kind of error is warned of again."""
+        self._seen.clear()

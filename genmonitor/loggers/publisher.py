@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 from genmonitor._io import say, warn
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
-from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, ShownImages, Table
+from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, Table
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
 from genmonitor.loggers import worker
 from genmonitor.loggers.facade import Loggers
-from genmonitor.loggers.jobs import Attempt, Jobs
-from genmonitor.loggers.notes import Notes
-from genmonitor.report.files import FOLDER
+from genmonitor.loggers.notes import Attempt, Notes
+from genmonitor.loggers.worker import Jobs
+from genmonitor.report.contents import FOLDER
 from genmonitor.report.folder import RunFolder
-from genmonitor.report.pictures import RenderedFigure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,11 +117,10 @@ class Publisher:
             history: of the evaluations before, of a run that goes on.
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
-        if self._writes:
-            self.attempt(lambda: self.folder.start(prefix, keep=len(history)))
+        self._write(lambda folder: folder.start(prefix, keep=len(history)))
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
-        self.attempt(lambda: self._write_images("real", evaluator.presenter().shown_real(), step, None))
-        self.attempt(lambda: self._write_artifacts(evaluator))
+        self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
+        self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
         self.attempt(lambda: self._announce(values()))
         self._loggers.finish_evaluation(step)
         for name in self._loggers.without_figures() if self._writes else []:
@@ -148,8 +146,7 @@ class Publisher:
         specs = by_key(declared)
         new = [lookup(specs, key) for key in keys]
         self._loggers.each(lambda x: x.describe_values(self._prefix, new))
-        if self._writes:
-            self.attempt(lambda: self.folder.write_values(self._prefix, declared))
+        self._write(lambda folder: folder.write_values(self._prefix, declared))
 
     def publish(self, found: PublishedEvaluation, manifest: Callable[[], dict[str, Any]]) -> None:
         """Show and write an evaluation, and the report with it."""
@@ -160,15 +157,18 @@ class Publisher:
         for alert in found.alerts:
             self.publish_alert(Alert(f"{self._prefix}: {alert.area.name} {alert.verdict}", alert.text))
 
-        def described() -> dict[str, Any]:
-            return manifest() | {"message": self.message}
+        def write_manifest(folder: RunFolder) -> None:
+            folder.write_manifest(self._prefix, len(history), manifest() | {"message": self.message})
+
+        def write_images(folder: RunFolder) -> None:
+            folder.write_images(self._prefix, "images", presenter().shown_samples(found.samples), step, epoch)
 
         def inform() -> None:
             self.message = presenter().message(evaluation.findings, history[-1])
             self._inform(self.message)
             if evaluation.findings:
-                said = "\n".join(map(str, headlines(evaluation.findings)))
-                self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", said, step))
+                text = "\n".join(map(str, headlines(evaluation.findings)))
+                self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", text, step))
 
         def draw() -> None:
             shown = presenter()
@@ -176,10 +176,10 @@ class Publisher:
             self._publish_figures(figures, step, epoch, shown.figures_to_keep)
 
         self.attempt(inform)
-        self.attempt(lambda: self._write_manifest(len(history), described))
+        self._write(write_manifest)
         self.attempt(lambda: self._publish_tables(presenter().tables(evaluation), step, epoch))
         self.attempt(draw)
-        self.attempt(lambda: self._write_images("images", presenter().shown_samples(found.samples), step, epoch))
+        self._write(write_images)
         self.write_report(len(history))
         self._jobs.start()
 
@@ -193,12 +193,10 @@ class Publisher:
     def write_report(self, evaluations: int) -> None:
         """Write the notes, and the page once there is an evaluation."""
         self.unfinished = True
-        if self._writes:
-            self.attempt(lambda: self.folder.write_notes(self._prefix, self.notes.items))
-            if evaluations:
-                folder = RunFolder(self.folder.path.absolute())
-                step = self.notes.step
-                self._jobs(("page", folder.path, self._prefix), step, folder.write_report, self._take_page)
+        self._write(lambda folder: folder.write_notes(self._prefix, self.notes.items))
+        if self._writes and evaluations:
+            folder = RunFolder(self.folder.path.absolute())
+            self._jobs(("page", folder.path, self._prefix), self.notes.step, folder.write_report, self._take_page)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
@@ -221,18 +219,19 @@ class Publisher:
             self._jobs(key, step, work, take, inline=not _is_ours(figure))
 
     def _take_figure(
-        self, name: str, step: int, epoch: int | None, latest: bool, drawn: tuple[RenderedFigure, OSError | None]
+        self, name: str, step: int, epoch: int | None, latest: bool, drawn: tuple[bytes, OSError | None]
     ) -> None:
-        rendered, failure = drawn
+        png, failure = drawn
         if latest:
-            self.latest[name] = rendered.png
-        self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": rendered}, step, epoch))
+            self.latest[name] = png
+        self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": png}, step, epoch))
         if failure is not None:
             raise failure
 
-    def _write_images(self, name: str, shown: ShownImages | None, step: int, epoch: int | None) -> None:
-        if self._writes and shown is not None:
-            self.folder.write_images(self._prefix, name, shown, step, epoch)
+    def _write(self, write: Callable[[RunFolder], Any]) -> None:
+        """Write into the folder, where there shall be files."""
+        if self._writes:
+            self.attempt(lambda: write(self.folder))
 
     def _publish_tables(self, tables: Mapping[str, Table], step: int, epoch: int) -> None:
         for name, table in tables.items():
@@ -250,15 +249,6 @@ class Publisher:
         if (page := self.page) is not None:
             self._loggers.each(lambda x: x.log_page(page, step))
         self._loggers.finish_evaluation(step)
-
-    def _write_artifacts(self, evaluator: Evaluator[Any]) -> None:
-        if self._writes:
-            self.folder.path.mkdir(parents=True, exist_ok=True)
-            evaluator.write_artifacts(self.folder.path)
-
-    def _write_manifest(self, number: int, manifest: Callable[[], dict[str, Any]]) -> None:
-        if self._writes:
-            self.folder.write_manifest(self._prefix, number, manifest())
 
 
 def _layout(values: Sequence[ValueSpec]) -> dict[str, list[str]]:

@@ -18,7 +18,6 @@ import numpy as np
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.pictures import RenderedFigure
 
 # TensorBoard reads one layout per run: the monitors of a Trainer share it.
 _layouts: WeakKeyDictionary[Any, dict[str, dict[str, list[Any]]]] = WeakKeyDictionary()
@@ -52,7 +51,7 @@ class TensorBoardBackend(Backend):
             self.experiment.add_text(self.key(f"{prefix}/about"), text)
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Give each scalar a description, which TensorBoard shows beside its chart."""
+        """Give each scalar a description, which TensorBoard shows next to its chart."""
         # add_scalar takes one only in tensorboardX
         writer = self.experiment._get_file_writer() if hasattr(self.experiment, "_get_file_writer") else None
         if writer is None:  # as in the experiment of a fast_dev_run
@@ -68,15 +67,15 @@ class TensorBoardBackend(Backend):
                 value = Summary.Value(tag=self.key(f"{prefix}/{spec.key}"), metadata=described)  # and no number yet
                 writer.add_summary(Summary(value=[value]), 0)
 
-    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
+    def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
         """Add figures as images: `add_figure` would draw them again, and `add_image` compresses them again."""
         from PIL import Image
         from torch.utils.tensorboard import SummaryWriter
 
-        for tag, figure in figures.items():
-            with Image.open(io.BytesIO(figure.png)) as picture:
+        for tag, png in figures.items():
+            with Image.open(io.BytesIO(png)) as picture:
                 if isinstance(self.experiment, SummaryWriter):
-                    self._add_png(tag, figure.png, picture, step)
+                    self._add_png(tag, png, picture, step)
                 else:
                     pixels = np.asarray(picture.convert("RGB"))
                     self.experiment.add_image(self.key(tag), pixels, global_step=step, dataformats="HWC")

@@ -14,7 +14,6 @@ import numpy as np
 from genmonitor.evaluation.results import Alert, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.pictures import RenderedFigure
 
 STEP = "trainer/global_step"
 """What Lightning's W&B logger logs with every scalar. wandb's own step is never given: it must not go backwards."""
@@ -38,7 +37,7 @@ class WandbBackend(Backend):
         self.experiment.define_metric(self.key(f"{prefix}/*"), step_metric=STEP, step_sync=True)
 
     def describe_values(self, prefix: str, values: Sequence[ValueSpec]) -> None:
-        """Have the run's summary hold the best of each value beside the last, and give details no chart unasked."""
+        """Have the run's summary hold the best of each value next to the last, and give details no chart unasked."""
         best = {"high": "max,last", "low": "min,last", None: None}
         for spec in values:
             self.experiment.define_metric(
@@ -53,15 +52,13 @@ class WandbBackend(Backend):
         """Log scalars in the same row as the rest of their evaluation."""
         self._log(values, step)
 
-    def log_figures(self, figures: Mapping[str, RenderedFigure], step: int, epoch: int | None) -> None:
+    def log_figures(self, figures: Mapping[str, bytes], step: int, epoch: int | None) -> None:
         """Log figures as images, with the epoch below each."""
         import wandb
         from PIL import Image
 
         caption = None if epoch is None else f"epoch {epoch}"
-        images = {
-            tag: wandb.Image(Image.open(io.BytesIO(figure.png)), caption=caption) for tag, figure in figures.items()
-        }
+        images = {tag: wandb.Image(Image.open(io.BytesIO(png)), caption=caption) for tag, png in figures.items()}
         self._log(images, step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:

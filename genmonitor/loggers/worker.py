@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worker process: draws figures and writes the page while the training goes on.
+"""Jobs that run in a worker process if it is ready, else inline: figures and the page, while training goes on.
 
 Not a thread: matplotlib holds the interpreter's lock, and a training of small steps would lose the time of drawing. Not
 `ProcessPoolExecutor`: it imports the user's script a second time, ends it by SIGPIPE where that is not ignored, waits
@@ -24,17 +24,50 @@ from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import matplotlib
 import torch
+from matplotlib.font_manager import fontManager
 
+from genmonitor.loggers.facade import Loggers
+from genmonitor.loggers.notes import Attempt
 from genmonitor.training_state.rng import preserve_rng
+
+T = TypeVar("T")
+_FAMILIES = ("family", "serif", "sans-serif", "cursive", "fantasy", "monospace")
 
 MAX_WAITING = 32
 """With more jobs waiting, the oldest is skipped: late figures are worse than none."""
 PATIENCE = 60
 """Seconds without an answer after which the process is killed."""
 COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); import genmonitor.loggers.worker as w; w.serve()"
+
+
+class Settings(NamedTuple):
+    """The user's settings of matplotlib, for the process that draws."""
+
+    parameters: Any
+    """matplotlib's by name, but for the backend, which stays each process's own."""
+    fonts: list[str]
+    """Files of the fonts that the parameters name: the user may have added them."""
+
+    @classmethod
+    def current(cls) -> Settings:
+        """Return those of this process."""
+        # by name: to read the backend would choose one
+        parameters: Any = {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}
+        named = {name for family in _FAMILIES for name in parameters[f"font.{family}"]}
+        return cls(parameters, sorted({font.fname for font in fontManager.ttflist if font.name in named}))
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Call a function under these settings."""
+        known = {font.fname for font in fontManager.ttflist}
+        for path in self.fonts:
+            if path not in known:
+                fontManager.addfont(path)
+        with matplotlib.rc_context(self.parameters):
+            return work()
 
 
 class Job(NamedTuple):
@@ -177,11 +210,6 @@ def start() -> None:
         atexit.register(_running.close)
 
 
-def running() -> Worker | None:
-    """Return the worker process, perhaps not ready yet."""
-    return _running
-
-
 def _leave_to_parent() -> None:
     """Forget the worker in a fork of the training: its thread is not there, and its locks may be held for ever."""
     global _running, _started
@@ -208,6 +236,61 @@ def drain() -> int:
     _running.drain()
     skipped, _running.skipped = _running.skipped, 0
     return skipped
+
+
+class Jobs:
+    """Runs jobs in the worker process if it is ready, else inline.
+
+    Args:
+        attempt: guards what runs here.
+        loggers: of the run; what they get afterwards goes into a row of its own.
+        parallel: whether to use the worker process; `deliver` must then be called often.
+    """
+
+    def __init__(self, attempt: Attempt, loggers: Loggers, parallel: bool) -> None:
+        self._attempt, self._loggers, self._parallel = attempt, loggers, parallel
+
+    def start(self) -> None:
+        """Start the worker process for later jobs."""
+        if self._parallel:
+            self._attempt(start)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the worker process takes jobs; once that has died, the user is warned."""
+        if _running is not None and _running.lost:
+            _running.lost = False
+            text = "the process that draws figures died, so training now waits for each figure."
+            self._attempt(lambda: self._attempt.warn(text))
+        return self._parallel and _running is not None and _running.ready
+
+    def __call__(
+        self,
+        key: tuple[Any, ...],
+        step: int,
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        inline: bool = False,
+    ) -> None:
+        """Run a job.
+
+        Args:
+            key: a job that still waits under the same key is dropped.
+            step: of its evaluation.
+            work: runs in the worker process where pickle takes it.
+            then: called here with the result.
+            inline: run it here in any case.
+        """
+
+        def take(result: Callable[[], Any]) -> None:
+            self._attempt(lambda: then(result()))
+            self._loggers.finish_evaluation(step)  # what the training logs next must not come into the same row
+
+        if self.ready and not inline and _running is not None:
+            with suppress(Exception):  # what pickle does not take runs here
+                _running.submit(key, partial(Settings.current().call, work), take, may_skip=key[0] == "figure")
+                return
+        self._attempt(lambda: then(work()))
 
 
 def serve() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every metric here owes torchmetrics: full precision, a plot, and a sync that a process without data survives."""
+"""Bases of all metrics: full precision, a plot, and a sync that a process without data survives."""
 
 from __future__ import annotations
 

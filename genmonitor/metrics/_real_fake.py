@@ -177,7 +177,7 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
         return self._value(self._means(fake.to(dtype), real.to(dtype), kernel))
 
     def _means(self, fake: Tensor, real: Tensor, kernel: Kernel) -> KernelMeans:
-        """Return the means of the kernel, reusing those of the real side by itself while it stays the same."""
+        """Return the means of the kernel, reusing those of the real side alone while it stays the same."""
         means = kernel_means(
             fake.flatten(1),
             real.flatten(1),

@@ -58,7 +58,7 @@ class MomentMetric(KernelMetric):
             setattr(self, f"{prefix}products", getattr(self, f"{prefix}products").clone())
 
     def _feature_map(self, name: str, key: Hashable, draw: Callable[[], FeatureMap]) -> FeatureMap:
-        """Return a feature map on the metric's device, drawn anew only if `key` or the device has changed."""
+        """Return a feature map on the metric's device, drawn again only if `key` or the device has changed."""
         key = (key, self.device)
         if name not in self._maps or self._maps[name][0] != key:
             self._maps[name] = (key, draw().to(self.device))

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
-from genmonitor.plotting.images import paste
 from genmonitor.plotting.style import (
     INK,
     Array,
@@ -22,6 +21,7 @@ from genmonitor.plotting.style import (
     add_outline,
     boundaries,
     new_figure,
+    paste,
     printable,
     to_array,
     to_tiles,
@@ -52,7 +52,7 @@ def diagnosis_figure(
         drawn: the map: sizes of the difference at each pixel (H, W), in standard deviations of chance, and p-values
             (H, W), which leave it clear where they are above 0.05; None where images are not aligned.
         areas: booleans (H, W) to outline, the one of the examples first.
-        examples: images (n, c, H, W) by what is to be said of the row; n alike, at most 6.
+        examples: images (n, c, H, W) by the title of the row; n alike, at most 6.
         shares: of the distance that each fault explains, by its words.
         proportions: share that right images in wrong proportions explain.
         value_range: what to show as black and as white.

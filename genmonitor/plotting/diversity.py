@@ -47,10 +47,10 @@ def mode_samples(
     tiles = to_tiles(images.reshape(-1, *images.shape[2:]), value_range)
     height, width, gap, text, middle, side = *tiles.shape[1:3], 8, 17, 34, 96
     xs = [side + c * (width + gap) + (middle if c >= columns // 2 else 0) for c in range(columns)]
-    removed, by_itself = ("", "") if prompts is None else ("Prompts removed. ", " by itself")
+    removed, own = ("", "") if prompts is None else ("Prompts removed. ", " by itself")
     note = f"{removed}Each row: the samples at the two ends of one mode."
     size = (max(xs[-1] + width + 18, 520), rows * (height + gap + text) + 92)
-    figure = new_figure(*size, f"What the model varies{by_itself}", note)
+    figure = new_figure(*size, f"What the model varies{own}", note)
     for c, head in ((0, "one end"), (columns // 2, "the other end")):
         add_text(figure, xs[c], 84, head)
     for row in range(rows):

@@ -17,10 +17,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from genmonitor._formatting import Band, format_cms
-from genmonitor.plotting.images import GAP, paste, region_alone
+from genmonitor._formatting import Band
 from genmonitor.plotting.style import (
-    FAINT,
+    GAP,
     INK,
     Array,
     Curve,
@@ -36,7 +35,9 @@ from genmonitor.plotting.style import (
     epoch_axis,
     latest,
     new_figure,
+    paste,
     printable,
+    region_alone,
     show_regions,
     to_array,
     to_tiles,
@@ -44,6 +45,8 @@ from genmonitor.plotting.style import (
 
 Names = Mapping[int, str]
 _NO_NAMES: Names = {}
+COLUMNS, ROWS = 4, 4
+_MARGIN, _BETWEEN, _HEAD = 18, 36, 92
 
 
 def cluster_map(labels: Array, names: Names = _NO_NAMES) -> Figure:
@@ -121,13 +124,13 @@ def cka_matrix(matrix: Array, labels: Array) -> Figure:
     edges = (np.flatnonzero(np.diff(ordered)) + 1).tolist()
     ax.hlines(edges, 0, d, colors="white", linewidth=1)
     ax.vlines(edges, 0, d, colors="white", linewidth=1)
-    beside, above = add_axes(figure, 34, 24, 20, size), add_axes(figure, 58, 588, size, 20)
-    beside.imshow(colorize(ordered)[:, None], aspect="auto", interpolation="nearest", extent=(0, 1, d, 0))
+    side, above = add_axes(figure, 34, 24, 20, size), add_axes(figure, 58, 588, size, 20)
+    side.imshow(colorize(ordered)[:, None], aspect="auto", interpolation="nearest", extent=(0, 1, d, 0))
     above.imshow(colorize(ordered)[None], aspect="auto", interpolation="nearest", extent=(0, d, 1, 0))
     for start, end in zip([0, *edges], [*edges, d], strict=True):
-        add_number(beside, 0.5, (start + end) / 2, ordered[start], size=10)
+        add_number(side, 0.5, (start + end) / 2, ordered[start], size=10)
         add_number(above, (start + end) / 2, 0.5, ordered[start], size=10)
-    for axes in (ax, beside, above):
+    for axes in (ax, side, above):
         axes.set(xticks=[], yticks=[])
     bar = figure.colorbar(picture, cax=add_axes(figure, 640, 24, 20, size), ticks=np.linspace(0, 1, 6))
     bar.set_label("CKA (square-root scale)", fontsize=11, color=INK)
@@ -146,7 +149,7 @@ def cluster_curves(
     """The main view: every cluster's CMS over the epochs, its baseline and the map, in the same colors.
 
     Points are filled where a region reaches its baseline. The strip in the middle puts the latest value (a disc,
-    numbered for clusters) beside its baseline (a bar).
+    numbered for clusters) next to its baseline (a bar).
 
     Args:
         epochs: one per evaluation.
@@ -184,32 +187,6 @@ def _add_key(figure: Figure, with_baseline: bool, with_constant: bool) -> None:
         handles.append(Line2D([], [], linewidth=2, color=cluster_color(0), label="constant pixels"))
     place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.74, 0.31), "borderpad": 0}
     figure.legend(handles=handles, **place, fontsize=10, frameon=False, handlelength=1, labelcolor=INK)
-
-
-def image_and_product(epochs: Curve, image: Curve, product: Curve, baseline: Mapping[str, Band]) -> Figure:
-    """CMS of the image against the product of its clusters': they agree where the clusters are independent.
-
-    Args:
-        epochs: one per evaluation.
-        image: one CMS per evaluation, nan where there is none.
-        product: the same, of the clusters' product.
-        baseline: ``image`` and ``product`` to (low, median, high); may be empty.
-    """
-    title = f"CMS of the image and of its clusters' product, epoch {epochs[-1]:g}"
-    figure = new_figure(900, 510, title, "the closer the two, the nearer the clusters are to independent")
-    ax = add_axes(figure, 92, 52, 780, 340)
-    bands = {name: baseline[name] for name in ("image", "product") if name in baseline}
-    cms_axis((ax,), [*image, *product, *(value for band in bands.values() for value in band)])
-    epoch_axis(ax, epochs)
-    fills: dict[str, dict[str, Any]] = {"image": {"color": INK, "alpha": 0.15}}
-    fills["product"] = {"fill": False, "edgecolor": FAINT, "hatch": "///"}
-    for name, (low, _, high) in bands.items():
-        ax.axhspan(low, high, linewidth=0, label=f"baseline, {name}", **fills[name])
-    add_curve(ax, epochs, image, INK, f"image, latest {format_cms(latest(image))}")
-    add_curve(ax, epochs, product, FAINT, f"product of clusters, latest {format_cms(latest(product))}", style="--")
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.01, 1), "ncols": 2, "reverse": True}
-    ax.legend(**place, fontsize=10, frameon=False, labelcolor=INK)
-    return figure
 
 
 def sample_grid(
@@ -257,4 +234,51 @@ def sample_grid(
         text = printable(caption, max(1, width // 7))
         place: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
         ax.text(x + width / 2, y + height + line / 2, text, fontsize=9, color=INK, **place)
+    return figure
+
+
+def side_by_side(
+    sets: Mapping[str, Array],
+    labels: Array,
+    region: int | None = None,
+    value_range: tuple[float, float] = (0.0, 1.0),
+    title: str = "",
+    note: str = "",
+) -> Figure:
+    """Draw images of each set as they are; above them a region alone, of those of the first row.
+
+    Args:
+        sets: name to images (n, c, H, W), of one size; the first 16 or fewer of each are shown.
+        labels: (H, W) int at pixel resolution.
+        region: the label of the region to show alone, 0 for the constant sites; None for none.
+        value_range: what to show as black and as white.
+        title: in the region's color.
+        note: below the title.
+
+    >>> figure = side_by_side({"real": [[[[0, 1]]]], "fake": [[[[1, 1]]]]}, [[1, 2]], region=2, title="cluster 2")
+    >>> [ax.get_title(loc="left") for ax in figure.axes]
+    ['real', 'fake']
+    """
+    labels, left = to_array(labels), _MARGIN
+    drawn = {name: to_tiles(to_array(images)[: COLUMNS * ROWS], value_range) for name, images in sets.items()}
+    pasted = {name: paste(tiles, COLUMNS)[0] for name, tiles in drawn.items()}
+    if region is not None:
+        for name, tiles in drawn.items():
+            alone, _ = paste(region_alone(tiles[:COLUMNS], labels, region), COLUMNS)
+            space = np.ones((2 * GAP, alone.shape[1], 3))
+            pasted[name] = np.concatenate([alone, space, pasted[name]])
+    tile_width = next(iter(drawn.values())).shape[2]
+    width = COLUMNS * (tile_width + GAP) - GAP
+    height = max(canvas.shape[0] for canvas in pasted.values())
+    full = max(len(sets) * (width + _BETWEEN) - _BETWEEN + 2 * _MARGIN, 480)
+    color = cluster_color(region) if region else INK
+    room = full - 2 * _MARGIN  # for letters some 10 pixels wide in the title, 8 in the note
+    head = (printable(title, int(room / 10.2)), printable(note, int(room / 8)))
+    figure = new_figure(full, height + _HEAD + _MARGIN, *head, color)
+    for name, canvas in pasted.items():
+        ax = add_axes(figure, left, _MARGIN + height - canvas.shape[0], canvas.shape[1], canvas.shape[0])
+        ax.imshow(canvas, interpolation="nearest")
+        ax.set_axis_off()
+        ax.set_title(printable(name, int(width / 8)), loc="left", fontsize=11, color=INK)
+        left += width + _BETWEEN
     return figure

@@ -24,6 +24,10 @@ from genmonitor._places import colorize as colorize
 
 INK, FAINT = "#222222", "#8A8A8A"
 _DPI = 100
+GAP = 8
+"""Pixels between two images."""
+FAINT_PART = 0.2
+"""Of what is shown faintly, this much is left."""
 THUMBNAIL = 128
 """Pixels of the longer side of an image above which it is drawn smaller."""
 
@@ -151,6 +155,42 @@ def to_tiles(images: NDArray[Any], value_range: tuple[float, float]) -> NDArray[
     return small.repeat(grow, axis=1).repeat(grow, axis=2)
 
 
+def paste(tiles: NDArray[Any], columns: int) -> tuple[NDArray[Any], list[tuple[int, int]]]:
+    """Return images (n, H, W, 3) on one white canvas, row by row, and the upper left corner (x, y) of each.
+
+    >>> canvas, corners = paste(np.zeros((3, 10, 10, 3)), columns=2)
+    >>> canvas.shape, corners
+    ((28, 28, 3), [(0, 0), (18, 0), (0, 18)])
+    """
+    height, width = tiles.shape[1:3]
+    corners = [(n % columns * (width + GAP), n // columns * (height + GAP)) for n in range(len(tiles))]
+    canvas = np.ones((corners[-1][1] + height, max(x for x, _ in corners) + width, 3))
+    for tile, (x, y) in zip(tiles, corners, strict=True):
+        canvas[y : y + height, x : x + width] = tile
+    return canvas, corners
+
+
+def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDArray[Any]:
+    """Return images (n, H, W, 3) of which all but a region is faint.
+
+    Args:
+        tiles: images in [0, 1].
+        labels: (h, w), of the same images at any resolution.
+        region: its label.
+
+    >>> region_alone(np.zeros((1, 2, 2, 3)), np.array([[1, 2]]), region=2)[0, :, :, 0]
+    array([[0.8, 0. ],
+           [0.8, 0. ]])
+    """
+    rows, columns = (
+        ((np.arange(size) + 0.5) * of / size).astype(int)
+        for size, of in zip(tiles.shape[1:3], labels.shape, strict=True)
+    )
+    inside = (labels == region)[rows[:, None], columns]
+    faint: NDArray[Any] = np.where(inside[None, ..., None], tiles, 1 - FAINT_PART * (1 - tiles))
+    return faint
+
+
 def printable(text: str, length: int) -> str:
     """One line of at most so many characters, those that the font lacks as a question mark."""
     font = get_font(findfont(FontProperties()))
@@ -222,17 +262,9 @@ def epoch_axis(ax: Axes, epochs: Curve) -> None:
     ax.set_ylabel("CMS (higher is better)", fontsize=11, color=INK)
 
 
-def add_curve(
-    ax: Axes,
-    epochs: Curve,
-    values: Curve,
-    color: str,
-    label: str,
-    low: float = -np.inf,
-    style: str = "-",
-) -> None:
+def add_curve(ax: Axes, epochs: Curve, values: Curve, color: str, label: str, low: float = -np.inf) -> None:
     """One curve with gaps at nan, its points hollow below ``low``, the baseline's lower end."""
-    ax.plot(epochs, values, style, color=color, linewidth=2, label=label, clip_on=False)
+    ax.plot(epochs, values, color=color, linewidth=2, label=label, clip_on=False)
     if len(epochs) <= 50:
         fill = [color if reaches_baseline(value, low) else "white" for value in values]
         size = 70 if len(epochs) == 1 else 18

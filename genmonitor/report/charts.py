@@ -90,7 +90,7 @@ def _all_series(run: MonitorRun, specs: Sequence[ValueSpec]) -> list[dict[str, A
                 "label": name,
                 "region": label,
                 "color": "var(--ink)" if of_image else cluster_color(number if label is None else label),
-                # a second value of one place, such as the product of the regions beside the image
+                # a second value of one place, such as the product of the regions and the image
                 "line": "dashed" if spec.region in drawn else "",
                 "values": [_rounded(record.get(spec.key)) for record in run.records],
                 "band": run.baseline.get(spec.key),

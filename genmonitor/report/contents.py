@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contents of JSON files in a run's folder, sanitized: parts that the report cannot show are left out."""
+"""Files in a run's folder: their names, and what is in them, sanitized; what the report cannot show is left out."""
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,13 +12,78 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from genmonitor._formatting import Band
+from genmonitor._io import read_json
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.report.files import BY_EPOCH
 
 T = TypeVar("T")
 _MAX_ROWS = 500
+MANIFEST = re.compile(r"(.+)_evaluation_(\d+)\.json")
+BY_EPOCH = re.compile(r"(.+)_epoch_(\d+)_step_(\d+)")
+FOLDER = "genmonitor"
+"""Of these files, in the folder of a run."""
+REPORT = "report.html"
+HISTORY = "history.csv"
+_MARKS_A_PREFIX = re.compile(r"(.+)_(?:evaluation_\d+|values|notes)\.json")
+
+
+def safe(name: str) -> str:
+    """Return what can begin a file's name: whatever a file name should not hold becomes an underscore.
+
+    Example:
+        >>> safe("../cms/c k a")
+        'cms_c_k_a'
+    """
+    return re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_") or "figure"
+
+
+def manifest_name(prefix: str, number: int) -> str:
+    """Name the manifest of an evaluation.
+
+    Example:
+        >>> manifest_name("cms", 12)
+        'cms_evaluation_00012.json'
+    """
+    return f"{safe(prefix)}_evaluation_{number:05d}.json"
+
+
+def file_stem(tag: str, step: int, epoch: int | None) -> str:
+    """Return the name, without its ending, of the file for what is logged under a tag.
+
+    Args:
+        tag: for example ``cms/samples``.
+        step: the trainer's.
+        epoch: None for a file of which only the latest is kept.
+
+    Example:
+        >>> file_stem("cms/samples", 1200, 3), file_stem("cms/cka", 0, None)
+        ('cms_samples_epoch_0003_step_1200', 'cms_cka')
+    """
+    return safe(tag) if epoch is None else f"{safe(tag)}_epoch_{epoch:04d}_step_{step}"
+
+
+def own_files(folder: Path) -> list[Path]:
+    """List the files in a folder by name, without hidden ones and links: a link may lead out of the folder."""
+    if not folder.is_dir():
+        return []
+    paths = (path for path in sorted(folder.iterdir()) if not path.name.startswith("."))
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
+
+
+def find_prefixes(files: Iterable[Path]) -> set[str]:
+    """Return the prefixes of the monitors that wrote files."""
+    return {match[1] for path in files if (match := _MARKS_A_PREFIX.fullmatch(path.name))}
+
+
+def owner(path: Path, prefixes: Iterable[str]) -> str | None:
+    """Return the prefix under which a file was written: the longest that fits.
+
+    Example:
+        >>> owner(Path("cms_raw_samples.png"), ["cms", "cms_raw"]), owner(Path("partition.npz"), ["cms"])
+        ('cms_raw', None)
+    """
+    return max((prefix for prefix in prefixes if path.name.startswith(f"{prefix}_")), key=len, default=None)
 
 
 @dataclass(frozen=True)
@@ -120,10 +185,7 @@ def _latest(files: Iterable[Path]) -> list[tuple[str, Path]]:
 
 
 def _read(name: str, path: Path) -> NamedTable | None:
-    try:
-        content: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
+    content = read_json(path)
     if not isinstance(content, list) or not content or not all(isinstance(row, dict) for row in content):
         return None
     rows = content[:_MAX_ROWS]

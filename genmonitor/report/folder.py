@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genmonitor._io import atomic_write, write_json
+from genmonitor._io import atomic_write, read_json, write_json
 from genmonitor._manifest import versions
-from genmonitor.report.contents import as_record
-from genmonitor.report.files import (
+from genmonitor.report.contents import (
     BY_EPOCH,
     HISTORY,
     MANIFEST,
     REPORT,
+    as_record,
     file_stem,
     find_prefixes,
     manifest_name,
@@ -25,7 +24,7 @@ from genmonitor.report.files import (
     safe,
 )
 from genmonitor.report.page import write_report
-from genmonitor.report.pictures import RenderedFigure, describe_strip, encode_strip
+from genmonitor.report.pictures import describe_strip, encode_strip, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,13 +71,13 @@ class RunFolder:
             path.unlink(missing_ok=True)
 
     def write_figures(
-        self, prefix: str, figures: Mapping[str, Figure | Drawing | RenderedFigure], step: int, epoch: int | None = None
+        self, prefix: str, figures: Mapping[str, Figure | Drawing | bytes], step: int, epoch: int | None = None
     ) -> dict[str, Path]:
         """Write figures as PNG files.
 
         Args:
             prefix: as in the log keys.
-            figures: by name, without prefix.
+            figures: by name, without prefix; or the PNG files that they give.
             step: the trainer's.
             epoch: None for figures of which only the latest is kept, ``cms_samples.png``; else a file for each
                 evaluation, ``cms_samples_epoch_0003_step_1200.png``.
@@ -88,20 +87,19 @@ class RunFolder:
         """
         written = {}
         for name, figure in figures.items():
-            rendered = figure if isinstance(figure, RenderedFigure) else RenderedFigure.of(figure)
             written[name] = self._file(f"{file_stem(f'{prefix}/{name}', step, epoch)}.png")
-            atomic_write(written[name], rendered.png)
+            atomic_write(written[name], figure if isinstance(figure, bytes) else render(figure))
         return written
 
     def draw(
         self, prefix: str, name: str, given: Figure | Drawing, step: int, epoch: int | None, writes: bool = True
-    ) -> tuple[RenderedFigure, OSError | None]:
+    ) -> tuple[bytes, OSError | None]:
         """Render a figure and write it as `write_figures` does.
 
         Returns:
-            The figure, and what went wrong with the file: loggers can take the figure all the same.
+            The PNG file, and what went wrong with writing it: loggers can take the figure all the same.
         """
-        rendered = RenderedFigure.of(given)
+        rendered = render(given)
         try:
             if writes:
                 self.write_figures(prefix, {name: rendered}, step, epoch)
@@ -110,13 +108,21 @@ class RunFolder:
         return rendered, None
 
     def write_images(
-        self, prefix: str, name: str, shown: ShownImages, step: int, epoch: int | None = None
-    ) -> tuple[Path, Path]:
-        """Write images that the page shows one by one: a WebP file, and a JSON file about it; named as figures are."""
-        stem = file_stem(f"{prefix}/{name}", step, epoch)
-        images = self._file(f"{stem}.webp")
-        atomic_write(images, encode_strip(shown))
-        return images, self._write_json(f"{stem}.json", describe_strip(shown))
+        self, prefix: str, name: str, shown: ShownImages | None, step: int, epoch: int | None = None
+    ) -> None:
+        """Write images, if any, that the page shows one by one: a WebP file, and a JSON file about it.
+
+        They are named as figures are.
+        """
+        if shown is not None:
+            stem = file_stem(f"{prefix}/{name}", step, epoch)
+            atomic_write(self._file(f"{stem}.webp"), encode_strip(shown))
+            self._write_json(f"{stem}.json", describe_strip(shown))
+
+    def write_artifacts(self, write: Callable[[Path], None]) -> None:
+        """Write the files that an evaluator's manifests refer to: `write` is told the folder."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        write(self.path)
 
     def write_table(self, prefix: str, name: str, table: Table, step: int, epoch: int | None = None) -> Path:
         """Write the text and numbers of a table as a JSON list with a dictionary per row, named as figures are."""
@@ -187,8 +193,5 @@ def _named_by(files: Sequence[Path]) -> set[Path]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):  # an earlier run may have left anything
-        return {}
-    return content if isinstance(content, dict) else {}
+    content = read_json(path)
+    return content if isinstance(content, dict) else {}  # an earlier run may have left anything

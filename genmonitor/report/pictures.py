@@ -7,31 +7,29 @@ import base64
 import io
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
 from genmonitor._io import signals_deferred
 from genmonitor.evaluation.results import ShownImages
-from genmonitor.report.run import MonitorRun, Picture, Strip
+from genmonitor.report.run import MonitorRun, Picture, PictureT, Strip
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from genmonitor.plotting.style import Drawing
 
-_PictureT = TypeVar("_PictureT", bound=Picture)
 MAX_BYTES = 560_000
 """Of all pictures of a page, which are a third more in its text; where they are more, fewer evaluations are shown."""
 MAX_SHOWN = 24
 """Evaluations whose pictures the slider shows: the first, the last, and others evenly between."""
 PLAIN = 40_000
 """Bytes: lines and letters are kept bit for bit, only what is still larger, such as photographs, is not."""
-_DRAWN_BY_THE_PAGE = ("curves", "image_and_product", "clusters")
+_DRAWN_BY_THE_PAGE = ("curves", "clusters")
 LOSSLESS_SIDE = 32
 """Images up to this side are kept bit for bit: between so small ones the blocks of a lossy file would show."""
 QUALITY = 80
@@ -46,15 +44,16 @@ class Pictures:
     """
 
     def __init__(self, runs: Sequence[MonitorRun]) -> None:
-        dated = [found for run in runs for found in (*_dated(run).values(), run.strips.get("images", []))]
-        fixed = [_encode(x.path)[0] for run in runs for x in _latest(run).values()]
-        fixed += [_read(x.path) for run in runs for x in run.strips.get("real", [])]
+        dated = [found for run in runs for found in (*_figures(run, dated=True).values(), run.strips.get("images", []))]
+        fixed = [_encode(x[-1].path)[0] for run in runs for x in _figures(run, dated=False).values()]
+        fixed += [x.path.read_bytes() for run in runs for x in run.strips.get("real", [])]
         left = max(MAX_BYTES - sum(map(len, fixed)), MAX_BYTES // 2)
         self._part = left // max(1, sum(bool(pictures) for pictures in dated))
 
     def latest(self, run: MonitorRun) -> list[dict[str, Any]]:
         """Return the figures of which only the last evaluation's is kept."""
-        return [{"name": kind.replace("_", " "), **_shown(x.path)} for kind, x in _latest(run).items()]
+        latest = _figures(run, dated=False)
+        return [{"name": kind.replace("_", " "), **_shown(found[-1].path)} for kind, found in latest.items()]
 
     def sliders(self, run: MonitorRun) -> list[dict[str, Any]]:
         """Return the figures that each evaluation has, those of some evaluations."""
@@ -64,7 +63,7 @@ class Pictures:
                 "of": len(pictures),
                 "pictures": [{**_moment(x), **_shown(x.path)} for x in self._chosen(pictures)],
             }
-            for kind, pictures in _dated(run).items()
+            for kind, pictures in _figures(run, dated=True).items()
         ]
 
     def regions(self, run: MonitorRun) -> dict[int, str]:
@@ -97,7 +96,7 @@ class Pictures:
         captions = list(generated[-1].captions)
         return {"real": real, "other": other, "strips": strips, "of": len(generated), "captions": captions}
 
-    def _chosen(self, pictures: Sequence[_PictureT]) -> list[_PictureT]:
+    def _chosen(self, pictures: Sequence[PictureT]) -> list[PictureT]:
         """Choose pictures spread evenly over the evaluations, the first and the last among them, as many as fit."""
         size = max(len(_encode(x.path)[0]) for x in {pictures[0], pictures[len(pictures) // 2], pictures[-1]})
         count = max(2, min(MAX_SHOWN, len(pictures), self._part // max(size, 1)))
@@ -105,20 +104,12 @@ class Pictures:
         return [pictures[i] for i in sorted({round(i * last / (count - 1)) for i in range(count)})]
 
 
-def _latest(run: MonitorRun) -> dict[str, Picture]:
-    """Return the figures without a date, but those that the page draws itself."""
-    skipped = _skipped(run)
-    return {kind: found[-1] for kind, found in run.pictures.items() if found[-1].epoch is None and kind not in skipped}
-
-
-def _dated(run: MonitorRun) -> dict[str, list[Picture]]:
-    skipped = _skipped(run)
-    return {kind: found for kind, found in run.pictures.items() if found[-1].epoch is not None and kind not in skipped}
-
-
-def _skipped(run: MonitorRun) -> tuple[str, ...]:
-    drawn = _DRAWN_BY_THE_PAGE if run.partition is not None else ()
-    return (*drawn, "samples") if "images" in run.strips else drawn
+def _figures(run: MonitorRun, *, dated: bool) -> dict[str, list[Picture]]:
+    """Return the figures of each evaluation, or those of the last, without those that the page draws itself."""
+    skipped = _DRAWN_BY_THE_PAGE if run.partition is not None else ()
+    skipped = (*skipped, "samples") if "images" in run.strips else skipped
+    shown = {kind: found for kind, found in run.pictures.items() if kind not in skipped}
+    return {kind: found for kind, found in shown.items() if (found[-1].epoch is not None) is dated}
 
 
 def _moment(picture: Picture) -> dict[str, int | None]:
@@ -127,7 +118,7 @@ def _moment(picture: Picture) -> dict[str, int | None]:
 
 def _strip(strip: Strip) -> dict[str, Any]:
     about = {"height": strip.height, "nearest": strip.nearest, "distances": list(strip.distances)}
-    return {**_moment(strip), **about, "source": _uri(_read(strip.path), "webp")}
+    return {**_moment(strip), **about, "source": _uri(strip.path.read_bytes(), "webp")}
 
 
 def _shown(path: Path) -> dict[str, Any]:
@@ -147,7 +138,7 @@ def _encode(path: Path) -> tuple[bytes, int]:
 
 @lru_cache(maxsize=256)  # the page is written from scratch at each evaluation, with nearly the same pictures
 def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
-    content = _read(path)
+    content = path.read_bytes()
     try:
         with Image.open(io.BytesIO(content)) as picture:
             pixels = picture.convert("RGBA" if "A" in picture.getbands() else "RGB")
@@ -165,25 +156,14 @@ def _webp(pixels: Image.Image, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def _read(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-@dataclass(frozen=True, eq=False)
-class RenderedFigure:
-    """The PNG file that a matplotlib figure gives."""
-
-    png: bytes
-
-    @classmethod
-    def of(cls, given: Figure | Drawing) -> RenderedFigure:
-        """Render a figure, or what a function draws, at its own resolution."""
-        buffer = io.BytesIO()
-        # matplotlib's C++ code makes a ValueError of a KeyboardInterrupt, or drops it
-        with signals_deferred(signal.SIGINT):
-            figure = given() if callable(given) else given
-            figure.savefig(buffer, format="png", dpi=figure.dpi)
-        return cls(buffer.getvalue())
+def render(given: Figure | Drawing) -> bytes:
+    """Return the PNG file of a figure, or of what a function draws, at its own resolution."""
+    buffer = io.BytesIO()
+    # matplotlib's C++ code makes a ValueError of a KeyboardInterrupt, or drops it
+    with signals_deferred(signal.SIGINT):
+        figure = given() if callable(given) else given
+        figure.savefig(buffer, format="png", dpi=figure.dpi)
+    return buffer.getvalue()
 
 
 def encode_strip(shown: ShownImages) -> bytes:
@@ -192,9 +172,7 @@ def encode_strip(shown: ShownImages) -> bytes:
     tiles = np.concatenate(sides, axis=2)
     pixels = np.round(255 * tiles.reshape(-1, *tiles.shape[2:])).astype(np.uint8)
     small = max(shown.tiles.shape[1:3]) <= LOSSLESS_SIDE
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "WEBP", lossless=small, quality=100 if small else QUALITY)
-    return file.getvalue()
+    return _webp(Image.fromarray(pixels), lossless=small, quality=100 if small else QUALITY)
 
 
 def describe_strip(shown: ShownImages) -> dict[str, Any]:

@@ -7,19 +7,23 @@ that cannot be read are named, links are not followed, and nothing is unpickled.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from genmonitor._formatting import Band
+from genmonitor._io import read_json
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec, by_key
 from genmonitor.partition import PixelPartition
 from genmonitor.report.contents import (
+    BY_EPOCH,
+    FOLDER,
+    HISTORY,
+    MANIFEST,
     NamedTable,
     Note,
     as_bands,
@@ -29,9 +33,11 @@ from genmonitor.report.contents import (
     as_number,
     as_record,
     as_values,
+    find_prefixes,
+    own_files,
+    owner,
     read_tables,
 )
-from genmonitor.report.files import BY_EPOCH, FOLDER, HISTORY, MANIFEST, find_prefixes, own_files, owner
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,9 @@ class Picture:
     path: Path
     epoch: int | None = None
     step: int | None = None
+
+
+PictureT = TypeVar("PictureT", bound=Picture)
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,7 @@ class _Reader:
         for manifest in manifests:
             record = as_record(manifest["evaluation"])
             if records and record.get("step", math.inf) < records[-1].get("step", -math.inf):
-                break  # left over from before the curves started anew
+                break  # left over from before the curves started over
             records.append(record)
         last = manifests[len(records) - 1]
         return MonitorRun(
@@ -166,8 +175,8 @@ class _Reader:
             as_bands(last.get("baseline")),
             by_key(as_values(self._json(f"{prefix}_values.json", {}).get("values"))),
             as_findings(last.get("findings")),
-            self._pictures(prefix),
-            self._strips(prefix),
+            self._of(prefix, ".png", Picture),
+            self._of(prefix, ".webp", self._strip),
             self._partition(last.get("partition")),
             as_notes(self._json(f"{prefix}_notes.json", [])),
         )
@@ -176,10 +185,7 @@ class _Reader:
         """Read a JSON file of the type of what is returned where there is none."""
         if name not in self.files:
             return otherwise
-        try:
-            content = json.loads(self.files[name].read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            content = None
+        content = read_json(self.files[name])
         if not isinstance(content, type(otherwise)):
             self.unreadable.append(name)
             return otherwise
@@ -194,41 +200,25 @@ class _Reader:
             self.unreadable.append(name)
             return None
 
-    def _pictures(self, prefix: str) -> dict[str, list[Picture]]:
-        pictures: dict[str, list[Picture]] = {}
-        for path in self._of(prefix, ".png"):
-            kind, epoch, step = _kind(path, prefix)
-            pictures.setdefault(kind, []).append(Picture(path, epoch, step))
-        for found in pictures.values():
-            found.sort(key=_by_step)
-        return pictures
+    def _of(
+        self, prefix: str, suffix: str, make: Callable[[Path, int | None, int | None], PictureT | None]
+    ) -> dict[str, list[PictureT]]:
+        """Return what is made of each picture with its epoch and step, by what it shows, the oldest first."""
+        found: dict[str, list[PictureT]] = {}
+        for path in self.files.values():
+            if path.suffix == suffix and owner(path, self.prefixes) == prefix:
+                name = path.stem.removeprefix(f"{prefix}_")
+                match = BY_EPOCH.fullmatch(name)
+                kind, epoch, step = (match[1], int(match[2]), int(match[3])) if match else (name, None, None)
+                if (picture := make(path, epoch, step)) is not None:
+                    found.setdefault(kind, []).append(picture)
+        return {kind: sorted(some, key=lambda x: -1 if x.step is None else x.step) for kind, some in found.items()}
 
-    def _strips(self, prefix: str) -> dict[str, list[Strip]]:
-        strips: dict[str, list[Strip]] = {}
-        for path in self._of(prefix, ".webp"):
-            about = self._json(path.with_suffix(".json").name, {})
-            height = as_number(about.get("height"))
-            if height is None or height < 1:
-                continue
-            kind, epoch, step = _kind(path, prefix)
-            distances = tuple(as_number(x) or 0.0 for x in as_list(about.get("distances")))
-            captions = tuple(str(x) for x in as_list(about.get("captions")))
-            strip = Strip(path, epoch, step, int(height), about.get("nearest") is True, captions, distances)
-            strips.setdefault(kind, []).append(strip)
-        for found in strips.values():
-            found.sort(key=_by_step)
-        return strips
-
-    def _of(self, prefix: str, suffix: str) -> list[Path]:
-        return [x for x in self.files.values() if x.suffix == suffix and owner(x, self.prefixes) == prefix]
-
-
-def _kind(path: Path, prefix: str) -> tuple[str, int | None, int | None]:
-    """Return what a file shows, and the epoch and step of its evaluation where it has them."""
-    name = path.stem.removeprefix(f"{prefix}_")
-    match = BY_EPOCH.fullmatch(name)
-    return (match[1], int(match[2]), int(match[3])) if match else (name, None, None)
-
-
-def _by_step(picture: Picture) -> int:
-    return -1 if picture.step is None else picture.step
+    def _strip(self, path: Path, epoch: int | None, step: int | None) -> Strip | None:
+        about = self._json(path.with_suffix(".json").name, {})
+        height = as_number(about.get("height"))
+        if height is None or height < 1:
+            return None
+        distances = tuple(as_number(x) or 0.0 for x in as_list(about.get("distances")))
+        captions = tuple(str(x) for x in as_list(about.get("captions")))
+        return Strip(path, epoch, step, int(height), about.get("nearest") is True, captions, distances)

@@ -12,7 +12,7 @@ CHANGED = {
     "kernel": LaplacianKernel(0.5),
     "block_size": 20,
     "linkage": "ward",
-    "own_widths": True,
+    "own_gammas": True,
     "batch_estimator": 50,
     "region_names": {"cluster_1": "eyes"},
     "diagnose_every": 2,

@@ -6,7 +6,7 @@ import pytest
 import pytorch_lightning.loggers
 
 from genmonitor.plotting.pixel_clusters import cluster_map
-from genmonitor.report.pictures import RenderedFigure
+from genmonitor.report.pictures import render
 
 both_namespaces = pytest.mark.parametrize(
     "namespace", [lightning.pytorch.loggers, pytorch_lightning.loggers], ids=["lightning", "pytorch_lightning"]
@@ -68,7 +68,7 @@ WandbRun.__module__ = "wandb.of_tests"
 
 def cluster_figures():
     """Return a figure by its tag."""
-    return {"cms/cluster_map": RenderedFigure.of(cluster_map([[1, 2], [0, 1]]))}
+    return {"cms/cluster_map": render(cluster_map([[1, 2], [0, 1]]))}
 
 
 class NotReadBack:

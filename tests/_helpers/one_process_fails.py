@@ -16,7 +16,8 @@ from _helpers.prompted import Prompted, disagreeing, labelled
 from _helpers.prompted import plain as diversity
 
 from genmonitor.evaluation import disagreement
-from genmonitor.evaluation.prompts import modes, variability
+from genmonitor.evaluation.prompts import diversity as of_diversity
+from genmonitor.evaluation.prompts import modes
 from genmonitor.evaluation.regions import metrics as region_metrics
 from genmonitor.functional import calibrate
 from genmonitor.metrics import prdc, scendi
@@ -26,10 +27,10 @@ PARTS = {
     "diversity": [
         (modes, "scendi_from_covariances"),
         (prdc, "prdc_from_radii"),
-        (variability, "similarities"),
+        (of_diversity, "w1kp_by_prompt"),
         (scendi, "scendi_modes"),
         (scendi.ScendiScore, "mode_scores"),
-        (modes.ScoredSamples, "ends"),
+        (modes, "ModeEnds"),
     ],
     "disagreement": [(modes, "avg_pool2d"), (disagreement, "prompt_split")],
 }

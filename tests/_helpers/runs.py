@@ -85,7 +85,7 @@ def write_strip(folder, name, shades, number=None, nearest=False, captions=(), p
     distances = list(np.arange(len(shades)) / 2) if nearest else []
     shown = ShownImages(tiles, captions, 1 - tiles if nearest else None, distances)
     when = (0, None) if number is None else (10 * number - 1, number - 1)
-    return RunFolder(folder).write_images(prefix, name, shown, *when)
+    RunFolder(folder).write_images(prefix, name, shown, *when)
 
 
 def write_notes(folder, notes, prefix="cms"):

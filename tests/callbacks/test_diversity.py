@@ -191,7 +191,7 @@ def test_gaussian_takes_its_width_from_the_real_images(tmp_path):
     record = watch(tmp_path, monitor)
     real = monitor.kernel.gamma
     assert real == pytest.approx(GaussianKernel().resolved(digits(0, 60).flatten(1)).gamma)
-    assert monitor.evaluator.fitted.metric.kernel == monitor.kernel == GaussianKernel(real)
+    assert monitor.evaluator.metric.kernel == monitor.kernel == GaussianKernel(real)
     again = watch(tmp_path, plain(**settings | {"kernel": GaussianKernel(real)}))
     assert {name: record[name] for name in SCORES} == {name: again[name] for name in SCORES}
 
@@ -336,14 +336,9 @@ def test_figures_are_given_what_was_found(tmp_path, monkeypatch):
     monkeypatch.setattr(diversity_figures, "mode_samples", keep("mode_samples"))
     monitor = DiversityMonitor(range(5), n_samples=60, on_error="raise")
     kept = evaluations(monitor)
-    record = watch(tmp_path, monitor, val=loader(digits(300, 400)))
-    whole, prompted, own = kept[-1].spectra
-    assert float(whole.sum()) == pytest.approx(1)
-    assert float(prompted.sum()) == pytest.approx(record["prompt_share"])
-    assert float(own.sum()) == pytest.approx(1 - record["prompt_share"])
-    assert float(torch.special.entr(whole.clamp_min(1e-12)).sum().exp()) == pytest.approx(record["vendi"], rel=1e-5)
+    watch(tmp_path, monitor, val=loader(digits(300, 400)))
     shares, images, texts, value_range = given["mode_samples"]
-    assert shares == pytest.approx((own / own.sum()).tolist())
+    assert shares == kept[-1].shares
     assert images.shape == (5, 10, 1, 8, 8)
     assert texts == [[str(i % 5) for i in row] for row in kept[-1].ends.indices.tolist()]
     assert value_range == (-1, 1)

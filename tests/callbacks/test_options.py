@@ -39,10 +39,14 @@ def test_compare_takes_every_setting_with_its_default():
     assert {name: signature[name].default for name in defaults} == defaults
 
 
+@pytest.mark.parametrize("thing", [compare, *(kind for pair in TAKES for kind in pair[:2])])
+def test_docstring_tells_of_every_argument(thing):
+    for name in inspect.signature(thing).parameters.keys() - {"options"}:
+        assert f"        {name}: " in thing.__doc__
+
+
 @pytest.mark.parametrize(("monitor", "settings", "objects"), TAKES)
-def test_docstring_tells_of_every_argument(monitor, settings, objects):
-    for name in inspect.signature(monitor).parameters.keys() - {"options"}:
-        assert f"        {name}: " in monitor.__doc__
+def test_docstring_of_a_monitor_names_the_options_that_all_share(monitor, settings, objects):
     assert "**options: those that all monitors share, by keyword: see `MonitorOptions`" in monitor.__doc__
 
 

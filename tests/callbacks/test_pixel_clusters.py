@@ -250,7 +250,6 @@ def test_regions_live_on_the_map_of_a_site_encoder(tmp_path):
         "cms_clusters_over_average",
         "cms_cka",
         "cms_curves",
-        "cms_image_and_product",
         "cms_samples",
     }
 

@@ -28,7 +28,7 @@ NOT_OFFERED = {
     "kernel",
     "block_size",
     "linkage",
-    "own_widths",
+    "own_gammas",
     "batch_estimator",
     "region_names",
     "diagnose_every",

@@ -137,8 +137,8 @@ def test_siglip_reads_its_own_tokenizer(folders, tmp_path):
 
 def test_a_monitor_takes_the_name(folders):
     monitor = DiversityMonitor(TEXTS, 8, prompt_encoder=str(folders["sentences"]))
-    monitor.evaluator._features.fit(torch.zeros(2, 1, 4, 4))
-    assert monitor.evaluator._features.dims == (16, WIDTH)
+    monitor.evaluator._encode_prompts(torch.zeros(2, 1, 4, 4))
+    assert monitor.evaluator.dims == (16, WIDTH)
 
 
 def test_the_extra_is_named_without_transformers(monkeypatch):

@@ -128,9 +128,10 @@ def test_diversity_evaluation_is_repeatable(shared):
     assert measured(evaluate(evaluator, FAKE)) == measured(evaluation)
 
 
-def test_diversity_spectra_add_up(shared):
-    total, explained, own = (float(spectrum.sum()) for spectrum in shared[2].spectra)
-    assert total == pytest.approx(1) == pytest.approx(explained + own)
+def test_diversity_shares_are_parts_of_what_prompts_do_not_explain(shared):
+    shares = shared[2].shares
+    assert shares == sorted(shares, reverse=True)
+    assert 0 < sum(shares) <= 1 + 1e-6
 
 
 def test_diversity_mode_ends_are_samples(shared):
@@ -315,7 +316,7 @@ def test_diversity_modes_without_prompts_are_those_of_pca(unprompted):
     evaluation = unprompted[2]
     x = nn.functional.normalize(FAKE.flatten(1).double())
     _, spread, directions = torch.linalg.svd(x - x.mean(0), full_matrices=False)
-    assert evaluation.spectra[2][:3].tolist() == pytest.approx((spread[:3] ** 2 / len(x)).tolist(), rel=1e-4)
+    assert evaluation.shares[:3] == pytest.approx((spread**2 / spread.square().sum())[:3].tolist(), rel=1e-4)
     projected = (x - x.mean(0)) @ directions[0]
     extremes = {int(projected.argmax()), int(projected.argmin())}
     assert {int(evaluation.ends.indices[0][0]), int(evaluation.ends.indices[0][-1])} == extremes
@@ -389,7 +390,7 @@ def test_extra_metrics_get_the_features_that_are_there():
 @pytest.mark.parametrize(
     ("metric", "settings", "message"),
     [
-        (VendiScore(GaussianKernel()), {}, r"features \[16\] .* m raised ValueError: GaussianKernel.* has no width"),
+        (VendiScore(GaussianKernel()), {}, r"features \[16\] .* m raised ValueError: GaussianKernel.* has no gamma"),
         (ScendiScore(), {"prompts": None}, "missing 1 required positional argument: 'prompts'"),
         (PixelCKA(GaussianKernel(1.0)), {}, r"m raised ValueError: .*\[8, 16\]"),
     ],

@@ -99,7 +99,7 @@ def test_features_and_images_without_partition_are_one_region():
 
 
 def test_a_region_where_real_samples_are_constant():
-    """It has no width of its own and takes the image's."""
+    """It has no gamma of its own and takes the image's."""
     fake, real = images(9, 0), images(12, 1)
     real[..., torch.from_numpy(LABELS == 2)] = 0.1
     found = mmd_influence(fake, real, partition=PARTITION)

@@ -53,10 +53,7 @@ SCALARS = [
 DETAILS = [
     x for x in SCALARS if x.startswith(("share_", "p_", "baseline_")) or "vs_best" in x or x in ("c_t", "images_seen")
 ]
-PICTURES = {
-    f"cms/{name}"
-    for name in ("clusters", "clusters_over_average", "cka", "curves", "diagnosis", "image_and_product", "samples")
-}
+PICTURES = {f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves", "diagnosis", "samples")}
 
 
 STEPS = [3, 7, 11]  # of the last batch of each epoch; region 2 is spoiled in the last two
@@ -243,7 +240,6 @@ def test_folder_holds_figures_and_samples_of_each_evaluation(ran):
         "cms_clusters_over_average.png",
         "cms_curves.png",
         *(f"cms_diagnosis_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
-        "cms_image_and_product.png",
         *(f"cms_samples_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
     ]
     for path in pictures:

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.functional import prompt_split
 from genmonitor.functional.promptsplit import joint_spectrum
-from genmonitor.linalg import blocks, chunking, krylov
+from genmonitor.linalg import chunking, krylov
 from genmonitor.linalg.krylov import Space, outermost
 
 
@@ -44,13 +44,13 @@ def test_blocks_that_do_not_fit_are_computed_anew_in_every_step(monkeypatch, nev
     sides = digit_sides()
     kept = prompt_split(*sides, **KERNELS, num_features=num_features)
     made = []
-    block = blocks.Blocks.__init__
+    block = chunking.Blocks.__init__
 
     def counting(self, spans, make):
         block(self, spans, lambda a, b: made.append(b - a) or make(a, b))
 
-    monkeypatch.setattr(blocks.Blocks, "__init__", counting)
-    monkeypatch.setattr(blocks, "gram_budget", lambda device: 10**6)
+    monkeypatch.setattr(chunking.Blocks, "__init__", counting)
+    monkeypatch.setattr(chunking, "gram_budget", lambda device: 10**6)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 10**6)
     anew = prompt_split(*sides, **KERNELS, num_features=num_features)
     assert max(made) < 1000  # blocks of rows, not all at once

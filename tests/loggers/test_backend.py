@@ -25,8 +25,8 @@ class AimBackend(Backend):
         return hasattr(experiment, "track_image")
 
     def log_figures(self, figures, step, epoch):
-        for tag, figure in figures.items():
-            self.experiment.track_image(self.key(tag), figure.png, step, epoch)
+        for tag, png in figures.items():
+            self.experiment.track_image(self.key(tag), png, step, epoch)
 '''
 
 
@@ -64,7 +64,7 @@ def test_new_backend_is_one_new_file(copied):
     everything = loggers.Loggers([logger])
     everything.each(lambda x: x.log_figures(figures, 9, 3))
     everything.each(lambda x: x.log_alert(Alert("title", "text"), 9))  # which it does nothing with
-    assert logger.experiment.images == [("run-cms/cluster_map", figures["cms/cluster_map"].png, 9, 3)]
+    assert logger.experiment.images == [("run-cms/cluster_map", figures["cms/cluster_map"], 9, 3)]
     assert everything.without_figures() == []
 
 

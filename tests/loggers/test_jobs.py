@@ -10,7 +10,8 @@ import pytest
 from matplotlib.font_manager import fontManager
 
 from genmonitor.loggers import worker
-from genmonitor.loggers.jobs import Attempt, Jobs, Settings
+from genmonitor.loggers.notes import Attempt
+from genmonitor.loggers.worker import Jobs, Settings
 
 
 class Fake:
@@ -46,7 +47,7 @@ def jobs(said, rows):
 
 @pytest.mark.parametrize("process", [None, Fake(ready=False), Fake(takes=False)], ids=["none", "loading", "refuses"])
 def test_work_is_done_here_where_no_process_takes_it(monkeypatch, jobs, rows, process):
-    monkeypatch.setattr(worker, "running", lambda: process)
+    monkeypatch.setattr(worker, "_running", process)
     results = []
     jobs(("page",), 8, lambda: "drawn", results.append)
     assert (results, rows) == (["drawn"], [])
@@ -54,7 +55,7 @@ def test_work_is_done_here_where_no_process_takes_it(monkeypatch, jobs, rows, pr
 
 def test_what_was_done_beside_is_handed_on_later_and_ends_its_row(monkeypatch, jobs, rows):
     process, results = Fake(), []
-    monkeypatch.setattr(worker, "running", lambda: process)
+    monkeypatch.setattr(worker, "_running", process)
     assert jobs.ready
     jobs(("figure", "curves"), 8, lambda: "drawn", results.append)
     jobs(("page",), 8, lambda: "written", results.append)
@@ -66,13 +67,13 @@ def test_what_was_done_beside_is_handed_on_later_and_ends_its_row(monkeypatch, j
 
 def test_work_that_must_be_done_here_is(monkeypatch, jobs):
     process, results = Fake(), []
-    monkeypatch.setattr(worker, "running", lambda: process)
+    monkeypatch.setattr(worker, "_running", process)
     jobs(("figure",), 8, lambda: "drawn", results.append, inline=True)
     assert (results, process.taken) == (["drawn"], [])
 
 
 def test_nothing_is_done_beside_unless_asked_for(monkeypatch, said):
-    monkeypatch.setattr(worker, "running", Fake)
+    monkeypatch.setattr(worker, "_running", Fake())
     monkeypatch.setattr(worker, "start", lambda: pytest.fail("started"))
     alone = Jobs(Attempt(said.append), SimpleNamespace(), parallel=False)
     alone.start()
@@ -84,7 +85,7 @@ def test_failure_of_either_place_is_said_and_stops_nothing(monkeypatch, jobs, sa
         raise ArithmeticError("no ink")
 
     process = Fake()
-    monkeypatch.setattr(worker, "running", lambda: process)
+    monkeypatch.setattr(worker, "_running", process)
     jobs(("figure",), 8, fails, print)
     process.deliver()
     jobs(("figure",), 8, fails, print, inline=True)
@@ -95,7 +96,7 @@ def test_failure_of_either_place_is_said_and_stops_nothing(monkeypatch, jobs, sa
 
 def test_lost_worker_is_warned_of_once(monkeypatch, jobs, said):
     process = Fake()
-    monkeypatch.setattr(worker, "running", lambda: process)
+    monkeypatch.setattr(worker, "_running", process)
     jobs(("figure",), 8, lambda: "drawn", print)
     process.ready, process.lost = False, True
     process.deliver()

@@ -18,7 +18,7 @@ from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.loggers import worker
 from genmonitor.loggers.publisher import Publisher, finish_evaluations, finish_run
 from genmonitor.plotting.pixel_clusters import cluster_map
-from genmonitor.report.pictures import RenderedFigure
+from genmonitor.report.pictures import render
 
 pytestmark = LIGHTNING_SAYS
 
@@ -87,12 +87,12 @@ def test_figure_that_can_be_drawn_nowhere_is_said_and_stops_nothing(tmp_path, ru
 
 
 def test_figures_have_the_users_settings_of_matplotlib(tmp_path, running):
-    publisher, plain = publishes(tmp_path), RenderedFigure.of(drawing())
+    publisher, plain = publishes(tmp_path), render(drawing())
     with mpl.rc_context({"font.family": "DejaVu Serif"}):
-        here = RenderedFigure.of(drawing())
+        here = render(drawing())
         publisher._publish_figures({"map": drawing()}, 5, 1)
     running.drain()
-    assert publisher.latest["map"] == here.png != plain.png
+    assert publisher.latest["map"] == here != plain
 
 
 def test_every_monitor_learns_where_the_page_is(tmp_path, running):

@@ -48,7 +48,7 @@ def test_figures_are_images_at_the_trainers_step(namespace, tmp_path):
     (image,) = read_back(logger).Images("cms/cluster_map")
     assert image.step == 7
     sent = Image.open(io.BytesIO(image.encoded_image_string)).convert("RGB")
-    kept = Image.open(io.BytesIO(figures["cms/cluster_map"].png)).convert("RGB")
+    kept = Image.open(io.BytesIO(figures["cms/cluster_map"])).convert("RGB")
     assert sent.size == (760, 600)
     assert sent.tobytes() == kept.tobytes()
 

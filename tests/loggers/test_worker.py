@@ -170,7 +170,7 @@ def test_process_that_cannot_be_followed_is_ended_and_not_tried_again(monkeypatc
     monkeypatch.setattr(threading.Thread, "start", refuse)
     for _ in range(2):
         start()
-        assert worker.running() is None
+        assert worker._running is None
     (process,) = processes
     assert process.returncode is not None
 
@@ -181,4 +181,4 @@ def test_no_process_is_started_where_no_interpreter_takes_a_script(monkeypatch, 
     monkeypatch.setattr(sys, name, value, raising=False)
     monkeypatch.setattr(worker, "Worker", refuse)
     start()
-    assert worker.running() is None
+    assert worker._running is None

@@ -19,7 +19,7 @@ print("script runs", flush=True)  # not again in the worker, though no `if __nam
 from genmonitor.loggers import worker
 
 worker.start()
-running, found = worker.running(), []
+running, found = worker._running, []
 while not running.ready:
     time.sleep(0.1)
 
@@ -34,7 +34,7 @@ for way in (sys.exit, os._exit):
     time.sleep(0.3)
     child = os.fork()
     if not child:
-        assert worker.running() is None and worker.drain() == 0
+        assert worker._running is None and worker.drain() == 0
         way(7)
     print("fork ended with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     worker.drain()
@@ -92,12 +92,12 @@ from functools import partial
 from genmonitor.loggers import worker
 
 worker.start()
-while not worker.running().ready:
+while not worker._running.ready:
     time.sleep(0.1)
 if not os.fork():
     time.sleep(60)  # a worker of a DataLoader that outlives the training
-worker.running().submit(0, partial(time.sleep, 1), print)
-print(worker.running()._process.pid, flush=True)
+worker._running.submit(0, partial(time.sleep, 1), print)
+print(worker._running._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

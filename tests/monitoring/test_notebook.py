@@ -10,7 +10,7 @@ import pytest
 from _helpers.modules import LIGHTNING_SAYS, digits, fit, loader, plain
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.evaluation.text.diversity import DiversityPresenter
+from genmonitor.evaluation.prompts.diversity import DiversityPresenter
 
 pytestmark = LIGHTNING_SAYS
 

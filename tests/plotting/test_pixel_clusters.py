@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
@@ -9,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from genmonitor.plotting import pixel_clusters as figures
-from genmonitor.plotting.style import boundaries, cluster_color, to_array
+from genmonitor.plotting.style import boundaries, cluster_color, region_alone, to_array, to_tiles
 
 ROWS = ["03332555", "13311455", "13111445", "11111441", "01111440", "11111221", "11111222", "13332222"]
 LABELS = np.array([[int(digit) for digit in row] for row in ROWS])
@@ -38,7 +39,6 @@ def all_figures() -> dict[str, Figure]:
         "overlay": figures.cluster_overlay(LABELS, images[0]),
         "cka": figures.cka_matrix(matrix, LABELS),
         "curves": figures.cluster_curves(EPOCHS, CURVES, BASELINE, LABELS),
-        "product": figures.image_and_product(EPOCHS, [0.1, 0.5, 0.9], [0.2, 0.6, 0.9], {"image": (0.9, 0.95, 0.97)}),
         "grid": figures.sample_grid(images, LABELS, worst=3, p="p = 0.005"),
     }
 
@@ -235,20 +235,6 @@ def test_without_a_baseline_nothing_is_said_about_one():
     assert not figure.axes[1].patches
 
 
-def test_image_and_product_show_both_bands_and_latest_values():
-    bands = {"image": (0.97, 0.98, 0.985), "product": (0.975, 0.985, 0.99)}
-    ax = figures.image_and_product(EPOCHS, [0.5, 0.9, 0.9814], [0.6, 0.92, 0.984812], bands).axes[0]
-    assert {text.get_text() for text in ax.get_legend().get_texts()} == {
-        "image, latest 0.9814",
-        "product of clusters, latest 0.9848",
-        "baseline, image",
-        "baseline, product",
-    }
-    spans = [(patch.get_y(), patch.get_y() + patch.get_height()) for patch in ax.patches]
-    assert spans == [pytest.approx((0.97, 0.985)), pytest.approx((0.975, 0.99))]
-    assert ax.get_ylabel() == "CMS (higher is better)"
-
-
 def test_grid_shows_the_worst_region_alone_and_the_samples_as_they_are():
     images = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     figure = figures.sample_grid(images, LABELS, worst=3, p="p = 0.005")
@@ -323,3 +309,44 @@ def test_the_users_plot_style_changes_nothing():
     with matplotlib.rc_context(dark):
         styled = {name: pixels(figure) for name, figure in all_figures().items()}
     assert {name for name in plain if np.abs(plain[name] - styled[name]).max() > 8} == set()
+
+
+STRIPES = np.repeat([[0, 1, 1, 2]], 4, axis=0)
+SETS = {"real": torch.rand(20, 1, 8, 8), "new.npy": torch.rand(3, 1, 8, 8), "old.npy": torch.rand(16, 1, 8, 8)}
+
+
+def test_every_set_has_its_name_and_its_images():
+    figure = figures.side_by_side(SETS, STRIPES)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == list(SETS)
+    widths = [ax.images[0].get_array().shape[1] for ax in figure.axes]
+    assert widths[0] == widths[2] > widths[1]
+
+
+@pytest.mark.parametrize("region", [0, 1, 2])
+def test_a_region_alone_is_above_every_set(region):
+    for ax, name in zip(figures.side_by_side(SETS, STRIPES, region).axes, SETS, strict=True):
+        canvas = np.asarray(ax.images[0].get_array())
+        whole = to_tiles(SETS[name].numpy(), (0, 1))[0]
+        np.testing.assert_array_equal(canvas[96 + 16 : 2 * 96 + 16, :96], whole)  # the images as they are
+        np.testing.assert_array_equal(canvas[:96, :96], region_alone(whole[None], STRIPES, region)[0])
+
+
+def test_no_region_is_shown_where_nothing_differs():
+    for ax, name in zip(figures.side_by_side(SETS, STRIPES).axes, SETS, strict=True):
+        canvas = np.asarray(ax.images[0].get_array())
+        np.testing.assert_array_equal(canvas[:96, :96], to_tiles(SETS[name].numpy(), (0, 1))[0])
+
+
+def test_words_too_long_for_the_figure_are_cut():
+    figure = figures.side_by_side({"real": SETS["real"]}, STRIPES, 1, title="differs " * 40, note="images " * 60)
+    figure.canvas.draw()
+    right = [text.get_window_extent().x1 for text in figure.texts]
+    assert max(right) <= figure.bbox.width
+
+
+def test_sets_do_not_overlap():
+    axes = figures.side_by_side(SETS, STRIPES).axes
+    places = [ax.get_position() for ax in axes]
+    assert all(one.x1 < other.x0 for one, other in pairwise(places))
+    assert places[-1].x1 <= 1
+    assert {round(place.y1, 6) for place in places} == {round(places[0].y1, 6)}

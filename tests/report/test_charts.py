@@ -7,8 +7,8 @@ from _helpers.runs import COMPARED, LABELS, SPECS, make_run, record, write_evalu
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.findings import Area, Finding
+from genmonitor.evaluation.prompts.disagreement import DisagreementValues
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.text.disagreement import DisagreementValues
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.report import RunFolder
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from genmonitor.report.contents import (
     as_number,
     as_record,
     as_values,
+    find_prefixes,
+    own_files,
     read_tables,
 )
 
@@ -100,3 +103,19 @@ def test_without_pictures_keeps_text_and_numbers():
     table = Table(["prompt", "samples", "share"], [["a cat", picture, 0.5], ["a dog", None, 0.25]])
     assert table.without_pictures() == Table(["prompt", "share"], [["a cat", 0.5], ["a dog", 0.25]])
     assert Table(["prompt"], []).without_pictures() == Table(["prompt"], [])
+
+
+def test_own_files_leaves_out_links_folders_and_hidden_files(tmp_path):
+    (tmp_path / "b.png").write_bytes(b"")
+    (tmp_path / "a.json").write_bytes(b"")
+    (tmp_path / ".a.json.7.part").write_bytes(b"")
+    (tmp_path / "link.png").symlink_to(tmp_path / "b.png")
+    (tmp_path / "dangling.png").symlink_to(tmp_path / "nothing")
+    (tmp_path / "folder.json").mkdir()
+    assert [path.name for path in own_files(tmp_path)] == ["a.json", "b.png"]
+    assert own_files(tmp_path / "nothing") == []
+
+
+def test_find_prefixes_knows_monitors_by_their_json_files():
+    files = ["cms_evaluation_00001.json", "cms_raw_values.json", "x_notes.json", "y_samples.png", "z_prompts.json"]
+    assert find_prefixes(map(Path, files)) == {"cms", "cms_raw", "x"}

@@ -10,7 +10,7 @@ from _helpers.runs import PARTITION, VALUES, add_diversity, make_run, record, wr
 from genmonitor.evaluation.results import Table
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import RunFolder
-from genmonitor.report.pictures import RenderedFigure
+from genmonitor.report.pictures import render
 from genmonitor.report.run import read_run
 
 
@@ -22,10 +22,10 @@ def test_write_figures_names_the_latest_and_those_by_epoch(tmp_path):
     folder = RunFolder(tmp_path / "run" / "genmonitor")
     latest = folder.write_figures("cms", {"clusters": cluster_map([[1, 2]])}, step=0)
     assert latest == {"clusters": folder.path / "cms_clusters.png"}
-    rendered = RenderedFigure.of(cluster_map([[1, 0]]))
+    rendered = render(cluster_map([[1, 0]]))
     by_epoch = folder.write_figures("cms", {"samples": rendered}, step=1200, epoch=3)
     assert by_epoch == {"samples": folder.path / "cms_samples_epoch_0003_step_1200.png"}
-    assert by_epoch["samples"].read_bytes() == rendered.png
+    assert by_epoch["samples"].read_bytes() == rendered
     assert latest["clusters"].read_bytes()[:4] == b"\x89PNG"
 
 

@@ -20,8 +20,8 @@ from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.diagnosis import KINDS
 from genmonitor.report import RunFolder, write_report
+from genmonitor.report.page import GALLERY
 from genmonitor.report.run import read_run
-from genmonitor.report.sections import GALLERY
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
 

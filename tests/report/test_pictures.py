@@ -13,7 +13,7 @@ from PIL import Image
 from genmonitor.evaluation.results import ShownImages
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import pictures as module
-from genmonitor.report.pictures import Pictures, RenderedFigure, _shown, describe_strip, encode_strip
+from genmonitor.report.pictures import Pictures, _shown, describe_strip, encode_strip, render
 from genmonitor.report.run import read_run
 
 
@@ -90,15 +90,15 @@ def test_images_are_shown_in_place_of_the_figure_of_them(tmp_path):
 
 
 def test_rendered_figure_has_the_figures_own_size():
-    rendered = RenderedFigure.of(cluster_map([[1, 2], [0, 1]]))
-    with Image.open(io.BytesIO(rendered.png)) as picture:
+    rendered = render(cluster_map([[1, 2], [0, 1]]))
+    with Image.open(io.BytesIO(rendered)) as picture:
         assert picture.size == (760, 600)
         assert len(picture.convert("RGB").getcolors(10_000)) > 3
 
 
 def test_rendered_figure_of_a_function_is_what_it_draws():
     labels = [[1, 2], [0, 1]]
-    assert RenderedFigure.of(partial(cluster_map, labels)).png == RenderedFigure.of(cluster_map(labels)).png
+    assert render(partial(cluster_map, labels)) == render(cluster_map(labels))
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_ctrl_c_waits_until_the_figure_is_drawn(interruptible):
 
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        RenderedFigure.of(drawing)
+        render(drawing)
     assert finished
     assert signal.getsignal(signal.SIGINT) is before
 

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Estimates of each prompt's samples, which are judged alone, and which became worse than at their best."""
+"""Estimates of each prompt's samples: who is judged alone, who became worse than at its best, and in which words."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import capitalized, format_p
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, p_values_of_change
+from genmonitor.evaluation.findings import ALERT_FACTOR, Area, DegradationDetector, Finding, p_values_of_change
+from genmonitor.evaluation.results import Record
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
@@ -23,6 +26,10 @@ from genmonitor.kernels.means import kernel_dispersion
 
 ALL = "all samples"
 """Name of all samples, where single prompts have too few or there are no prompts."""
+CURVES = 20
+"""Prompts whose measure has a curve, the first ones."""
+NAMED = 5
+"""Further prompts that an alert names."""
 RESOLUTION = 1e-6
 """Effect of rounding on a value: no standard error is taken to be smaller."""
 SMALLEST_P = 1e-300
@@ -257,3 +264,83 @@ class PromptChanges:
         # a model that learns what its prompts mean varies each one less: that is no collapse of those that only follow
         allowed = (typical if typical > COLLAPSED else 1.0) / SPREAD_FACTOR
         return [name for name, part in kept.items() if part <= allowed]
+
+
+@dataclass(frozen=True)
+class PromptMeasure:
+    """A measure of each prompt's samples, by which alerts go, and what they say.
+
+    Attributes:
+        name: its keys are `name_1`, `name_2` and so on.
+        about: what it measures.
+        chart: title of the chart of all prompts.
+        better: whether the highest or the lowest value of a prompt is its best.
+        verdict: what became of prompts that are worse; "{their}" stands for "its" where one prompt is judged alone.
+        how: says how the samples of the worst are, up to the epoch of its best.
+        value: of a prompt, as it is named after the worst.
+        before_p: of the worst, in front of the p-value.
+    """
+
+    name: str
+    about: str
+    chart: str
+    better: Literal["high", "low"]
+    verdict: str
+    how: Callable[[Change], str]
+    value: Callable[[Change], str]
+    before_p: Callable[[Change], str] = lambda _: ""
+
+    def specs(self, groups: PromptGroups) -> dict[str, ValueSpec]:
+        """Return the declaration of the value of each group that has a curve, by its name."""
+        return {
+            group: ValueSpec(
+                f"{self.name}_{number}",
+                self.about,
+                f"{self.name} of {group}",
+                chart=self.chart,
+                better=self.better,
+                detail=True,
+            )
+            for number, group in enumerate(groups.names[:CURVES], start=1)
+        }
+
+    def values(self, found: Mapping[str, Estimate], groups: PromptGroups) -> dict[str, float]:
+        """Return the estimates that have a curve, by key."""
+        return {spec.key: found[group].value for group, spec in self.specs(groups).items() if group in found}
+
+    def findings(self, changes: Sequence[Change], record: Record, groups: PromptGroups) -> list[Finding]:
+        """Return a finding about the prompts that became worse, none where none has.
+
+        Args:
+            changes: the prompts, the surest first.
+            record: of the evaluation.
+            groups: that are judged.
+        """
+        if not changes:
+            return []
+        first, specs = changes[0], self.specs(groups)
+        their, the = ("its", "its") if groups.by_prompt else ("their", "the")
+        area = Area(f"prompt {quoted(first.prompt)}" if groups.by_prompt else first.prompt)
+        verdict = self.verdict.format(their=their)
+        text = (
+            f"{capitalized(area.name)} {verdict}: at epoch {record['epoch']:g} and the evaluation before, {the} "
+            f"samples {self.how(first)} at epoch {first.epoch:g}, {their} best "
+            f"({self.before_p(first)}{format_p(first.p)}){self._others(changes)}."
+        )
+        measure = specs[first.prompt].key if first.prompt in specs else None
+        return [Finding(text, area, verdict, measure, False, first.p)]
+
+    def _others(self, changes: Sequence[Change]) -> str:
+        """Name the prompts after the first, with a value each; "" where there are none."""
+        if len(changes) < 2:
+            return ""
+        some = [f"{quoted(change.prompt)} ({self.value(change)})" for change in changes[1 : NAMED + 1]]
+        more = f" and {len(changes) - 1 - NAMED} more" if len(changes) > NAMED + 1 else ""
+        return f"; so did {', '.join(some)}{more}"
+
+
+def quoted(prompt: object) -> str:
+    """Return a prompt in quotes, cut where it is long."""
+    # repr, since what a prompt holds must not move a terminal's cursor
+    text = str(prompt)
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -13,8 +13,9 @@ from torch.nn.functional import avg_pool2d
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.findings import differs
+from genmonitor.evaluation.results import Samples
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts
-from genmonitor.functional.scendi import least_squares_map, scendi_from_covariances
+from genmonitor.functional.scendi import scendi_from_covariances
 from genmonitor.functional.vendi import rke_from_covariance, vendi_from_covariance, vendi_from_gram
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.metrics.scendi import ScendiScore
@@ -28,7 +29,7 @@ SHOWN = 5
 LARGEST_SIDE = 128
 """Pixels of the pictures kept of samples."""
 
-COVARIANCES = ("outputs", "explained", "prompts")
+COVARIANCES = ("outputs", "prompts")
 """Keys that DiversityMetric returns in addition to scores."""
 
 Ranked = list[tuple[Any, float]]
@@ -184,16 +185,12 @@ class DiversityMetric(ScendiScore):
     """Scendi, and Vendi and RKE of the outputs, all from the joint covariance."""
 
     def compute(self) -> dict[str, Tensor]:
-        """Return the dictionary of ScendiScore, `vendi`, `rke`, and three covariances.
-
-        `outputs` is C_II, `explained` the part Λ_T of it that the prompts explain, `prompts` C_TT [Q, Q].
-        """
+        """Return the dictionary of ScendiScore, `vendi`, `rke`, and the covariances `outputs` and `prompts`."""
         joint = self._joint()
         return scendi_from_covariances(joint, rcond=self.rcond) | {
             "vendi": vendi_from_covariance(joint.outputs),
             "rke": rke_from_covariance(joint.outputs),
             "outputs": joint.outputs,
-            "explained": least_squares_map(joint, rcond=self.rcond) @ joint.cross.T,
             "prompts": joint.prompts,
         }
 
@@ -218,33 +215,22 @@ class ModeEnds:
     indices: Tensor
 
 
-@dataclass(frozen=True)
-class ScoredSamples:
-    """Samples, of one process or of all, with their scores.
+def mode_ends(scores: Tensor, samples: Samples, k: int, comm: Collective) -> ModeEnds:
+    """Return the samples of all processes with the k highest and the k lowest scores on each mode.
 
-    Attributes:
-        scores: on each mode [n, modes].
-        images: [n, C, H, W].
-        indices: which of the global set they are [n].
+    There are fewer where there are fewer than 2k samples. Every process must call it.
+
+    Args:
+        scores: of this process's samples on each mode [n, modes].
+        samples: this process's.
+        k: at each end.
+        comm: the processes that evaluate together.
     """
-
-    scores: Tensor
-    images: Tensor
-    indices: Tensor
-
-    def near_ends(self, k: int) -> ScoredSamples:
-        """Return those among the k highest or the k lowest of a mode."""
-        near = _ends(self.scores, k).unique() if len(self.scores) >= 2 * k else torch.arange(len(self.scores))
-        return ScoredSamples(self.scores[near], self.images[near], self.indices[near])
-
-    def ends(self, k: int) -> ModeEnds:
-        """Return the k highest and the k lowest of each mode; fewer where there are fewer than 2k samples."""
-        ends = _ends(self.scores, k)
-        return ModeEnds(self.images[ends].cpu(), self.indices[ends].cpu())
-
-    def gathered(self, comm: Collective) -> ScoredSamples:
-        """Return the samples of all processes; every process must call it."""
-        return ScoredSamples(*(comm.gather_rows(rows) for rows in (self.scores, self.images, self.indices)))
+    with comm.all_ranks_or_none():
+        near = _ends(scores, k).unique() if len(scores) >= 2 * k else torch.arange(len(scores))
+    scores, images, indices = (comm.gather_rows(rows[near]) for rows in (scores, samples.images, samples.indices))
+    ends = _ends(scores, k)
+    return ModeEnds(images[ends].cpu(), indices[ends].cpu())
 
 
 def _ends(scores: Tensor, k: int) -> Tensor:

@@ -52,13 +52,15 @@ class FoundClusters:
         partition: the clusters.
         cka: the matrix that they were found in [d, d], on the CPU.
         linkage: by which.
-        stability: how well halves of the images agree on them.
+        stability: how well halves of the images agree on them. "overall" is their adjusted Rand index, the mean over
+            several random halvings: 1 where they agree, around 0 where they do by chance. "cluster_1" and so on are
+            the mean Jaccard overlap, in [0, 1], of a cluster with the one of a half that overlaps it most.
     """
 
     partition: PixelPartition
     cka: Tensor
     linkage: Linkage
-    stability: Stability
+    stability: dict[str, float]
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know: regions that depend on the images, or that are hardly a place."""
@@ -110,7 +112,7 @@ def find_clusters(
     best = choose(stability, {option: is_lopsided(partition) for option, partition in found.items()})
     step = _step(shape)
     overlaps = agreement.mean_overlaps(*best, found[best].labels[::step, ::step])
-    return FoundClusters(found[best], cka, best[0], Stability(stability[best], overlaps))
+    return FoundClusters(found[best], cka, best[0], {"overall": stability[best]} | overlaps)
 
 
 def cuts(
@@ -196,7 +198,7 @@ def is_lopsided(partition: PixelPartition) -> bool:
     return max(sizes) > TOO_LARGE * sum(sizes) or min(sizes) < TOO_SMALL * sum(sizes)
 
 
-def region_notes(partition: PixelPartition, stability: Stability) -> tuple[str, ...]:
+def region_notes(partition: PixelPartition, stability: Mapping[str, float]) -> tuple[str, ...]:
     """Return a note where a region is nearly everything or nothing, or where other images would give other regions."""
     wrong, sizes = [], partition.sizes()[1:]
     if is_lopsided(partition):
@@ -204,9 +206,9 @@ def region_notes(partition: PixelPartition, stability: Stability) -> tuple[str, 
             f"the regions are lopsided: the largest holds {max(sizes)} of {sum(sizes)} varying sites, the smallest "
             f"{min(sizes)}, so the name of one says little about where it is"
         )
-    if stability.overall < STABLE:
+    if stability["overall"] < STABLE:
         wrong.append(
-            f"the regions are unstable: two halves of the images agree on them only to {stability.overall:.2f} "
+            f"the regions are unstable: two halves of the images agree on them only to {stability['overall']:.2f} "
             f"(adjusted Rand index: 1 is identical, 0 is chance, {STABLE} is fair)"
         )
     return (f"{'; and '.join(wrong)}. {WAYS_OUT}",) if wrong else ()
@@ -214,33 +216,6 @@ def region_notes(partition: PixelPartition, stability: Stability) -> tuple[str, 
 
 def _step(shape: tuple[int, int]) -> int:
     return math.ceil(math.sqrt(shape[0] * shape[1] / MAX_SITES))
-
-
-@dataclass(frozen=True)
-class Stability:
-    """How well regions found in one half of the images are those found in the other.
-
-    Attributes:
-        overall: adjusted Rand index of the two, the mean over several random halvings; 1 where they are the same and
-            around 0 where they agree by chance.
-        regions: per cluster, by its label, the mean Jaccard overlap, in [0, 1], with the cluster of a half that
-            overlaps it most.
-    """
-
-    overall: float
-    regions: dict[int, float]
-
-    def by_name(self) -> dict[str, float]:
-        """Return both by their names, such as "overall" and "cluster_1"."""
-        return {"overall": self.overall} | {f"cluster_{label}": value for label, value in self.regions.items()}
-
-    @classmethod
-    def from_names(cls, values: Mapping[str, float]) -> Stability | None:
-        """Make it from what `by_name` returned, None from nothing."""
-        if "overall" not in values:
-            return None
-        names = {name: value for name, value in values.items() if name != "overall"}
-        return cls(values["overall"], {int(name.removeprefix("cluster_")): value for name, value in names.items()})
 
 
 class Half:
@@ -284,15 +259,15 @@ class Agreement:
             adjusted_rand_index(*(half.labels(linkage, count)[self._varying] for half in pair)) for pair in self._pairs
         )
 
-    def mean_overlaps(self, linkage: Linkage, count: int, labels: Tensor) -> dict[int, float]:
-        """Return for each label of the sites [h, w] its mean overlap with a half's cluster, see `Stability`.
+    def mean_overlaps(self, linkage: Linkage, count: int, labels: Tensor) -> dict[str, float]:
+        """Return for each cluster of the sites [h, w] its mean overlap with a half's cluster, see `FoundClusters`.
 
-        It is 0 for a label without a site that varies in every half.
+        It is 0 for a cluster without a site that varies in every half.
         """
-        inside, names = labels.flatten()[self._varying], [int(label) for label in labels.unique() if label]
+        inside, names = labels.flatten()[self._varying], {f"cluster_{x}": x for x in labels.unique().tolist() if x}
         if not len(inside):
             return dict.fromkeys(names, 0.0)
         overlaps = [
             best_overlaps(inside, half.labels(linkage, count)[self._varying]) for pair in self._pairs for half in pair
         ]
-        return {label: fmean(found.get(label, 0.0) for found in overlaps) for label in names}
+        return {name: fmean(found.get(label, 0.0) for found in overlaps) for name, label in names.items()}

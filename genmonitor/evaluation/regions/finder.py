@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is fixed for a run about the regions of an image, found or taken over: kernel width, clusters and baseline."""
+"""Regions of an image and what is fixed with them for a run, found or taken over: gamma, clusters and baseline."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.baseline import measure_baseline
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, split_reference
-from genmonitor.evaluation.regions.clustering import Stability, by_content, find_clusters, region_notes
+from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.functional._region_kernel import region_scales
+from genmonitor.functional.mmd_influence import region_scales
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import region_columns
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
-OWN_WIDTH = 4.0
-"""The gamma of a region with a width of its own, times its mean squared distance."""
+OWN_GAMMA = 4.0
+"""A gamma of a region's own, times the mean squared distance in the region."""
 SKETCH = 64
 """Fingerprints of images that are kept: the smallest ones, from which the overlap of two sets can be told."""
 SAME_DATA = 0.3
@@ -48,10 +48,10 @@ class Regions:
         cka: the matrix that the clusters were found in, None where they were given or taken from a saved state.
         average: the average image [C, H, W], None where taken from a saved state.
         linkage: by which the clusters were found, None where they were given.
-        stability: how well halves of the images agree on them, None where they were given.
+        stability: how well halves of the images agree on them, see `FoundClusters`; empty where they were given.
         reused: the file of an earlier run that they were taken from, if any.
         sketch: of the images that the clusters were found in, see `SavedRegions`.
-        widths: gammas of regions with a width of their own, by name; empty where the kernel's serves all.
+        gammas: of regions that have their own, by name; empty where the kernel's serves all.
     """
 
     partition: PixelPartition
@@ -61,30 +61,24 @@ class Regions:
     cka: Tensor | None = None
     average: Tensor | None = None
     linkage: Linkage | None = None
-    stability: Stability | None = None
+    stability: dict[str, float] = field(default_factory=dict)
     reused: str | None = None
     sketch: tuple[str, ...] = ()
-    widths: dict[str, float] = field(default_factory=dict)
-
-    def stability_by_name(self) -> dict[str, float]:
-        """Return the stability of the whole, "overall", and of each cluster; empty where they were given."""
-        return {} if self.stability is None else self.stability.by_name()
+    gammas: dict[str, float] = field(default_factory=dict)
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know of clusters that were found: unstable ones, or such as are no place."""
-        if self.stability is None:
-            return ()
-        return region_notes(self.partition, self.stability)
+        return region_notes(self.partition, self.stability) if self.stability else ()
 
     def to_manifest(self) -> RegionsManifest:
         """Return plain Python only, without the partition, which is a file, and what is drawn once."""
         return {
             "gamma": self.kernel.resolved_gamma,
-            "widths": dict(self.widths),
+            "gammas": dict(self.gammas),
             "baseline": {name: list(band) for name, band in self.baseline.items()},
             "range": list(self.value_range),
             "linkage": self.linkage,
-            "stability": self.stability_by_name(),
+            "stability": dict(self.stability),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -106,14 +100,14 @@ class Regions:
             {name: (band[0], band[1], band[2]) for name, band in state["baseline"].items()},
             (float(state["range"][0]), float(state["range"][1])),
             linkage=state["linkage"],
-            stability=Stability.from_names(state["stability"]),
-            widths=dict(state["widths"]),
+            stability=dict(state["stability"]),
+            gammas=dict(state["gammas"]),
         )
 
 
 @dataclass(frozen=True)
 class RegionFinder:
-    """Finds kernel width, clusters and baseline in real images.
+    """Finds gamma, clusters and baseline in real images.
 
     Attributes:
         settings: what the regions and their baseline depend on.
@@ -154,10 +148,10 @@ class RegionFinder:
         clusters = self._clusters(sites, kernel, progress, earlier, fits) | {"sketch": sketch}
         if self.settings.region_names:
             clusters["partition"] = clusters["partition"].named(self.settings.region_names)
-        clusters["widths"] = own_widths(sites, clusters["partition"]) if self.settings.own_widths else {}
-        baseline = self._baseline(split, clusters["partition"], kernel, clusters["widths"], device, progress)
+        clusters["gammas"] = own_gammas(sites, clusters["partition"]) if self.settings.own_gammas else {}
         value_range = (float(images.min()), float(images.max()))
-        return Regions(**clusters, kernel=kernel, baseline=baseline, value_range=value_range, average=images.mean(0))
+        found = Regions(**clusters, kernel=kernel, baseline={}, value_range=value_range, average=images.mean(0))
+        return replace(found, baseline=self._baseline(split, found, device, progress))
 
     def _clusters(
         self, sites: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None, fits: bool
@@ -177,24 +171,16 @@ class RegionFinder:
             new = partition.numbered_like(earlier.partition) | {0: 0}
             labels = partition.labels.clone().apply_(new.get)
             partition = PixelPartition(labels, of.patch_size)
-            stability = replace(stability, regions={new[label]: x for label, x in stability.regions.items()})
+            names = {f"cluster_{one}": f"cluster_{other}" for one, other in new.items()}
+            stability = {names.get(name, name): x for name, x in stability.items()}
         return {"partition": partition, "cka": found.cka, "linkage": found.linkage, "stability": stability}
 
-    def _baseline(
-        self,
-        split: RealSplit,
-        partition: PixelPartition,
-        kernel: Kernel,
-        widths: Mapping[str, float],
-        device: torch.device,
-        progress: Progress,
-    ) -> dict[str, Band]:
+    def _baseline(self, split: RealSplit, found: Regions, device: torch.device, progress: Progress) -> dict[str, Band]:
+        of, regions = self.settings, list(found.partition.regions())
         real = self.to_sites(split.compared.read(split.for_comparison).to(device))
-        metric = RegionMetric(
-            partition, kernel, self.settings.block_size, widths, reset_real_features=False, sync_on_compute=False
-        )
+        metric = RegionMetric(found.partition, found.kernel, of.block_size, found.gammas, sync_on_compute=False)
         metric.to(device).update(real, real=True)
-        names = ("image", "product", *partition.regions(), "mmd")
+        names = ("image", "product", *regions, "mmd")
 
         def measure(draw: Tensor) -> dict[str, float]:
             metric.reset()
@@ -202,25 +188,22 @@ class RegionFinder:
             values: Any = metric.compute()
             return {name: float(values[name]) for name in names}
 
-        regions = list(partition.regions())
-        read, candidates, of = split.source.read, split.for_baseline, self.settings
-        return measure_baseline(
-            measure, read, candidates, of.n_samples, of.seed, regions, [*regions, "image", "product"], progress
-        )
+        read, candidates, similarities = split.source.read, split.for_baseline, [*regions, "image", "product"]
+        return measure_baseline(measure, read, candidates, of.n_samples, of.seed, regions, similarities, progress)
 
 
-def own_widths(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
+def own_gammas(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
     """Return the gamma of each region: 4 over the mean squared distance that maps [n, c, h, w] have in it.
 
     A region where they do not vary takes the image's.
 
     Example:
         >>> maps = torch.tensor([[[[0.0, 5.0]]], [[[2.0, 5.0]]], [[[4.0, 5.0]]]])
-        >>> own_widths(maps, PixelPartition(torch.tensor([[1, 2]])))
+        >>> own_gammas(maps, PixelPartition(torch.tensor([[1, 2]])))
         {'cluster_1': 0.5, 'cluster_2': 0.5}
     """
     scales = region_scales(sites.flatten(1), region_columns(partition, sites) or [])
-    gammas = OWN_WIDTH / torch.where(scales > 0, scales, scales.sum())
+    gammas = OWN_GAMMA / torch.where(scales > 0, scales, scales.sum())
     return dict(zip(partition.regions(), gammas.tolist(), strict=True))
 
 
@@ -233,7 +216,7 @@ class SavedRegions:
         settings: that they depend on, as JSON keeps them.
         partition: the regions.
         linkage: by which they were found.
-        stability: how well halves of the images agreed on them.
+        stability: how well halves of the images agreed on them, see `FoundClusters`.
         sketch: the smallest fingerprints of the images.
 
     References:
@@ -244,7 +227,7 @@ class SavedRegions:
     settings: Mapping[str, Any]
     partition: PixelPartition
     linkage: Linkage
-    stability: Stability | None
+    stability: dict[str, float]
     sketch: tuple[str, ...]
 
     def fits(self, sketch: tuple[str, ...], size: tuple[int, ...], settings: Mapping[str, Any]) -> bool:
@@ -257,16 +240,16 @@ class SavedRegions:
 
 
 def save_regions(regions: Regions, settings: Mapping[str, Any], path: Path) -> None:
-    """Write a partition, and beside it how it was found if it was.
+    """Write a partition, and next to it how it was found if it was.
 
     Args:
         regions: what to write.
         settings: what the regions depend on, as plain Python.
-        path: the .npz file; what is beside it is called the same and ends in .json.
+        path: the .npz file; the other file is called the same and ends in .json.
     """
     regions.partition.save(path)
     if regions.linkage is not None:
-        how = {"linkage": regions.linkage, "stability": regions.stability_by_name(), "images": list(regions.sketch)}
+        how = {"linkage": regions.linkage, "stability": regions.stability, "images": list(regions.sketch)}
         write_json(path.with_suffix(".json"), {"settings": dict(settings), **how})
 
 
@@ -276,7 +259,7 @@ def saved_regions(path: Path) -> SavedRegions | None:
         how = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
         if how["linkage"] not in LINKAGES:
             return None
-        stability = Stability.from_names({name: float(value) for name, value in how["stability"].items()})
+        stability = {str(name): float(value) for name, value in how["stability"].items()}
         partition, sketch = PixelPartition.load(path), tuple(map(str, how["images"]))
         return SavedRegions(path, dict(how["settings"]), partition, how["linkage"], stability, sketch)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):

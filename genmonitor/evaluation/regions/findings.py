@@ -108,10 +108,10 @@ class RegionFindings:
             f"{area} got worse{'' if since is None else f' since epoch {since:g}'}, distance at epoch "
             f"{last['epoch']:g}: {', '.join(changes)}."
         )
-        said = (
+        verdict = (
             f"{' and '.join(worse)} worse than at {'its' if len(worse) == 1 else 'their'} best ({format_p(p[first])})"
         )
-        return Finding(text, area, said, first, False, p[first], since)
+        return Finding(text, area, verdict, first, False, p[first], since)
 
     def _change(self, records: Records, key: str, best: Mapping[str, float]) -> str:
         """Return a distance and its best in words; the best of the records where another run's is not known."""
@@ -181,9 +181,9 @@ class RegionFindings:
             if any(differs(worse[key]) for key in keys.values()):
                 found.append(self.got_worse(records, name, best))
             for view in (view for view, key in keys.items() if differs(better[key])):
-                key, said = keys[view], f"{view} better than ever before ({format_p(better[keys[view]])})"
-                text = f"{self.area(name)}: {said}: distance from real images {last[key]:.3g}."
-                found.append(Finding(text, self.area(name), said, key, None, better[key], detail=True))
+                key, verdict = keys[view], f"{view} better than ever before ({format_p(better[keys[view]])})"
+                text = f"{self.area(name)}: {verdict}: distance from real images {last[key]:.3g}."
+                found.append(Finding(text, self.area(name), verdict, key, None, better[key], detail=True))
         return found
 
     def _p_of_change(self, record: Mapping[str, float], *, worse: bool) -> dict[str, float]:

@@ -13,7 +13,7 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
-from genmonitor.evaluation.regions.metrics import RegionMetrics
+from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.linalg.distances import centered, squared_distances
 
@@ -63,15 +63,10 @@ class Fitted:
         with comm.all_ranks_or_none():  # the first process may have no images where there are fewer than processes
             nearest = NearestImages.of(split, real) if comm.rank == 0 and len(real) else None
         real = real.to(probe.device)
-        metrics = RegionMetrics(
-            regions.partition,
-            regions.kernel,
-            finder.settings.block_size,
-            regions.widths,
-            finder.to_sites(real),
-            finder.settings.seed,
-            testable=min(len(split.for_comparison), finder.settings.n_samples) >= MIN_SAMPLES,
-        )
+        of = finder.settings
+        cms = RegionMetric(regions.partition, regions.kernel, of.block_size, regions.gammas)
+        testable = min(len(split.for_comparison), of.n_samples) >= MIN_SAMPLES
+        metrics = RegionMetrics(cms, finder.to_sites(real), of.seed, testable)
         return cls(regions, real, origin, metrics, nearest)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an evaluation of the regions measures: how far each is from real images, and whether by more than chance."""
+"""Measures of the regions in an evaluation: how far each is from real images, and whether by more than chance."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ class RegionMetric(CosineMeanSimilarity):
         partition: the regions.
         kernel: with its gamma set.
         block_size: as for CMS.
-        widths: gammas of regions with a width of their own, by name. The image's kernel is the product of theirs, so
-            Theorem 1 of the paper holds as it does for one width.
+        gammas: of regions that have their own, by name. The image's kernel is the product of theirs, so Theorem 1 of
+            the paper holds as it does for one gamma.
         kwargs: those of CosineMeanSimilarity.
     """
 
+    partition: PixelPartition
     units: Tensor | None
 
     def __init__(
@@ -46,19 +47,18 @@ class RegionMetric(CosineMeanSimilarity):
         partition: PixelPartition,
         kernel: Kernel,
         block_size: int | None,
-        widths: Mapping[str, float] | None = None,
+        gammas: Mapping[str, float] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
-        super().__init__(partition, kernel, block_size, **kwargs)
-        gammas = [(widths or {}).get(name, kernel.resolved_gamma) for name in partition.regions()]
+        super().__init__(partition, kernel, block_size, reset_real_features=False, **kwargs)
         labels = partition.pixel_labels()
         units = torch.ones(labels.shape)
-        for label, gamma in zip(partition.regions().values(), gammas, strict=True):
-            units[labels == label] = (gamma / kernel.resolved_gamma) ** 0.5
-        self.register_buffer("units", units if widths else None, persistent=False)
+        for name, gamma in gammas.items():
+            units[labels == partition.regions()[name]] = (gamma / kernel.resolved_gamma) ** 0.5
+        self.register_buffer("units", units if gammas else None, persistent=False)
 
     def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        """Check samples, and put each region into the unit that gives it its width."""
+        """Check samples, and put each region into the unit that gives it its gamma."""
         x = super()._checked_samples(name, samples, shape)
         return x if self.units is None else x * self.units
 
@@ -71,30 +71,16 @@ class RegionMetrics:
     """CMS, MMD and p-values of generated images against this process's real ones.
 
     Args:
-        partition: the regions.
-        kernel: of CMS and MMD, with its gamma set.
-        block_size: of CMS and MMD.
-        widths: of CMS and MMD, as for `RegionMetric`.
+        cms: CMS and MMD.
         real: maps of real images [m, c, h, w].
         seed: of the permutations.
         testable: whether both sides hold, over all processes, the 8 images that a test needs.
     """
 
-    def __init__(
-        self,
-        partition: PixelPartition,
-        kernel: Kernel,
-        block_size: int | None,
-        widths: Mapping[str, float],
-        real: Tensor,
-        seed: int,
-        testable: bool,
-    ) -> None:
-        self.partition = partition
-        self.testable = testable
+    def __init__(self, cms: RegionMetric, real: Tensor, seed: int, testable: bool) -> None:
+        self.cms, self.testable = cms.to(real.device), testable
         self._real_views: RealViews | None = None
-        self.cms = RegionMetric(partition, kernel, block_size, widths, reset_real_features=False).to(real.device)
-        self.test = TwoSampleTest(partition, seed=seed, reset_real_features=False).to(real.device)
+        self.test = TwoSampleTest(cms.partition, seed=seed, reset_real_features=False).to(real.device)
         for metric in (self.cms, self.test):
             metric.update(real, real=True)
 
@@ -127,7 +113,7 @@ class RegionMetrics:
             with comm.all_ranks_or_none():
                 real = comm.gather_rows(dim_zero_cat(self.test.real_samples))
             with comm.all_ranks_or_none():
-                views = RealViews.of(real, self.partition)
+                views = RealViews.of(real, self.cms.partition)
             self._real_views = views  # only once every process has it: the next evaluation gathers on all or on none
         with comm.all_ranks_or_none():
             found = self._real_views.influences(fake)

@@ -5,27 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import interpolate
 
 from genmonitor._formatting import format_cms, format_p, format_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding, differs, verdict_of
-from genmonitor.evaluation.regions import figures as region_figures
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
-from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, when
+from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, curve, when
 from genmonitor.evaluation.text.table import aligned, terminal_width, within
+from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
-from genmonitor.plotting.style import Drawing
+from genmonitor.plotting import diagnosis as diagnosis_plots
+from genmonitor.plotting import pixel_clusters as plots
+from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
 
+SAMPLES = 64
+SHOWN = 40
+"""Images shown one by one: rows of 4, 5, 8 and 10 are full."""
 TABLE_NOTES = {
     "error ratio": "5 × = five times the error that real images score; a few unusual images can raise it by chance, "
     "and p says whether it is more than that",
@@ -74,30 +84,129 @@ class RegionPresenter(Presenter[RegionEvaluation]):
     def fit_figures(self) -> Mapping[str, Figure]:
         """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster."""
         height, width = self.fitted.real.shape[2:]
-        return region_figures.fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
+        return fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the diagnosis, the curves, and samples with the region that differs most."""
-        captions, regions = region_figures.captions_of(samples, self.prompts), self.fitted.regions
-        out = region_figures.evaluation_figures(regions, evaluation.findings, history, samples.images, captions)
+        regions, findings = self.fitted.regions, evaluation.findings
+        out = evaluation_figures(regions, findings, history, samples.images, self._captions(samples))
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out
-        finding = evaluation.findings[0] if evaluation.findings[0].kinds else diagnosis.findings[0]
-        return {"diagnosis": region_figures.diagnosis_figure(diagnosis, finding, regions.value_range)} | out
+        finding = findings[0] if findings[0].kinds else diagnosis.findings[0]
+        return {"diagnosis": diagnosis_figure(diagnosis, finding, regions.value_range)} | out
 
     def shown_real(self) -> ShownImages | None:
         """Return real images that generated ones are compared with; None where this process has none."""
-        return region_figures.shown_real(self.fitted) if len(self.fitted.real) else None
+        return ShownImages(self._tiles(self.fitted.real[:SHOWN])) if len(self.fitted.real) else None
 
     def shown_samples(self, samples: Samples) -> ShownImages | None:
         """Return generated images, and for each the most similar real one; None where this process has none."""
-        return region_figures.shown_samples(self.fitted, samples, self.prompts) if len(samples.images) else None
+        images, captions = samples.images[:SHOWN], self._captions(samples)[:SHOWN]
+        if not len(images):
+            return None
+        if self.fitted.nearest is None:
+            return ShownImages(self._tiles(images), captions)
+        nearest, distances = self.fitted.nearest.find(images)
+        return ShownImages(self._tiles(images), captions, self._tiles(nearest), distances)
+
+    def _tiles(self, images: Tensor) -> NDArray[Any]:
+        return thumbnails(to_array(images), self.fitted.regions.value_range)
+
+    def _captions(self, samples: Samples) -> list[str]:
+        """Return the prompts of the samples that figures show, none where there are no prompts."""
+        return [] if self.prompts is None else [self.prompts.text(i) for i in samples.indices[:SAMPLES].tolist()]
+
+
+def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
+    """Draw the cluster map, the map over the average image, and the CKA matrix ordered by cluster.
+
+    Args:
+        regions: what was found.
+        size: height and width of an image, which a site encoder may have made smaller.
+    """
+    labels, names = image_labels(regions.partition, size), regions.partition.given_names()
+    out = {"clusters": plots.cluster_map(labels, names)}
+    if regions.average is not None:
+        out["clusters_over_average"] = plots.cluster_overlay(labels, regions.average, names)
+    if regions.cka is not None:
+        out["cka"] = plots.cka_matrix(regions.cka, regions.partition.labels)
+    return out
+
+
+def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> Drawing:
+    """Return what draws the map, if there is one, examples of the fault that was found, and the shares of the distance.
+
+    Args:
+        diagnosis: of an evaluation.
+        finding: its first, dated.
+        value_range: what to show as black and as white.
+    """
+    areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
+    areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like what was found
+    shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
+    return partial(
+        diagnosis_plots.diagnosis_figure,
+        to_array(diagnosis.average),
+        None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
+        list(map(to_array, areas)),
+        {name: to_array(images) for name, images in diagnosis.examples.items()},
+        shares,
+        diagnosis.proportions if finding.area.mask is None or bool(finding.area.mask.all()) else 0.0,
+        value_range,
+        str(finding),
+        finding.cause,
+    )
+
+
+def evaluation_figures(
+    regions: Regions,
+    findings: Sequence[Finding],
+    history: History,
+    images: Tensor,
+    captions: Sequence[str] = (),
+) -> dict[str, Drawing]:
+    """Return what draws the curves of the regions, and samples with the region that differs most.
+
+    Args:
+        regions: what was found.
+        findings: of the last evaluation, the one to look at first.
+        history: the records so far.
+        images: generated [n, C, H, W].
+        captions: of the images, such as their prompts; empty for none.
+    """
+    names, baseline, given = regions.partition.regions(), regions.baseline, regions.partition.given_names()
+    labels = image_labels(regions.partition, (images.shape[2], images.shape[3]))
+    verdict = next((x for x in findings if x.area.region is not None), findings[0])
+    region = names.get(verdict.area.region or "") if verdict.fine is False else None
+    p = "" if region is None or verdict.p is None else format_p(verdict.p)
+    by_region = {label: curve(history, name) for name, label in names.items()}
+    bands = {label: baseline[name] for name, label in names.items() if name in baseline}
+    shown, value_range = _shown(images, regions.value_range)
+    return {
+        "curves": partial(plots.cluster_curves, curve(history, "epoch"), by_region, bands, labels, str(verdict), given),
+        "samples": partial(plots.sample_grid, shown, labels, region, value_range, p, captions, given),
+    }
+
+
+def _shown(images: Tensor, value_range: tuple[float, float]) -> tuple[NDArray[Any], tuple[float, float]]:
+    """Return the images that are drawn, no larger than they are drawn, and what to show as black and as white."""
+    some = to_array(images[:SAMPLES])
+    if max(some.shape[2:]) <= THUMBNAIL:
+        return some, value_range
+    small: NDArray[Any] = np.round(255 * np.moveaxis(thumbnails(some, value_range), 3, 1)).astype(np.uint8)
+    return small, (0.0, 255.0)
+
+
+def image_labels(partition: PixelPartition, size: tuple[int, int]) -> Tensor:
+    """Return the labels at the resolution of the images."""
+    labels = partition.pixel_labels()
+    return interpolate(labels[None, None].double(), size=size, mode="nearest-exact")[0, 0].long()
 
 
 def regions_found(regions: Regions) -> str:
     """Return a map of the regions, and for each how large, where and how stable it is."""
-    partition, stability = regions.partition, regions.stability_by_name()
+    partition, stability = regions.partition, regions.stability
     how = f"{partition.num_clusters} clusters"
     if regions.reused is not None:
         how += (
@@ -109,7 +218,7 @@ def regions_found(regions: Regions) -> str:
 
 
 def region_lines(partition: PixelPartition, stability: Mapping[str, float], encoding: str | None = None) -> list[str]:
-    """Return a map of characters with, beside it or below, a line for each region.
+    """Return a map of characters with, next to it or below, a line for each region.
 
     Args:
         partition: the regions.
@@ -204,7 +313,7 @@ def regions_html(findings: Sequence[Finding], record: Mapping[str, float], parti
 
 
 def on_map(table: Table, partition: PixelPartition, bad: Sequence[str] = ()) -> str:
-    """Return a table of the regions beside their map and what its columns mean below, for a notebook.
+    """Return a table of the regions next to their map and what its columns mean below, for a notebook.
 
     Args:
         table: whose first column names the regions.

@@ -18,10 +18,9 @@ from genmonitor.functional.promptsplit.total_estimate import TotalEstimate
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, covariance
 from genmonitor.kernels.product import PairKernel
-from genmonitor.linalg.blocks import BLOCK_ROWS, Blocks, SymmetricBlocks
-from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.chunking import BLOCK_ROWS, Blocks, SymmetricBlocks, row_blocks
 from genmonitor.linalg.krylov import COLUMNS, Operator, Space
-from genmonitor.linalg.spectrum import unnormalized_entropy
+from genmonitor.linalg.spectrum import rounding_of, unnormalized_entropy
 
 Gram = Callable[[Tensor, Tensor], Tensor]
 
@@ -165,7 +164,7 @@ def _ends_of_gram(
     Gram matrix makes of signs over it. Their shares, which may be negative, differ more.
     """
     matrix = SymmetricBlocks(len(rows), rows, lambda a, b: gram(rows[a:b], rows[a:]))
-    # where blocks are made anew in every step, modes alone are worth many of these
+    # where blocks are computed again in every step, modes alone are worth many of these
     moments = matrix.moments(weights) if matrix.all_kept else ()
     estimate = TotalEstimate(moments, columns_for(count), patient=matrix.all_kept)
     drawn, partners = probes(rows, columns_for(count)), None
@@ -284,11 +283,6 @@ def random_signs(size: int, count: int, like: Tensor) -> Tensor:
     """Draw the signs that a Krylov space starts with, always the same."""
     generator = torch.Generator().manual_seed(0)
     return 2 * torch.randint(2, (size, columns_for(count)), generator=generator).to(like.device, torch.float64) - 1
-
-
-def rounding_of(rows: Tensor) -> float:
-    """Return the relative rounding error of the samples' dtype."""
-    return torch.finfo(rows.dtype).eps
 
 
 def in_chunks(rows: Tensor, function: Callable[[Tensor], Tensor], columns: int) -> Tensor:

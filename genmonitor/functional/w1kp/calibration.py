@@ -70,11 +70,11 @@ class W1KPCalibration:
 
         Args:
             path: the file; nothing in it is executed.
-            dim: number of values of the embedding, which a file of two arrays does not say.
+            dim: number of values of the embedding, for a file of two arrays, which does not say it.
 
         Raises:
             FileNotFoundError: if there is no such file.
-            ValueError: if the file holds something else, or `dim` is missing or differs from the file's.
+            ValueError: if the file holds something else, or neither it nor `dim` says how many values.
         """
         if not Path(path).is_file():
             raise FileNotFoundError(f"Expected `path` to be a file of a calibration, but there is none at {path!s}.")
@@ -84,10 +84,6 @@ class W1KPCalibration:
             except Exception as error:  # a file cut short, or of something else, may raise anything
                 raise ValueError(f"Expected {str(path)!r} to hold two arrays, but it does not load safely.") from error
         if isinstance(found, dict) and set(found) == {"distances", "heights", "dim"}:
-            if dim is not None and dim != found["dim"]:
-                raise ValueError(
-                    f"Expected a calibration of an embedding of {dim} values, but {str(path)!r} is of {found['dim']}."
-                )
             return cls.of(found["distances"], found["heights"], found["dim"])
         if not isinstance(found, Sequence) or len(found) != 2:
             raise ValueError(f"Expected {str(path)!r} to hold two arrays, but got {type(found).__name__}.")

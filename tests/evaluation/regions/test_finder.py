@@ -11,7 +11,7 @@ from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
-from genmonitor.evaluation.regions.clustering import Stability, content_order
+from genmonitor.evaluation.regions.clustering import content_order
 from genmonitor.evaluation.regions.finder import (
     SKETCH,
     RegionFinder,
@@ -142,40 +142,40 @@ def test_region_finder_finds_the_same_at_every_seed_and_order():
 
 
 def test_region_fit_keeps_how_stable_its_clusters_are(found):
-    assert found.stability_by_name() == {"overall": 1, "cluster_1": 1, "cluster_2": 1}
+    assert found.stability == {"overall": 1, "cluster_1": 1, "cluster_2": 1}
     assert found.notes() == ()
     again = Regions.from_state(found.state_dict(), GaussianKernel())
     assert (again.stability, again.linkage) == (found.stability, "average")
-    assert find(partition=COLUMNS).stability_by_name() == {}
+    assert find(partition=COLUMNS).stability == {}
 
 
 def test_region_finder_takes_the_linkage_that_is_given():
     assert find(linkage="ward").linkage == "ward"
 
 
-def test_own_widths_are_of_the_mean_squared_distance_of_each_region(found):
-    fitted = find(own_widths=True)
+def test_own_gammas_are_of_the_mean_squared_distance_of_each_region(found):
+    fitted = find(own_gammas=True)
     images = split().source.read(split().for_clusters)
     for name, label in fitted.partition.regions().items():
         x = images.flatten(1)[:, fitted.partition.columns(label, 1)].double()
         squares = [float((a - b).square().sum()) for i, a in enumerate(x) for b in x[:i]]
-        assert fitted.widths[name] == pytest.approx(4 / (sum(squares) / len(squares)), rel=1e-6)
+        assert fitted.gammas[name] == pytest.approx(4 / (sum(squares) / len(squares)), rel=1e-6)
     assert fitted.kernel == found.kernel
-    assert found.widths == {}
+    assert found.gammas == {}
     assert fitted.baseline["cluster_1"] != found.baseline["cluster_1"]
-    assert Regions.from_state(fitted.state_dict(), GaussianKernel()).widths == fitted.widths
+    assert Regions.from_state(fitted.state_dict(), GaussianKernel()).gammas == fitted.gammas
 
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_region_found_keeps_the_number_it_had_in_an_earlier_partition_of_other_settings(found, swapped):
     labels = found.partition.labels
     before = PixelPartition(3 - labels if swapped else labels)
-    earlier = SavedRegions(Path("cms_partition.npz"), {"n_clusters": 7}, before, "ward", None, ())
+    earlier = SavedRegions(Path("cms_partition.npz"), {"n_clusters": 7}, before, "ward", {}, ())
     again = finder().find(split(), CPU, earlier=earlier)
     assert again.reused is None  # it was found anew
     assert torch.equal(again.partition.labels, before.labels)
-    new = {1: 2, 2: 1} if swapped else {1: 1, 2: 2}
-    assert again.stability.regions == {new[label]: value for label, value in found.stability.regions.items()}
+    new = {"cluster_1": "cluster_2", "cluster_2": "cluster_1"} if swapped else {}
+    assert again.stability == {new.get(name, name): value for name, value in found.stability.items()}
     assert again.baseline.keys() == found.baseline.keys()
 
 
@@ -192,7 +192,7 @@ SETTINGS = {"n_clusters": 2, "gamma": None, "kernel": "GaussianKernel"}
 
 def saved(folder, linkage="average"):
     stability = {"overall": 0.9, "cluster_1": 0.8, "cluster_2": 0.7}
-    told = {"stability_by_name": lambda: stability, "sketch": ("a", "b")}
+    told = {"stability": stability, "sketch": ("a", "b")}
     regions = SimpleNamespace(partition=COLUMNS, linkage=linkage, **told)
     save_regions(regions, SETTINGS, folder / "cms_partition.npz")
     return folder / "cms_partition.npz"
@@ -202,7 +202,7 @@ def test_saved_regions_are_read_again(tmp_path):
     path = saved(tmp_path)
     again = saved_regions(path)
     assert (again.partition, again.linkage, again.path) == (COLUMNS, "average", path)
-    assert again.stability == Stability(0.9, {1: 0.8, 2: 0.7})
+    assert again.stability == {"overall": 0.9, "cluster_1": 0.8, "cluster_2": 0.7}
     assert again.sketch == ("a", "b")
 
 
@@ -221,7 +221,7 @@ def sketch_of(numbers):
     ],
 )
 def test_saved_regions_fit_splits_of_the_same_data(tmp_path, numbers, size, fits):
-    earlier = SavedRegions(tmp_path, SETTINGS, COLUMNS, "average", None, sketch_of(range(800)))
+    earlier = SavedRegions(tmp_path, SETTINGS, COLUMNS, "average", {}, sketch_of(range(800)))
     assert earlier.fits(sketch_of(numbers), size, SETTINGS) == fits
 
 
@@ -244,7 +244,7 @@ def test_damaged_regions_are_left(tmp_path, content):
     path.with_suffix(".json").write_text(
         json.dumps({"settings": SETTINGS, "linkage": "average", "stability": {}, "images": []})
     )
-    assert saved_regions(path).stability is None
+    assert saved_regions(path).stability == {}
     path.write_bytes(b"no partition")
     assert saved_regions(path) is None
 

@@ -15,7 +15,7 @@ REAL, FAKE = halves(30), halves(24, seed=1, dark=0.7)
 
 
 def measured(testable=True, seed=3, updates=(FAKE,)):
-    metrics = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, seed, testable)
+    metrics = RegionMetrics(RegionMetric(COLUMNS, KERNEL, None), REAL, seed, testable)
     for images in updates:
         metrics.update(images)
     return metrics.compute(SingleProcess())
@@ -95,12 +95,12 @@ class FailsOnce(SingleProcess):
 
 
 def test_every_step_of_an_evaluation_is_agreed_on():
-    metrics = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, 0, True)
+    metrics = RegionMetrics(RegionMetric(COLUMNS, KERNEL, None), REAL, 0, True)
     metrics.update(FAKE)
     counted = FailsOnce()
     metrics.compute(counted)
     for step in range(1, counted.calls + 1):
-        again = RegionMetrics(COLUMNS, KERNEL, None, {}, REAL, 0, True)
+        again = RegionMetrics(RegionMetric(COLUMNS, KERNEL, None), REAL, 0, True)
         again.update(FAKE)
         with pytest.raises(FailedElsewhereError, match="Process 1: MemoryError: out of memory"):
             again.compute(FailsOnce(step))
@@ -109,7 +109,7 @@ def test_every_step_of_an_evaluation_is_agreed_on():
         assert later.calls == counted.calls - (step == counted.calls) * 2
 
 
-def test_own_widths_take_integers_as_images():
+def test_own_gammas_take_integers_as_images():
     integers = [(255 * images).to(torch.uint8) for images in (REAL, FAKE)]
     found = []
     for real, fake in (integers, [images.float() / 255 for images in integers]):
@@ -125,7 +125,7 @@ def test_region_metric_adds_the_unbiased_mmd():
     assert float(found["mmd"]) == pytest.approx(float(fed(MaximumMeanDiscrepancy(KERNEL))), rel=1e-6)
 
 
-def test_region_metric_of_own_widths_is_cms_region_by_region():
+def test_region_metric_of_own_gammas_is_cms_region_by_region():
     gammas = {"cluster_1": 0.3, "cluster_2": 2.0}
     found = fed(RegionMetric(COLUMNS, KERNEL, None, gammas))
     grams = []

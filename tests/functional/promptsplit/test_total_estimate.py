@@ -13,7 +13,7 @@ from genmonitor import GaussianKernel, PromptSplit
 from genmonitor.functional import prompt_split
 from genmonitor.functional.promptsplit import joint_spectrum
 from genmonitor.kernels import Kernel
-from genmonitor.linalg import blocks, krylov
+from genmonitor.linalg import chunking, krylov
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_total_of_a_streamed_state(monkeypatch):
 def test_the_modes_alone_decide_where_blocks_are_made_anew(monkeypatch, never_dense):
     sides, arguments = spectra()["embeddings"]
     kept = prompt_split(*sides, **arguments)
-    monkeypatch.setattr(blocks, "gram_budget", lambda device: 10**5)
+    monkeypatch.setattr(chunking, "gram_budget", lambda device: 10**5)
     anew = prompt_split(*sides, **arguments)
     expected = exact_total("embeddings")
     assert abs(float(anew.total) - expected) <= 3 * float(anew.total_error)

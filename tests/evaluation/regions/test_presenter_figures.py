@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from genmonitor import GaussianKernel, PixelPartition
-from genmonitor.evaluation.regions.figures import curve, evaluation_figures, fit_figures
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
+from genmonitor.evaluation.regions.presenter import evaluation_figures, fit_figures
+from genmonitor.evaluation.results import curve
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
 BAND = (0.9, 0.95, 1.0)
@@ -60,7 +61,7 @@ def test_fit_figures_are_as_large_as_the_image():
 
 def test_evaluation_figures():
     drawn = figures(HISTORY)
-    assert drawn.keys() == {"curves", "image_and_product", "samples"}
+    assert drawn.keys() == {"curves", "samples"}
 
 
 def words_of_samples(history):

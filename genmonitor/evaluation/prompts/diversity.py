@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values, findings and presenter of an evaluation of the diversity."""
+"""Values, findings, figures and presenter of an evaluation of the diversity."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+import torch
+from torch import Tensor
+
+from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
-from genmonitor.evaluation.prompts.estimates import Change
-from genmonitor.evaluation.prompts.figures import DiversityEvaluation, evaluation_figures
-from genmonitor.evaluation.results import History, Presenter, Record, Samples, dated
-from genmonitor.evaluation.text.prompts import PromptMeasure, quoted
+from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptMeasure, quoted
+from genmonitor.evaluation.prompts.modes import ModeEnds
+from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.functional.w1kp import PromptVariability
+from genmonitor.functional import W1KPCalibration, reusability_curve, w1kp_by_prompt
+from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
+from genmonitor.functional.w1kp.subsets import REUSED
+from genmonitor.plotting import diversity as plots
 from genmonitor.plotting.style import Drawing
 
 SCORES = (
@@ -60,6 +67,48 @@ REAL = tuple(
 )
 OF_OUTPUTS = ("vendi", "rke")
 """Scores that have nothing to do with prompts."""
+LISTED, SHOWN = 5, 6
+"""Least varied prompts that are listed, and images of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeastVaried:
+    """A prompt whose images are very similar.
+
+    Attributes:
+        found: its W1KP and values derived from it.
+        images: some of its images [k, C, H, W], on the CPU: the two most similar of all, then the first others.
+    """
+
+    found: PromptVariability
+    images: Tensor
+
+    def caption(self) -> str:
+        """Return the caption of its row in the figure."""
+        return (
+            f"{self.found.level} similarity\n"
+            f"good for {self.found.reusability} of {min(self.found.outputs, REUSED)} images\n"
+            f"closest pair {self.found.closest:.3f}"
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiversityEvaluation(Evaluation):
+    """An evaluation of the diversity.
+
+    Attributes:
+        shares: part of the model's own variety that each of its largest modes has, falling.
+        ends: samples at both ends of these modes.
+        least_varied: the least varied prompts, without a calibration none.
+        spread: how spread the samples of each prompt are.
+        reusability: how many images the prompts are good for, without a calibration None.
+    """
+
+    shares: list[float]
+    ends: ModeEnds
+    least_varied: list[LeastVaried]
+    spread: Mapping[str, Estimate] = field(default_factory=dict)
+    reusability: ReusabilityCurve | None = None
 
 
 def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> list[ValueSpec]:
@@ -117,6 +166,68 @@ SPREAD = PromptMeasure(
 )
 
 
+def evaluation_figures(
+    evaluation: DiversityEvaluation, prompts: Prompts | None, value_range: tuple[float, float]
+) -> dict[str, Drawing]:
+    """Prepare both ends of the model's own modes, and with a calibration the prompts.
+
+    Args:
+        evaluation: the last one.
+        prompts: sample i has prompt i modulo their number; None for a generator without prompts.
+        value_range: what to show as black and as white.
+    """
+    ends = evaluation.ends.indices.tolist()
+    captions = None if prompts is None else [[prompts.text(i) for i in row] for row in ends]
+    out: dict[str, Drawing] = {}
+    if evaluation.ends.images.shape[3:].numel() > 1:  # a vector is nothing to look at
+        out["modes"] = partial(plots.mode_samples, evaluation.shares, evaluation.ends.images, captions, value_range)
+    if evaluation.least_varied:
+        rows = [(str(x.found.prompt), x.found.w1kp, x.caption(), x.images) for x in evaluation.least_varied]
+        out["least_varied"] = partial(plots.least_varied, rows, value_range)
+    if evaluation.reusability is not None:
+        out["reusability"] = partial(plots.reusability_figure, {"": evaluation.reusability})
+    return out
+
+
+def least_varied(
+    features: Tensor, samples: Samples, prompts: Prompts, calibration: W1KPCalibration, comm: Collective
+) -> tuple[float, list[LeastVaried], ReusabilityCurve | None]:
+    """Measure W1KP of the prompts; every process must call it.
+
+    Args:
+        features: of all samples [N, d], row i of sample i.
+        samples: this process's.
+        prompts: sample i has prompt i modulo their number.
+        calibration: of the features.
+        comm: the processes that evaluate together.
+
+    Returns:
+        The mean over the prompts; the least varied prompts, the least first; and how many images the prompts are good
+        for, None with one prompt, or with two samples of one.
+    """
+    with comm.all_ranks_or_none():
+        numbers = prompts.numbers(torch.arange(len(features), device=features.device))
+        names = list(map(str, prompts.distinct))
+        rows = w1kp_by_prompt(features, numbers, calibration=calibration, names=names)
+        fewest, curve = min(row.outputs for row in rows), None
+        if len(rows) > 1 and fewest > 2:
+            curve = reusability_curve(features, numbers, calibration=calibration, k=min(fewest, REUSED))
+    least = []
+    for row in rows[:LISTED]:
+        of_prompt = (numbers == names.index(str(row.prompt))).nonzero()[:, 0].tolist()
+        shown = [*row.closest_pair, *(i for i in of_prompt if i not in row.closest_pair)][:SHOWN]
+        least.append(LeastVaried(row, _images_of(shown, samples, comm)))
+    by_prompt = {row.prompt: row.w1kp for row in rows}
+    return sum(by_prompt[name] for name in names) / len(names), least, curve
+
+
+def _images_of(indices: list[int], samples: Samples, comm: Collective) -> Tensor:
+    """Return the images of samples [k, C, H, W], wherever they are, in that order and on the CPU."""
+    mine = torch.isin(samples.indices, torch.tensor(indices, device=samples.indices.device))
+    images, found = comm.gather_rows(samples.images[mine]).cpu(), comm.gather_rows(samples.indices[mine]).tolist()
+    return images[[found.index(i) for i in indices]]
+
+
 @dataclass(frozen=True, eq=False)
 class DiversityPresenter(Presenter[DiversityEvaluation]):
     """Shows how varied the samples are, the prompts that lost their variety, and the model's own modes.
@@ -139,10 +250,6 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
 
     title = "Variety of the samples"
     figures_to_keep = ("modes", "least_varied")
-
-    def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation, the finding first."""
-        return dated(" ".join(map(str, findings)), record)
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the last evaluation value by value, the highest so far, what real images get, and some prompts."""

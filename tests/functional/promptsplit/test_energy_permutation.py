@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor.functional.promptsplit import permutation
-from genmonitor.functional.promptsplit.permutation import disagreement_p_value, permuted_sides
+from genmonitor.functional.promptsplit import energy
+from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides
 from genmonitor.kernels import CosineKernel, GaussianKernel
 
 KERNELS = {"output_kernel": GaussianKernel(0.5), "prompt_kernel": GaussianKernel(8.0)}
@@ -81,7 +81,7 @@ def test_p_value_finds_a_prompt_that_is_answered_in_another_way(kernel):
 
 
 def test_of_many_samples_some_are_tested(monkeypatch):
-    monkeypatch.setattr(permutation, "TESTED", 30)
+    monkeypatch.setattr(energy, "TESTED", 30)
     assert p_value(draw(0), draw(1, changed=0) - 3) == 0.005
 
 

@@ -2,14 +2,18 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
-from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Mode
-from genmonitor.evaluation.text.disagreement import (
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.prompts.disagreement import (
     AGAINST,
+    DisagreementEvaluation,
+    DisagreementFigures,
     DisagreementPresenter,
     DisagreementValues,
     disagreement_finding,
 )
+from genmonitor.evaluation.prompts.modes import ByChance, Disagreement, Mode, SampleSet
 from genmonitor.evaluation.values import grouped_by_chart
 
 BY_CHANCE = [ByChance(total, 0.1, -0.1) for total in (0.2, 0.3, 0.9)]
@@ -22,6 +26,7 @@ FOUND = Disagreement(
     p=0.005,
     by_chance=BY_CHANCE,
 )
+PAIR = Prompts(["a cat", "a dog"])
 CHANGED = [("a cat", 0.8), ("a dog", 0.15), (3, 0.05), ("a fish", 0.001)]
 FIRST = {"epoch": 0.0, "total": 0.9, "top_1": 0.3, "bottom_1": -0.2}
 LAST = {"epoch": 1.0, "total": 0.5, "top_1": 0.4, "bottom_1": -0.1, "p": 0.005, "baseline_total": 0.3}
@@ -32,7 +37,7 @@ def said(record, changed, against="real images"):
 
 
 def table(history, changed, reference):
-    presenter = DisagreementPresenter(DisagreementValues(1, reference), reference, None, changed)
+    presenter = DisagreementPresenter(DisagreementValues(1, reference), PAIR, None, changed)
     return presenter.summary((), history)
 
 
@@ -119,3 +124,61 @@ def test_disagreement_charts_say_what_is_compared_with():
 def test_only_the_disagreement_with_data_is_better_when_lower():
     better = {reference: DisagreementValues(1, reference).specs[0].better for reference in AGAINST}
     assert better == {"data": "low", "start": None, "previous": None}
+
+
+DRAWN = Disagreement(
+    total=0.5,
+    top=[Mode(0.3, [("a cat", 1.0), ("a dog", 0.05)])],
+    bottom=[Mode(-0.2, [("a dog", 1.0), ("a cat", 0.5)])],
+    similar=Mode(0.001, [("a cat", 1.0)]),
+    changed=[("a cat", 0.9), ("a dog", 0.1)],
+)
+
+
+def side(brightness, samples=(0, 1, 2, 3)):
+    """Return pictures of samples, of each prompt in turn."""
+    n = len(samples)
+    return SampleSet(
+        torch.rand(n, 2), torch.tensor(samples), torch.full((n, 1, 2, 2), brightness), torch.tensor(samples)
+    )
+
+
+def figures(current=None, **options):
+    evaluation = DisagreementEvaluation({}, DRAWN, current or side(1.0), side(0.0))
+    return DisagreementFigures(evaluation, PAIR, "real images", **options)
+
+
+def texts(figure):
+    return " | ".join(part.get_text() for part in figure.findobj(lambda part: hasattr(part, "get_text")))
+
+
+def test_disagreement_modes_are_drawn_with_their_prompts():
+    drawn = texts(figures().modes()())
+    assert "a dog" in drawn
+    assert "real images" in drawn
+
+
+def test_disagreement_changed_prompts_are_drawn():
+    drawn = texts(figures().changed()())
+    assert "a cat" in drawn
+    assert "90 %" in drawn
+
+
+def test_disagreement_table_holds_each_prompt_and_its_part():
+    table = figures().table()
+    assert table.columns == ["prompt", "part", "model", "real images"]
+    assert [row[:2] for row in table.rows] == [["a cat", 0.9], ["a dog", 0.1]]
+
+
+@pytest.mark.parametrize("value_range", [None, (0.0, 1.0)])
+def test_disagreement_table_holds_pictures_of_both_sides(value_range):
+    _, _, model, reference = figures(value_range=value_range).table().rows[0]
+    assert model.shape == reference.shape
+    assert model[0, 0].tolist() == [255, 255, 255]
+    assert reference[0, 0].tolist() == [0, 0, 0]
+
+
+def test_disagreement_table_is_white_where_a_side_lacks_a_prompt():
+    lacking = figures(side(0.0, samples=(0, 2)), value_range=(0.0, 1.0), model="mine")
+    assert [bool((row[2] == 255).all()) for row in lacking.table().rows] == [False, True]
+    assert "mine" in texts(lacking.changed()())

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values, findings and presenter of an evaluation of the disagreement."""
+"""Values, findings, figures and presenter of an evaluation of the disagreement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 from genmonitor._formatting import format_p
+from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding, differs
-from genmonitor.evaluation.prompts.figures import LISTED, DisagreementEvaluation, DisagreementFigures
-from genmonitor.evaluation.prompts.modes import Disagreement, Ranked
-from genmonitor.evaluation.results import History, Presenter, Record, Samples, Table, dated
-from genmonitor.evaluation.text.prompts import PromptMeasure, quoted
+from genmonitor.evaluation.prompts.estimates import Estimate, PromptMeasure, quoted
+from genmonitor.evaluation.prompts.modes import Disagreement, Ranked, SampleSet
+from genmonitor.evaluation.results import Evaluation, History, Presenter, Samples, Table
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.plotting.disagreement import ModePrompts, PromptSides, changed_prompts, mode_prompts, strip
 from genmonitor.plotting.style import Drawing
 
 AGAINST = {"data": "real images", "start": "the start of training", "previous": "the previous evaluation"}
@@ -21,8 +23,33 @@ NAMED = 3
 """Prompts that a finding names."""
 LEAST = 0.005
 """A prompt with a smaller part is neither named nor listed."""
+DRAWN_MODES, PROMPTS_OF_MODE, SAMPLES_OF_MODE = 3, 3, 2
+"""Modes of either sign in the figure, prompts of each, samples of each prompt and side."""
+LEAST_SCORE = 0.1
+"""A prompt is drawn for a mode if its mean score is at least this part of the highest."""
+SAMPLES = 3
+"""Samples of each prompt and side kept for pictures."""
+LISTED = 10
+"""Prompts in the table."""
 _SIGNS = {"top": ("the model", "has and the reference lacks"), "bottom": ("the reference", "has and the model lacks")}
 _ORDINALS = {1: "", 2: "2nd ", 3: "3rd "}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DisagreementEvaluation(Evaluation):
+    """An evaluation of the disagreement.
+
+    Attributes:
+        found: the modes and their prompts.
+        current: the model's samples.
+        reference: those that they were compared with.
+        distances: how far the samples of each prompt are from real images; {} against another reference.
+    """
+
+    found: Disagreement
+    current: SampleSet
+    reference: SampleSet
+    distances: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 class DisagreementValues:
@@ -33,12 +60,13 @@ class DisagreementValues:
         reference: "data", "start" or "previous".
 
     Attributes:
+        against: what the reference is called.
         modes: keys of the modes by sign, "top" and "bottom", the largest first.
         specs: all declarations.
     """
 
     def __init__(self, k: int, reference: str) -> None:
-        against = AGAINST[reference]
+        self.against = against = AGAINST[reference]
         modes = {sign: [_mode(sign, rank, against) for rank in range(1, k + 1)] for sign in _SIGNS}
         self.modes = {sign: [spec.key for spec in specs] for sign, specs in modes.items()}
         self.specs = (
@@ -127,29 +155,92 @@ DISTANCE = PromptMeasure(
 
 
 @dataclass(frozen=True, eq=False)
+class DisagreementFigures:
+    """Figures of an evaluation of the disagreement.
+
+    Attributes:
+        evaluation: what was found, with samples of both sides.
+        prompts: of both.
+        against: what the reference is called.
+        value_range: what to show as black and as white; None for the lowest and the highest value of the samples.
+        model: what the model is called.
+    """
+
+    evaluation: DisagreementEvaluation
+    prompts: Prompts
+    against: str
+    value_range: tuple[float, float] | None = None
+    model: str = "the model"
+
+    def modes(self) -> Drawing:
+        """Prepare the prompts of the largest modes of either sign, and of one that both sides have."""
+        found = self.evaluation.found
+        rows = [
+            ModePrompts(name, mode.eigenvalue, self._sides(most_of(mode.prompts), SAMPLES_OF_MODE))
+            for name, mode in [*found.named(DRAWN_MODES), ("similar", found.similar)]
+        ]
+        return partial(mode_prompts, rows, self._bounds, self.against, self.model)
+
+    def changed(self) -> Drawing:
+        """Prepare the figure of the prompts that differ most."""
+        return partial(changed_prompts, self._changed_sides(), self._bounds, self.against, self.model)
+
+    def table(self) -> Table:
+        """Return the prompts that differ most as a table, with one picture of samples per prompt and side.
+
+        Their distances from the reference are a column more, where all listed ones have theirs.
+        """
+        listed, distances, bounds = self._changed_sides(), self.evaluation.distances, self._bounds
+        columns = {"prompt": [x.prompt for x in listed], "part": [x.value for x in listed]}
+        if all(x.prompt in distances for x in listed):
+            columns["squared MMD"] = [distances[x.prompt].value for x in listed]
+        columns["model"] = [strip(x.current, bounds) for x in listed]
+        columns[self.against] = [strip(x.reference, bounds) for x in listed]
+        return Table(list(columns), [list(row) for row in zip(*columns.values(), strict=True)])
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        shown = [side.shown for side in (self.evaluation.current, self.evaluation.reference)]
+        return self.value_range or (min(float(x.min()) for x in shown), max(float(x.max()) for x in shown))
+
+    def _changed_sides(self) -> list[PromptSides]:
+        return self._sides(self.evaluation.found.changed[:LISTED])
+
+    def _sides(self, ranked: Ranked, count: int = SAMPLES) -> list[PromptSides]:
+        sides = (self.evaluation.current, self.evaluation.reference)
+        named = [(side.shown, self.prompts.named(side.shown_indices.tolist())) for side in sides]
+        out = []
+        for prompt, value in ranked:
+            pictures = [shown[[i for i, x in enumerate(names) if x == prompt][:count]] for shown, names in named]
+            out.append(PromptSides(str(prompt), value, *pictures))
+        return out
+
+
+def most_of(ranked: Ranked) -> Ranked:
+    """Leave out prompts that hardly have the mode."""
+    return [pair for pair in ranked[:PROMPTS_OF_MODE] if pair[1] >= LEAST_SCORE * ranked[0][1]] or ranked[:1]
+
+
+@dataclass(frozen=True, eq=False)
 class DisagreementPresenter(Presenter[DisagreementEvaluation]):
     """Shows the modes of a disagreement and the prompts that differ most, with samples of both sides.
 
     Attributes:
         values: of the disagreement.
-        reference: "data", "start" or "previous".
-        draw: what draws the figures of an evaluation.
+        prompts: of both sides.
+        value_range: lowest and highest value of a real image; None without them.
         changed: the prompts that differed most at the last evaluation.
         note: last line of the summary.
     """
 
     values: DisagreementValues
-    reference: str
-    draw: Callable[[DisagreementEvaluation], DisagreementFigures]
+    prompts: Prompts
+    value_range: tuple[float, float] | None
     changed: Ranked
     note: str = ""
 
     title = "Prompts that differ"
     figures_to_keep = ("modes", "prompts")
-
-    def message(self, findings: Sequence[Finding], record: Record) -> str:
-        """Return one line about an evaluation, the finding first."""
-        return dated(" ".join(map(str, findings)), record)
 
     def summary(self, findings: Sequence[Finding], history: History) -> str:
         """Return the last evaluation value by value, when each was furthest from zero, and the prompts."""
@@ -159,16 +250,19 @@ class DisagreementPresenter(Presenter[DisagreementEvaluation]):
             rows.append(f"{key:<12}{last[key]:>10.4f}{furthest[key]:>14.4f} at epoch {furthest['epoch']:g}")
         prompts = [f"{100 * part:>4.0f} %  {quoted(prompt)}" for prompt, part in self.changed[:LISTED] if part >= LEAST]
         listed = ["part  prompt", *prompts] if prompts else []
-        title = f"Where the model differs from {AGAINST[self.reference]}, epoch {last['epoch']:g}"
+        title = f"Where the model differs from {self.values.against}, epoch {last['epoch']:g}"
         head = f"{'':<12}{'last':>10}{'furthest':>14}"
         found = [str(finding) for finding in findings[-1:]]
         return "\n".join(["", title, *found, head, *rows, *listed, *filter(None, [self.note]), ""])
 
     def figures(self, evaluation: DisagreementEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the prompts of the modes and the prompts that differ most."""
-        figures = self.draw(evaluation)
+        figures = self._figures(evaluation)
         return {"modes": figures.modes(), "prompts": figures.changed()}
 
     def tables(self, evaluation: DisagreementEvaluation) -> Mapping[str, Table]:
         """Return the prompts that differ most, with samples of both sides."""
-        return {"prompts": self.draw(evaluation).table(evaluation.distances)}
+        return {"prompts": self._figures(evaluation).table()}
+
+    def _figures(self, evaluation: DisagreementEvaluation) -> DisagreementFigures:
+        return DisagreementFigures(evaluation, self.prompts, self.values.against, self.value_range)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Gaussian kernel."""
+"""The kernels that the package has: Gaussian, Laplacian and cosine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_positive
+from genmonitor._validation import check_no_zero_rows, check_positive
 from genmonitor.kernels.base import Kernel
 from genmonitor.linalg.distances import centered, holds_distances, squared_distances
+from genmonitor.linalg.feature_maps import unit_sphere
 
 
 @dataclass(frozen=True)
@@ -75,3 +76,70 @@ class GaussianKernel(Kernel):
     def frequencies(self, normal: Callable[[], Tensor]) -> Tensor:
         """Return normal numbers with variance 2 · gamma."""
         return math.sqrt(2 * self.resolved_gamma) * normal()
+
+
+@dataclass(frozen=True)
+class LaplacianKernel(Kernel):
+    """The Laplacian kernel exp(-gamma ‖x - y‖₁).
+
+    Args:
+        gamma: positive; None takes one over the median L1 distance of the data at hand, once.
+
+    Example:
+        >>> LaplacianKernel(gamma=0.5)(torch.zeros(1, 2), torch.ones(1, 2))
+        tensor([[0.3679]])
+    """
+
+    exponential: ClassVar[bool] = True
+    sums_over_sites: ClassVar[bool] = True
+    shift_invariant: ClassVar[bool] = True
+    explicit_features: ClassVar[Literal["exact", "random"] | None] = "random"
+
+    @property
+    def unit(self) -> float | None:
+        """Gamma: distances grow with samples."""
+        return self.resolved_gamma
+
+    def distances(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return L1 distances [N, M]."""
+        return torch.cdist(x, y, p=1)
+
+    def prepared(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both sets as they are, since distances are sums of differences, unless gamma is beyond their dtype."""
+        kind = torch.finfo(x.dtype)
+        if self.gamma is None or kind.tiny**0.5 <= self.gamma <= kind.max**0.5:
+            return x, y
+        return x.double(), y.double()
+
+    def site_grams(self, x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+        """Write the kernel minus one of S sites, of values x [S, N, V] and y [S, M, V], to out [S, N, M]."""
+        return torch.mul(torch.cdist(x, y, p=1), -self.resolved_gamma, out=out).expm1_()
+
+    def frequencies(self, normal: Callable[[], Tensor]) -> Tensor:
+        """Return numbers with the Cauchy distribution: quotients of normal ones have it."""
+        return self.resolved_gamma * normal() / normal()
+
+
+@dataclass(frozen=True)
+class CosineKernel(Kernel):
+    """The cosine kernel ⟨x, y⟩ / (‖x‖ ‖y‖), which takes no gamma.
+
+    Example:
+        >>> CosineKernel()(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 3.0]]))
+        tensor([[1., 0.]])
+    """
+
+    takes_gamma: ClassVar[bool] = False
+    explicit_features: ClassVar[Literal["exact", "random"] | None] = "exact"
+
+    def check_samples(self, name: str, x: Tensor) -> None:
+        """Refuse zero vectors, which have no direction."""
+        check_no_zero_rows(name, x)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the samples divided by their norms [N, D]."""
+        return unit_sphere(x)
+
+    def gram(self, x: Tensor, y: Tensor) -> Tensor:
+        """Return the cosines [N, M]."""
+        return unit_sphere(x) @ unit_sphere(y).T
