@@ -105,7 +105,7 @@ REFUSALS = {
         "a GaussianKernel or LaplacianKernel",
     ),
     "patches": (lambda: check_patches("x", ones(1, 1, 4, 6), 4), "`patch_size`", "got 4", "divide the size 4×6 of `x`"),
-    "too few neighbors": (lambda: check_neighbors(3, ones(4, 1), ones(3, 1)), "`k`=3", "3", "lower `k`"),
+    "too few neighbors": (lambda: check_neighbors(3, fake=ones(4, 1), real=ones(3, 1)), "`k`=3", "3", "lower `k`"),
     "no calibration": (lambda: check_calibration(None, 2), "`calibration`", "got None", "W1KPCalibration.load"),
     "prompts without names": (
         lambda: check_names(torch.tensor([0, 2]), 2),

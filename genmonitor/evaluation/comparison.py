@@ -24,7 +24,7 @@ from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
-from genmonitor.evaluation.regions.figures import SHOWN, diagnosis_figure, image_labels
+from genmonitor.evaluation.regions.figures import SHOWN, diagnosis_figures, image_labels
 from genmonitor.evaluation.regions.metrics import both_views
 from genmonitor.evaluation.regions.presenter import on_map, plain_table, region_data, regions_html
 from genmonitor.evaluation.regions.values import IMAGE
@@ -190,12 +190,12 @@ class Comparison:
             sets[name] = presenter.shown_samples(Samples(images, torch.arange(len(images))))
         return {name: shown for name, shown in sets.items() if shown is not None}
 
-    def diagnosis_figure(self) -> Figure | None:
-        """Draw where and what is wrong; None for two sets, and where nothing was diagnosed."""
-        diagnosed, value_range = self.evaluations[0].diagnosed, self.evaluator.fitted.regions.value_range
-        if self.differences is not None or diagnosed.diagnosis is None:
-            return None
-        return diagnosis_figure(diagnosed.diagnosis, diagnosed.diagnosis.findings[0], value_range)()
+    def diagnosis_figures(self) -> dict[str, Figure]:
+        """Draw where and what is wrong, and odd images; nothing of two sets, and where nothing was diagnosed."""
+        diagnosis, value_range = self.evaluations[0].diagnosed.diagnosis, self.evaluator.fitted.regions.value_range
+        if self.differences is not None or diagnosis is None:
+            return {}
+        return {name: draw() for name, draw in diagnosis_figures(diagnosis, diagnosis.findings[0], value_range).items()}
 
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region shown alone."""
@@ -231,8 +231,8 @@ class Comparison:
             said = heading_html(self.finding) + on_map(self.table, self.partition)
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         pictures = figure_html(self.figure(), "real and generated images")
-        if (diagnosis := self.diagnosis_figure()) is not None:
-            pictures = figure_html(diagnosis, "where and what is wrong") + pictures
+        drawn = [figure_html(figure, name.replace("_", " ")) for name, figure in self.diagnosis_figures().items()]
+        pictures = "".join([*drawn, pictures])
         return said + text_html("\n".join([f"{self.split}.", *notes])) + pictures
 
 
@@ -346,7 +346,7 @@ def compare(
         evaluator.n_samples,
         (*report.notes, *notes),
         classes,
-        tuple((int(samples[0].indices[i]), copied) for i, copied in evaluations[0].copies),
+        evaluations[0].copies,
     )
 
 

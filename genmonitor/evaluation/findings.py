@@ -16,7 +16,7 @@ from torch import Tensor
 from genmonitor.functional.relative_similarity import holm
 from genmonitor.functional.two_sample_test import LEVEL
 
-SAID = 3
+SAID = 5
 """Findings that are said in full at most."""
 
 ALERT_LEVEL = 0.002

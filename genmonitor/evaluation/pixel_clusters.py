@@ -96,6 +96,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._evaluations, self._diagnosed_at = 0, math.nan
         self.is_last = False
         self._constant = False
+        self._indices = torch.empty(0, dtype=torch.long)
         self._regions: Regions | None = None  # fixed for the run
         self._fitted: Fitted | None = None  # with this process's real images
         self._cka: Tensor | None = None  # until it is drawn, on rank zero
@@ -166,7 +167,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         fitted = self.fitted
         fitted.metrics.update(self.to_sites(samples.images))
         self._extra.update(samples.images, fitted.real)
-        images = samples.images
+        images, self._indices = samples.images, samples.indices
         self._constant = len(images) > 1 and bool((images.amax(0) == images.amin(0)).all())
 
     def compute(self, comm: Collective) -> RegionEvaluation:
@@ -184,8 +185,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         diagnosed = Diagnosed()
         due = self.is_last or self._evaluations % self.settings.diagnose_every == 0
         if due and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
+            indices = comm.gather_rows(self._indices).tolist()
             with self._threads(fake):
-                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
+                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices), comm)
         values |= diagnosed.values or {}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
@@ -222,8 +224,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if evaluation.diagnosed.values is None:
             at = f" Diagnosed at epoch {self._diagnosed_at:g}."
             return (verdict, *(replace(finding, text=finding.text + at) for finding in self._standing), *others)
-        wrong = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
-        return (*wrong, verdict, *others)
+        found = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
+        wrong, named = ([x for x in found if x.fine is of] for of in (False, None))
+        return (*wrong, verdict, *named, *others)
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""
@@ -293,7 +296,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         encodes = self.to_sites.encoder is not None
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
 
-    def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
+    def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> Diagnosis:
         known = self.fitted.nearest
         return diagnose(
             fake,
@@ -304,6 +307,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             skip_failing=True,
             train=None if known is None else self.to_sites(known.images.to(fake.device)),
             train_indices=None if known is None else known.indices,
+            fake_indices=indices,
             seed=self.settings.seed,
         )
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
@@ -24,6 +25,7 @@ from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting import diagnosis as diagnosis_plots
 from genmonitor.plotting import pixel_clusters as plots
+from genmonitor.plotting.images import side_by_side
 from genmonitor.plotting.style import THUMBNAIL, Drawing, thumbnails, to_array
 
 SAMPLES = 64
@@ -47,8 +49,8 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
     return out
 
 
-def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> Drawing:
-    """Return what draws the map, if there is one, examples of the fault that was found, and the shares of the distance.
+def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> dict[str, Drawing]:
+    """Return what draws the map, examples of the fault that was found and the shares of the distance; and odd images.
 
     Args:
         diagnosis: of an evaluation.
@@ -58,7 +60,7 @@ def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
     areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like what was found
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
-    return partial(
+    drawn = partial(
         diagnosis_plots.diagnosis_figure,
         to_array(diagnosis.average),
         None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
@@ -70,6 +72,13 @@ def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[
         str(finding),
         finding.cause,
     )
+    if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
+        return {"diagnosis": drawn}
+    shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
+    said = [str(x) for x in reversed(diagnosis.findings) if x.measure in ("strange", "uncovered")]
+    nowhere = to_array(torch.zeros(diagnosis.average.shape[1:]))
+    odd = partial(side_by_side, shown, nowhere, None, value_range, *said)
+    return {"diagnosis": drawn, "single_samples": odd}
 
 
 def evaluation_figures(

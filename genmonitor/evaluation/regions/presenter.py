@@ -84,7 +84,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         if diagnosis is None:
             return out
         finding = evaluation.findings[0] if evaluation.findings[0].kinds else diagnosis.findings[0]
-        return {"diagnosis": region_figures.diagnosis_figure(diagnosis, finding, regions.value_range)} | out
+        return region_figures.diagnosis_figures(diagnosis, finding, regions.value_range) | out
 
     def shown_real(self) -> ShownImages | None:
         """Return real images that generated ones are compared with; None where this process has none."""
