@@ -73,8 +73,7 @@ class Comparison:
     @property
     def values(self) -> dict[str, float]:
         """What was measured of the first generated set, named as `PixelClusterMonitor` logs it."""
-        of_classes = {by_class.P_CLASS.key: min(x.p for x in self.classes if x.p is not None)} if self.classes else {}
-        return self.evaluations[0].values | of_classes
+        return self.evaluations[0].values | by_class.smallest_p(self.classes)
 
     @property
     def specs(self) -> list[ValueSpec]:
@@ -102,15 +101,10 @@ class Comparison:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, the finding to look at first before those of each region.
-
-        Where some classes are wrong and others are not, that is it: a diagnosis of all images together blurs it.
-        """
+        """What was found, the finding to look at first before those of each region."""
         found = self.evaluations[0].findings
         if self.classes:
-            of_classes = by_class.class_finding(self.classes)
-            some = {x.differs for x in self.classes} >= {True, False}
-            return (of_classes, *found) if some else (found[0], of_classes, *found[1:])
+            return by_class.with_classes(found, self.classes)
         if self.differences is None:
             return found
         return (text.which_is_closer(self.differences, self.names), *found[1:])
@@ -326,7 +320,7 @@ def compare(
     classes: tuple[by_class.ClassResult, ...] = ()
     if labels:
         given = checked["fake"].to(plain(fake).device)
-        classes = by_class.compare_classes(given, real, *labels, aligned=aligned, seed=seed)
+        classes = by_class.compare_classes(given, real, *labels, seed=seed, aligned=aligned)
     evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
     samples = [_choose(images.to(plain(fake).device), evaluator.n_samples, seed) for images in checked.values()]
     reference = ReferenceImages(given=real, name="the set of real images")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from genmonitor.evaluation.classes import ClassResult
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding
@@ -42,10 +43,12 @@ class RegionEvaluation(Evaluation):
     Attributes:
         influences: of the samples of all processes; None where there are too few to compare.
         diagnosed: where and what is wrong; nothing where there are too few to compare.
+        classes: what was found of each class; empty without labels, and where nothing was diagnosed.
     """
 
     influences: Influences | None
     diagnosed: Diagnosed = field(default=Diagnosed())
+    classes: tuple[ClassResult, ...] = ()
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from genmonitor._formatting import format_cms, format_p, format_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
+from genmonitor.evaluation.classes import class_data, class_table
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Finding, differs, verdict_of
 from genmonitor.evaluation.regions import figures as region_figures
@@ -85,6 +86,10 @@ class RegionPresenter(Presenter[RegionEvaluation]):
             return out
         finding = evaluation.findings[0] if evaluation.findings[0].kinds else diagnosis.findings[0]
         return region_figures.diagnosis_figures(diagnosis, finding, regions.value_range) | out
+
+    def tables(self, evaluation: RegionEvaluation) -> Mapping[str, Table]:
+        """Return what was found of each class, those that differ most first."""
+        return {"classes": class_table(class_data(evaluation.classes))} if evaluation.classes else {}
 
     def shown_real(self) -> ShownImages | None:
         """Return real images that generated ones are compared with; None where this process has none."""

@@ -130,8 +130,8 @@ _OF_DIAGNOSIS = (
     ),
     ValueSpec(
         "copied",
-        "part of the generated images that are closer to a training image than 99 % of held-out real ones are, for "
-        "the distances around them, less the 1 % that chance brings: around 0 without copying",
+        "part of the generated images that are closer to one of 5,000 training images than 99 % of held-out ones are, "
+        "for the distances around them, less the 1 % that chance brings: around 0 without copying",
         chart=_SAMPLES,
         better="low",
     ),
