@@ -248,9 +248,10 @@ def _with_others(
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = [] if singles is None else singles.memorized(whole[0])
     of_bands = [] if bands is None else band_finding(bands)
-    of_samples = [] if singles is None else singles.findings()
-    said = [*copied, *wrong[:1], *of_bands, *wrong[1:], *(x for x in of_samples if x.fine is False)]
-    return [*said, *fine, *(x for x in of_samples if x.fine is None)]
+    strange, uncovered = ([], []) if singles is None else (singles.strangest(), singles.without_samples())
+    first = [*copied, *wrong[:1], *of_bands, *wrong[1:2]]
+    later = [*wrong[2:], *uncovered]
+    return [*first, *strange, *later, *fine] if first else [*later, *fine, *strange]
 
 
 def _patches(images: Tensor, seed: int) -> Tensor:

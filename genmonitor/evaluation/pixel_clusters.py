@@ -249,8 +249,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             at = f" Diagnosed at epoch {self._diagnosed_at:g}."
             return (verdict, *(replace(finding, text=finding.text + at) for finding in self._standing), *others)
         found = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
-        wrong, named = ([x for x in found if x.fine is of] for of in (False, None))
-        return (*wrong, verdict, *named, *others)
+        wrong = [x for x in found if not x.fine]
+        return (*wrong, verdict, *others) if wrong and wrong[0].fine is False else (verdict, *wrong, *others)
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""

@@ -101,30 +101,30 @@ class SingleSamples:
         copied = f" Copied are real images {such_as}."
         return [of_copies(kind, float(self.copying.p_value), samples, mask, copied, COPIED)]
 
-    def findings(self) -> list[Finding]:
-        """Say how many real images are unlike any sample, where that is more than chance, and name strange samples."""
-        out = []
-        if self.uncovered is not None and float(self.uncovered.p_value) <= SELDOM:
-            share, p = percent(float(self.uncovered.share)), float(self.uncovered.p_value)
-            text = f"{share} of the real images are unlike any sample ({format_p(p)})."
-            out.append(Finding(text, Area("real images"), "", "uncovered", fine=False, p=p))
-        if len(self.strange.odd):
-            out.append(self._strangest())
-        return out
+    def without_samples(self) -> list[Finding]:
+        """Say how many real images are unlike any sample, where that is more than chance."""
+        if self.uncovered is None or float(self.uncovered.p_value) > SELDOM:
+            return []
+        p = float(self.uncovered.p_value)
+        text = f"{percent(float(self.uncovered.share))} of the real images are unlike any sample ({format_p(p)})."
+        return [Finding(text, Area("real images"), "", "uncovered", fine=False, p=p)]
 
-    def _strangest(self) -> Finding:
-        p, windows = float(self.strange.p_value), self.strange.windows
-        named = []
+    def strangest(self) -> list[Finding]:
+        """Name the strangest samples and where they are strange, whether or not chance may bring as many."""
+        p, windows, named = float(self.strange.p_value), self.strange.windows, []
         for i in self.strange.odd[:NAMED].tolist():
             window = windows[self.strange.window[i]]
             place = "" if bool(window.all()) else f" ({describe_place(window)})"
             named.append(f"{self.numbers[i]}{place}")
+        if not named:
+            return []
         many = p <= SELDOM
         share = percent(len(self.strange.odd) / len(self.strange.scores))
         how_many = f"{share} are stranger than 99 % of real images" if many else "as many as chance may bring"
         text = f"Strangest samples: {', '.join(named)}; {how_many} ({format_p(p)})."
         samples = tuple(self.strange.odd[:SHOWN].tolist())
-        return Finding(text, Area("single samples"), "", "strange", fine=False if many else None, p=p, samples=samples)
+        fine = False if many else None
+        return [Finding(text, Area("single samples"), "", "strange", fine=fine, p=p, samples=samples)]
 
 
 def of_copies(

@@ -30,7 +30,7 @@ def looked_at(fake, real, train=None, **options):
 
 def test_odd_samples_are_named_by_their_numbers_with_the_place(sets):
     found = looked_at(*sets)
-    [finding] = found.findings()
+    [finding] = found.strangest()
     assert finding.text.startswith("Strangest samples: ")
     assert "1017 (upper left)" in finding.text
     assert " 1150" in finding.text
@@ -43,7 +43,7 @@ def test_odd_samples_are_named_by_their_numbers_with_the_place(sets):
 def test_many_odd_samples_are_a_finding(sets):
     fake, real = sets
     fake[:40] += 0.3 * torch.rand(fake[:40].shape, generator=torch.Generator().manual_seed(0))
-    finding = looked_at(fake, real).findings()[-1]
+    [finding] = looked_at(fake, real).strangest()
     assert finding.fine is False
     assert "% are stranger than 99 % of real images (p < 0.0001)" in finding.text
     assert looked_at(fake, real).values()["strange"] == pytest.approx(0.2, abs=0.03)
@@ -54,7 +54,7 @@ def test_real_images_that_no_sample_is_like_are_counted_and_shown(sets):
     real[:100] = 1 - real[:100]
     real[:100] += 0.5
     found = looked_at(fake, real)
-    first = found.findings()[0]
+    [first] = found.without_samples()
     assert re.fullmatch(r"(18|19|20) % of the real images are unlike any sample \(p < 0.0001\)\.", first.text)
     assert found.values()["uncovered"] == pytest.approx(0.2, abs=0.02)
     shown = found.shown["real images least like any sample"]
@@ -77,7 +77,8 @@ def test_nothing_is_said_of_real_images_in_place_of_generated_ones():
     draw = images(800, 3)
     found = looked_at(draw[:300], draw[300:])
     assert found.copies == ()
-    assert all(x.fine is None for x in found.findings())
+    assert found.without_samples() == []
+    assert all(x.fine is None for x in found.strangest())
 
 
 def test_too_few_images_are_not_looked_at():
