@@ -51,7 +51,7 @@ class PixelClusterMonitor(GenerativeMonitor):
     images, at two evaluations in a row: a lasting fault is told of at the second evaluation that has it.
     What is far from real images already may hide a small one; `benchmarks/detection.md` says which. Pixels that never
     vary raise an alert only if they are as far off as whole real images are. That benchmark counts false
-    alerts too.
+    alerts too. Copies of training images raise an alert at the second diagnosis in a row that finds them.
 
     Values at different `n_samples` or `block_size` must not be compared: the estimator's bias is about 1/n.
 

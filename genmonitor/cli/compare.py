@@ -188,9 +188,8 @@ def _names(fake: str, other: str | None) -> tuple[str, ...]:
 
 def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) -> None:
     evaluator = comparison.evaluator
-    figures = {**evaluator.presenter().fit_figures(), "samples": comparison.figure()}
-    if (diagnosis := comparison.diagnosis_figure()) is not None:
-        figures = {"diagnosis": diagnosis} | figures
+    fitted = evaluator.presenter().fit_figures()
+    figures = {**comparison.diagnosis_figures(), **fitted, "samples": comparison.figure()}
     for name, shown in comparison.shown_images().items():
         folder.write_images(PREFIX, name, shown, step=0)
     if comparison.classes:

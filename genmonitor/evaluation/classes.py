@@ -113,8 +113,9 @@ def compare_classes(
     real: Tensor,
     fake_labels: Sequence[Any],
     real_labels: Sequence[Any],
-    aligned: bool = True,
     seed: int = 0,
+    at_most: int | None = None,
+    **options: Any,
 ) -> tuple[ClassResult, ...]:
     """Test each class with one level for all, and diagnose those that differ.
 
@@ -123,8 +124,9 @@ def compare_classes(
         real: real ones [M, C, H, W].
         fake_labels: the class of each [N].
         real_labels: the class of each [M].
-        aligned: as for `genmonitor.diagnose`.
         seed: of the choice of at most 500 images of a class on each side, and of the tests.
+        at_most: classes that are diagnosed, none where more than half differ; None for all that do.
+        options: of `genmonitor.diagnose`.
 
     Raises:
         ValueError: if no class has 8 images on both sides.
@@ -135,15 +137,18 @@ def compare_classes(
     (of_fake, number_fake), (of_real, number_real) = sides
     fake, real = fake[of_fake.to(fake.device)], real[of_real.to(real.device)].to(fake.device)
     p_values = two_sample_test_by_class(fake, real, number_fake, number_real, seed=seed)
+    wrong = sorted((x for x in p_values if differs(float(p_values[x]))), key=lambda x: float(p_values[x]))
+    if at_most is not None:
+        wrong = [] if len(wrong) > len(p_values) / 2 else wrong[:at_most]
     results = []
     for number, label in enumerate(classes):
         mine, theirs = number_fake == number, number_real == number
         result = ClassResult(label, int(mine.sum()), int(theirs.sum()), None)
         if number in p_values:
             result = replace(result, p=float(p_values[number]))
-        if result.differs and min(result.n_fake, result.n_real) >= DIAGNOSED:
+        if number in wrong and min(result.n_fake, result.n_real) >= DIAGNOSED:
             pair = fake[mine.to(fake.device)], real[theirs.to(fake.device)]
-            found = diagnose(*pair, aligned=aligned, skip_failing=True, seed=seed).findings[0]
+            found = diagnose(*pair, skip_failing=True, seed=seed, **options).findings[0]
             samples = of_fake[mine][list(found.samples)].tolist()
             result = replace(result, found=replace(found, samples=tuple(samples)))
         results.append(result)
@@ -192,6 +197,20 @@ def class_finding(results: Sequence[ClassResult]) -> Finding:
         samples=found.samples if found else (),
         cause=found.cause if found else "",
     )
+
+
+def with_classes(findings: Sequence[Finding], results: Sequence[ClassResult]) -> tuple[Finding, ...]:
+    """Put what was found of classes among the findings about all images together.
+
+    It is the first where some classes are wrong and others are not: a diagnosis of all images together blurs it.
+    """
+    at = 0 if {x.differs for x in results} >= {True, False} else 1
+    return (*findings[:at], class_finding(results), *findings[at:])
+
+
+def smallest_p(results: Sequence[ClassResult]) -> dict[str, float]:
+    """Return the value that makes a curve, by its key."""
+    return {P_CLASS.key: min(x.p for x in results if x.p is not None)} if results else {}
 
 
 def class_data(results: Sequence[ClassResult]) -> dict[str, dict[str, Any]]:

@@ -27,7 +27,7 @@ from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 from genmonitor.evaluation.regions.metrics import both_views
 from genmonitor.evaluation.regions.presenter import (
     SHOWN,
-    diagnosis_figure,
+    diagnosis_figures,
     image_labels,
     on_map,
     plain_table,
@@ -80,8 +80,7 @@ class Comparison:
     @property
     def values(self) -> dict[str, float]:
         """What was measured of the first generated set, named as `PixelClusterMonitor` logs it."""
-        of_classes = {by_class.P_CLASS.key: min(x.p for x in self.classes if x.p is not None)} if self.classes else {}
-        return self.evaluations[0].values | of_classes
+        return self.evaluations[0].values | by_class.smallest_p(self.classes)
 
     @property
     def specs(self) -> list[ValueSpec]:
@@ -109,15 +108,10 @@ class Comparison:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found, the finding to look at first before those of each region.
-
-        Where some classes are wrong and others are not, that is it: a diagnosis of all images together blurs it.
-        """
+        """What was found, the finding to look at first before those of each region."""
         found = self.evaluations[0].findings
         if self.classes:
-            of_classes = by_class.class_finding(self.classes)
-            some = {x.differs for x in self.classes} >= {True, False}
-            return (of_classes, *found) if some else (found[0], of_classes, *found[1:])
+            return by_class.with_classes(found, self.classes)
         if self.differences is None:
             return found
         return (text.which_is_closer(self.differences, self.names), *found[1:])
@@ -197,12 +191,12 @@ class Comparison:
             sets[name] = presenter.shown_samples(Samples(images, torch.arange(len(images))))
         return {name: shown for name, shown in sets.items() if shown is not None}
 
-    def diagnosis_figure(self) -> Figure | None:
-        """Draw where and what is wrong; None for two sets, and where nothing was diagnosed."""
-        diagnosed, value_range = self.evaluations[0].diagnosed, self.evaluator.fitted.regions.value_range
-        if self.differences is not None or diagnosed.diagnosis is None:
-            return None
-        return diagnosis_figure(diagnosed.diagnosis, diagnosed.diagnosis.findings[0], value_range)()
+    def diagnosis_figures(self) -> dict[str, Figure]:
+        """Draw where and what is wrong, and odd images; nothing of two sets, and where nothing was diagnosed."""
+        diagnosis, value_range = self.evaluations[0].diagnosed.diagnosis, self.evaluator.fitted.regions.value_range
+        if self.differences is not None or diagnosis is None:
+            return {}
+        return {name: draw() for name, draw in diagnosis_figures(diagnosis, diagnosis.findings[0], value_range).items()}
 
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region shown alone."""
@@ -238,8 +232,8 @@ class Comparison:
             said = heading_html(self.finding) + on_map(self.table, self.partition)
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
         pictures = figure_html(self.figure(), "real and generated images")
-        if (diagnosis := self.diagnosis_figure()) is not None:
-            pictures = figure_html(diagnosis, "where and what is wrong") + pictures
+        drawn = [figure_html(figure, name.replace("_", " ")) for name, figure in self.diagnosis_figures().items()]
+        pictures = "".join([*drawn, pictures])
         return said + text_html("\n".join([f"{self.split}.", *notes])) + pictures
 
 
@@ -333,7 +327,7 @@ def compare(
     classes: tuple[by_class.ClassResult, ...] = ()
     if labels:
         given = checked["fake"].to(plain(fake).device)
-        classes = by_class.compare_classes(given, real, *labels, aligned=aligned, seed=seed)
+        classes = by_class.compare_classes(given, real, *labels, seed=seed, aligned=aligned)
     evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
     samples = [_choose(images.to(plain(fake).device), evaluator.n_samples, seed) for images in checked.values()]
     reference = ReferenceImages(given=real, name="the set of real images")
@@ -353,7 +347,7 @@ def compare(
         evaluator.n_samples,
         (*report.notes, *notes),
         classes,
-        tuple((int(samples[0].indices[i]), copied) for i, copied in evaluations[0].copies),
+        evaluations[0].copies,
     )
 
 

@@ -11,20 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._formatting import format_p
 from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
+from genmonitor.evaluation.bands import band_finding, band_values, bands_of
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
-from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
+from genmonitor.functional.band_energy_test import BandEnergy
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
 from genmonitor.functional.diagnosis.area import MARGIN, Explained
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
-from genmonitor.functional.diagnosis.images import SAMPLES
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
@@ -68,9 +68,8 @@ class Diagnosis:
         too_frequent: the same of those that they are like too often.
         left_out: fault models that were not tried, and why.
         failures: fault models that failed, in sentences.
-        copying: of `genmonitor.functional.data_copying_test`; None where an area or regions were given.
-        copies: pairs of a generated image and the real one that it copies, nearest first; empty where copies are no
-            more than chance.
+        singles: copies, strange samples, and real images that none is like; None where an area or regions were given.
+        bands: of `genmonitor.functional.band_energy_test`; None likewise, and of features.
     """
 
     findings: tuple[Finding, ...]
@@ -82,8 +81,8 @@ class Diagnosis:
     too_frequent: tuple[int, ...]
     left_out: tuple[str, ...]
     failures: tuple[str, ...]
-    copying: DataCopying | None = None
-    copies: tuple[tuple[int, int], ...] = ()
+    singles: SingleSamples | None = None
+    bands: BandEnergy | None = None
 
     @property
     def proportions(self) -> float:
@@ -101,7 +100,14 @@ class Diagnosis:
             "nearest": whole.nearest,
             "explained": explained,
             "proportions": whole.proportions,
-        } | ({} if self.copying is None else {"copied": float(self.copying.share), "c_t": float(self.copying.c_t)})
+            **({} if self.singles is None else self.singles.values()),
+            **({} if self.bands is None else band_values(self.bands)),
+        }
+
+    @property
+    def copies(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of a generated image and the real one that it copies; none where copies are no more than chance."""
+        return () if self.singles is None else self.singles.copies
 
     def __str__(self) -> str:
         """Say the findings, one per line, then what was left out or failed."""
@@ -146,6 +152,7 @@ def diagnose(
     skip_failing: bool = False,
     train: Tensor | None = None,
     train_indices: Sequence[int] | None = None,
+    fake_indices: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Say where generated images are wrong, by what kind of fault, and how much of that it explains.
@@ -170,6 +177,7 @@ def diagnose(
         train: training images or features, to look for copies of, beside which `real` ones are held out; None to look
             for copies of every second real one beside the others.
         train_indices: numbers by which findings name the training images, such as those of a data set; None for 0, 1 …
+        fake_indices: the same of the generated images.
         seed: of the halves and of what faults draw.
 
     Raises:
@@ -215,18 +223,35 @@ def diagnose(
     areas, findings = _diagnosed(images, drawn, masks, models, skip_failing)
     extremes = _extremes(images, areas)
     whole = [mask for _, mask, _ in masks if bool(mask.all())]
-    copying = _copying(*given, train) if whole else None
-    copies = _copied(copying, range(0, len(real), 2) if train is None else train_indices)
-    if copying is not None and copies:
-        findings = [_memorized(copying, copies, whole[0]), *findings]
+    numbers = range(len(fake)) if fake_indices is None else fake_indices
+    singles = SingleSamples.of(*given, train, train_indices, numbers, aligned) if whole else None
+    bands = bands_of(*given, seed) if whole and pixels else None
+    findings = _with_others(findings, singles, bands, whole)
     failures = dict.fromkeys(sentence for x in areas.values() for sentence in x.failures)
     examples = _examples(fake, real, images, findings[0], areas.get(findings[0].area.name))
-    if copying is not None and copies:
+    if singles is not None and singles.copies:
         among = given[1][::2] if train is None else train
-        nearest = copying.nearest[copying.copied[:EXAMPLES]]
+        nearest = singles.copying.nearest[singles.copying.copied[:EXAMPLES]]
         examples["the real images that they copy"] = among[nearest.to(among.device)].cpu()
-    found = (tuple(findings), areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
-    return Diagnosis(*found, copying, copies)
+    named = tuple(replace(x, samples=tuple(numbers[i] for i in x.samples)) for x in findings)
+    found = (named, areas, drawn, real.mean(0).cpu(), examples, *extremes, left_out, tuple(failures))
+    return Diagnosis(*found, singles, bands)
+
+
+def _with_others(
+    findings: Sequence[Finding],
+    singles: SingleSamples | None,
+    bands: BandEnergy | None,
+    whole: Sequence[Tensor],
+) -> list[Finding]:
+    """Add what was found of single samples and of bands of frequency: what to look at first comes first."""
+    wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
+    copied = [] if singles is None else singles.memorized(whole[0])
+    of_bands = [] if bands is None else band_finding(bands)
+    strange, uncovered = ([], []) if singles is None else (singles.strangest(), singles.without_samples())
+    first = [*copied, *wrong[:1], *of_bands, *wrong[1:2]]
+    later = [*wrong[2:], *uncovered]
+    return [*first, *strange, *later, *fine] if first else [*later, *fine, *strange]
 
 
 def _patches(images: Tensor, seed: int) -> Tensor:
@@ -452,37 +477,7 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
     if found.share < COPIES or found.p > LEVEL / 50:
         return []
     kind = FaultKind("copies", found.share, "of the images have a near twin among them", found.of_distance)
-    return [_of_copies(kind, found.p, found.samples, mask)]
-
-
-def _copying(fake: Tensor, real: Tensor, train: Tensor | None) -> DataCopying | None:
-    """Look for copies of training images, or of every second real one beside the others."""
-    if train is not None:
-        return data_copying_test(fake, real, train)
-    return data_copying_test(fake, real[1::2], real[::2]) if len(real) >= 2 * MIN_SAMPLES else None
-
-
-def _copied(found: DataCopying | None, indices: Sequence[int] | None) -> tuple[tuple[int, int], ...]:
-    """Return pairs of a generated image and the one that it copies, none where chance may bring as many."""
-    if found is None or float(found.p_value) > LEVEL / 50:
-        return ()
-    copied = found.nearest[found.copied].tolist()
-    known = copied if indices is None else [indices[i] for i in copied]
-    return tuple(zip(found.copied.tolist(), known, strict=True))
-
-
-def _memorized(found: DataCopying, copies: Sequence[tuple[int, int]], mask: Tensor) -> Finding:
-    """Say that images are near copies of real ones, and name the nearest."""
-    kind = FaultKind("copies", float(found.share), "of the images are near copies of real ones", 0.0)
-    samples = tuple(sample for sample, _ in copies[:SAMPLES])
-    such_as = f" Copied are real images {', '.join(map(str, [*dict.fromkeys(real for _, real in copies)][:5]))}."
-    return _of_copies(kind, float(found.p_value), samples, mask, such_as)
-
-
-def _of_copies(kind: FaultKind, p: float, samples: tuple[int, ...], mask: Tensor, such_as: str = "") -> Finding:
-    sentence = f"Whole image: {text.with_strength(kind)} ({format_p(p)}).{such_as}"
-    area, cause = Area("whole image", mask=mask), text.cause_sentence(kind)
-    return Finding(sentence, area, "copies", None, fine=False, p=p, kinds=(kind,), samples=samples, cause=cause)
+    return [of_copies(kind, found.p, found.samples, mask)]
 
 
 def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from genmonitor.functional.relative_similarity import holm
 from genmonitor.functional.two_sample_test import LEVEL
 
-HEADLINES = 3
+HEADLINES = 5
 """Findings that are given in full at most."""
 
 ALERT_LEVEL = 0.002

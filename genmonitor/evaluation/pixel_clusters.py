@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,14 +18,16 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._formatting import Band, error_ratio
 from genmonitor._io import Progress, no_progress, write_json
 from genmonitor.encoders.frozen import SiteEncoder
+from genmonitor.evaluation.classes import P_CLASS, ClassResult, compare_classes, smallest_p, with_classes
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.data.real_subset import prompts_of
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import ALERT_FACTOR, DegradationDetector, Finding
+from genmonitor.evaluation.findings import ALERT_FACTOR, EVALUATIONS_BELOW, DegradationDetector, Finding
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
@@ -34,6 +37,7 @@ from genmonitor.evaluation.regions.presenter import RegionPresenter, regions_fou
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import RegionSettings
+from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis import FaultModel
@@ -43,6 +47,12 @@ from genmonitor.partition import PixelPartition
 
 DIAGNOSED = 100
 """Images on each side from which there is a diagnosis: faults are fitted on half of them and judged on the others."""
+CLASSES = 3
+"""That are diagnosed in an evaluation: each takes about a second."""
+NO_LABELS = (
+    "Classes are not compared one by one: no prompt has 8 generated images and 8 real ones with a label like it. The "
+    "labels of real images are found in a batch as (images, labels), or under the name label or prompt."
+)
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""
 
@@ -94,8 +104,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._degradations = DegradationDetector()
         self._standing: tuple[Finding, ...] = ()  # what was wrong at the last diagnosis
         self._evaluations, self._diagnosed_at = 0, math.nan
+        self._copied = 0  # diagnoses in a row that found copies
         self.is_last = False
         self._constant = False
+        self._indices = torch.empty(0, dtype=torch.long)
+        self._real_labels: list[Any] = []  # of the real images that are compared with; none where they have none
         self._regions: Regions | None = None  # fixed for the run
         self._fitted: Fitted | None = None  # with this process's real images
         self._cka: Tensor | None = None  # until it is drawn, on rank zero
@@ -156,6 +169,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             messages = (regions_found(self._regions),)
         self._extra.check(probe, first.to(probe.device), own=self._values.specs)
         self._data = signature
+        self._real_labels = comm.from_rank_zero(lambda: self._find_labels(split))
+        if self.prompts is not None and not self._real_labels:
+            messages += (NO_LABELS,)
         self._fitted = Fitted.of(self._regions, self._finder, split, probe, comm)
         if not self._fitted.metrics.testable:
             notes.append(f"no p-values: they need at least {MIN_SAMPLES} images on each side")
@@ -166,7 +182,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         fitted = self.fitted
         fitted.metrics.update(self.to_sites(samples.images))
         self._extra.update(samples.images, fitted.real)
-        images = samples.images
+        images, self._indices = samples.images, samples.indices
         self._constant = len(images) > 1 and bool((images.amax(0) == images.amin(0)).all())
 
     def compute(self, comm: Collective) -> RegionEvaluation:
@@ -182,24 +198,34 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
         diagnosed = Diagnosed()
+        classes: tuple[ClassResult, ...] = ()
         due = self.is_last or self._evaluations % self.settings.diagnose_every == 0
         if due and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
+            indices = comm.gather_rows(self._indices).tolist()
             with self._threads(fake):
-                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real), comm)
-        values |= diagnosed.values or {}
+                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices), comm)
+                if self._real_labels:
+                    classes = comm.from_rank_zero(lambda: self._compare_classes(fake, real, indices))
+                    found = with_classes(diagnosed.findings, classes)
+                    diagnosed = replace(diagnosed, findings=tuple(x for x in found if not x.fine))
+        values |= {**(diagnosed.values or {}), **smallest_p(classes)}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         notes = ("all generated images are identical, so the values mean little",) if self._constant else ()
-        return RegionEvaluation(values, influences, diagnosed, notes=(*notes, *diagnosed.notes))
+        return RegionEvaluation(values, influences, diagnosed, classes, notes=(*notes, *diagnosed.notes))
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
-        """Keep what was best and what is wrong; return a finding for each region that got worse."""
+        """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
         self._evaluations += 1
+        alerts: list[Finding] = []
         if evaluation.diagnosed.values is not None:
             self._standing = dated(evaluation.diagnosed.findings, self._standing, history[-1]["epoch"])
             self._diagnosed_at = float(history[-1]["epoch"])
+            alerts = [x for x in self._standing if x.measure == COPIED]
+            self._copied = self._copied + 1 if alerts else 0
+            alerts = alerts if self._copied == EVALUATIONS_BELOW else []
         if evaluation.influences is None:
-            return []
+            return alerts
         record, keys, findings = history[-1], self._values.distance, self._findings
         best, far = self._best_epochs(), set()
         for view, influence in evaluation.influences.items():
@@ -210,11 +236,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             far -= {keys[view][CONSTANT] for view in VIEWS if CONSTANT in keys[view]}
         worse = self._degradations.update(findings.scores(record), far)
         regions = [name for name in findings.ranked(record) if {of[name] for of in keys.values()} & set(worse)]
-        return [findings.got_worse(history, name, best) for name in regions]
+        return [*alerts, *(findings.got_worse(history, name, best) for name in regions)]
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of CMS, error ratios, p-values, distances and shares, and of the extra metrics."""
-        return [*self._values.specs, *self._extra.specs]
+        return [*self._values.specs, *([P_CLASS] if self._real_labels else []), *self._extra.specs]
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
         """Return what is wrong where, the diagnosis first if there is a new one, then what was found of each region."""
@@ -222,8 +248,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if evaluation.diagnosed.values is None:
             at = f" Diagnosed at epoch {self._diagnosed_at:g}."
             return (verdict, *(replace(finding, text=finding.text + at) for finding in self._standing), *others)
-        wrong = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
-        return (*wrong, verdict, *others)
+        found = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
+        wrong = [x for x in found if not x.fine]
+        return (*wrong, verdict, *others) if wrong and wrong[0].fine is False else (verdict, *wrong, *others)
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""
@@ -250,6 +277,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             "degradations": self._degradations.state_dict(),
             "evaluations": self._evaluations,
             "diagnosed_at": self._diagnosed_at,
+            "copied": self._copied,
             "standing": [finding.to_dict() for finding in self._standing],
         }
 
@@ -262,6 +290,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
                 best.load_state_dict(state["best"][view])
             self._degradations.load_state_dict(state["degradations"])
             self._evaluations, self._diagnosed_at = int(state["evaluations"]), float(state["diagnosed_at"])
+            self._copied = int(state["copied"])
             self._standing = tuple(map(Finding.from_dict, state["standing"]))
 
     def moved_networks(self) -> dict[str, nn.Module]:
@@ -286,14 +315,14 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
-        self._standing, self._evaluations = (), 0
+        self._standing, self._evaluations, self._copied = (), 0, 0
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
         encodes = self.to_sites.encoder is not None
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
 
-    def _diagnose(self, fake: Tensor, real: Tensor) -> Diagnosis:
+    def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> Diagnosis:
         known = self.fitted.nearest
         return diagnose(
             fake,
@@ -304,7 +333,35 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             skip_failing=True,
             train=None if known is None else self.to_sites(known.images.to(fake.device)),
             train_indices=None if known is None else known.indices,
+            fake_indices=indices,
             seed=self.settings.seed,
+        )
+
+    def _find_labels(self, split: RealSplit) -> list[Any]:
+        """Return the prompt of each real image; none where they have none, or too few of any to be compared."""
+        if self.prompts is None:
+            return []
+        try:
+            labels = prompts_of(split.compared, split.for_comparison, self.prompts.are_labels)
+        except ValueError:
+            return []
+        real, fake = Counter(labels), Counter(self.prompts.names(self.n_samples))
+        return labels if any(min(real[x], count) >= MIN_SAMPLES for x, count in fake.items()) else []
+
+    def _compare_classes(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> tuple[ClassResult, ...]:
+        assert self.prompts is not None  # whose labels these are
+        labels, wanted = self._real_labels, set(self.prompts.values)
+        known = [i for i, label in enumerate(labels) if label in wanted]
+        return compare_classes(
+            fake,
+            real[known],
+            self.prompts.named(indices),
+            [labels[i] for i in known],
+            self.settings.seed,
+            at_most=CLASSES,
+            aligned=self.settings.aligned,
+            encoded=self.to_sites.encoder is not None,
+            fault_models=self.fault_models,
         )
 
     def _best_epochs(self) -> dict[str, float]:

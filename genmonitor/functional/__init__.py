@@ -3,6 +3,7 @@
 
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.authenticity import authenticity
+from genmonitor.functional.band_energy_test import BandEnergy, band_energy_test
 from genmonitor.functional.cka import centered_kernel_alignment, pixel_cka
 from genmonitor.functional.cms import cosine_mean_similarity
 from genmonitor.functional.conditional_vendi import conditional_vendi_score
@@ -10,8 +11,10 @@ from genmonitor.functional.data_copying_test import DataCopying, data_copying_te
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
+from genmonitor.functional.odd_samples_test import OddSamples, odd_samples_test
 from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
+from genmonitor.functional.realism_and_rarity import realism_and_rarity
 from genmonitor.functional.relative_similarity import (
     RelativeSimilarity,
     relative_similarity_from_influences,
@@ -34,12 +37,15 @@ from genmonitor.functional.w1kp import (
 )
 
 __all__ = [
+    "BandEnergy",
     "DataCopying",
     "MMDInfluence",
+    "OddSamples",
     "RelativeSimilarity",
     "ReusabilityCurve",
     "W1KPCalibration",
     "authenticity",
+    "band_energy_test",
     "calibrate",
     "centered_kernel_alignment",
     "conditional_vendi_score",
@@ -50,12 +56,14 @@ __all__ = [
     "joint_diversity",
     "maximum_mean_discrepancy",
     "mmd_influence",
+    "odd_samples_test",
     "pixel_cka",
     "precision_recall_density_coverage",
     "prompt_reusability",
     "prompt_split",
     "prompt_split_energy",
     "rank_prompts",
+    "realism_and_rarity",
     "relative_similarity_from_influences",
     "relative_similarity_test",
     "reusability_curve",

@@ -45,7 +45,7 @@ def authenticity(fake: Tensor, real: Tensor) -> Tensor:
     """
     real = check_features("real", real)
     fake = check_features("fake", fake, real.shape[1])
-    check_neighbors(1, fake, real)
+    check_neighbors(1, fake=fake, real=real)
     return authenticity_from_radii(fake, real, neighbor_radii(real, 1))[0]
 
 

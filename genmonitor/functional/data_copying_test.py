@@ -78,7 +78,7 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
         >>> round(float(found.p_value), 5), round(float(found.share), 2), found.copied[:3], found.nearest[:3]
         (1e-05, 0.11, tensor([3, 1, 4]), tensor([0, 1, 2]))
     """
-    from scipy.stats import hypergeom, rankdata
+    from scipy.stats import rankdata
 
     train, held_out, fake = check_sides({"train": train, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     both = torch.cat([x.to(train.device) for x in (fake, held_out)])
@@ -86,18 +86,40 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
     n, m = len(fake), len(held_out)
     ranks = torch.from_numpy(rankdata(distances.cpu()))[:n]
     z = (ranks.sum() - n * (n + m + 1) / 2) / (n * m * (n + m + 1) / 12) ** 0.5
-    # of equal ratios, held-out samples come first, which is on the safe side
-    order = torch.cat([ratios[n:], ratios[:n]]).cpu().argsort(stable=True)
-    allowed = int(USUAL * m)
+    copied = lower_than_held_out(ratios[:n].cpu(), ratios[n:].cpu())
+    p, share = count_test(len(copied), n, m, distinct=len(nearest[:n].cpu()[copied].unique()))
+    return DataCopying(z.double().cpu(), p, share, nearest[:n].cpu(), ratios[:n].cpu(), copied)
+
+
+def lower_than_held_out(scores: Tensor, held_out: Tensor) -> Tensor:
+    """Return which scores [N] are lower than those of 99 % of the held-out samples [M], the lowest first."""
+    m = len(held_out)
+    # of equal scores, held-out samples come first, which is on the safe side
+    order = torch.cat([held_out, scores]).argsort(stable=True)
     held_out_at = (order < m).nonzero()[:, 0]
-    before = order[: held_out_at[allowed]]
-    copied = before[before >= m] - m
-    # as many generated ones before so many held-out ones: negative hypergeometric
-    distinct = len(nearest[:n].cpu()[copied].unique())
-    p = float(hypergeom.sf(distinct - 1, n + m, n, distinct + allowed))
-    share = max(0.0, len(copied) / n - allowed / m)
-    c_t, p_value, part = torch.tensor([float(z), p, share], dtype=torch.float64)
-    return DataCopying(c_t, p_value, part, nearest[:n].cpu(), ratios[:n].cpu(), copied)
+    before = order[: held_out_at[int(USUAL * m)]]
+    return before[before >= m] - m
+
+
+def count_test(count: int, n: int, m: int, distinct: int | None = None) -> tuple[Tensor, Tensor]:
+    """Test whether chance puts so many of n samples lower than 99 % of m held-out ones, if all are exchangeable.
+
+    Args:
+        count: samples that are lower.
+        n: samples.
+        m: held-out samples.
+        distinct: how many of `count` are different ones, which the p-value goes by; None for all.
+
+    Returns:
+        The p-value, and the share of the samples beyond that of held-out ones, float64 scalars.
+    """
+    from scipy.stats import hypergeom
+
+    allowed, seen = int(USUAL * m), count if distinct is None else distinct
+    # as many before so many held-out ones: negative hypergeometric
+    p = float(hypergeom.sf(seen - 1, n + m, n, seen + allowed))
+    found = torch.tensor([p, max(0.0, count / n - allowed / m)], dtype=torch.float64)
+    return found[0], found[1]
 
 
 def _nearest(x: Tensor, train: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -46,7 +46,7 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
     """
     real = check_features("real", real)
     fake = check_features("fake", fake, real.shape[1])
-    check_neighbors(k, fake, real)
+    check_neighbors(k, fake=fake, real=real)
     return prdc_from_radii(fake, real, neighbor_radii(fake, k), neighbor_radii(real, k), k)
 
 
@@ -103,10 +103,10 @@ def prdc_from_radii(fake: Tensor, real: Tensor, fake_radii: Tensor, real_radii: 
     }
 
 
-def check_neighbors(k: int, fake: Tensor, real: Tensor) -> None:
-    """Refuse sides in which a sample has no k neighbors."""
+def check_neighbors(k: int, **sides: Tensor) -> None:
+    """Refuse sides, by name, in which a sample has no k neighbors."""
     check_at_least("k", k, 1)
-    for name, side in (("fake", fake), ("real", real)):
+    for name, side in sides.items():
         if len(side) <= k:
             raise ValueError(
                 f"Expected more than `k`={k} {name} samples, but got {len(side)}. Add samples or lower `k`."

@@ -75,7 +75,7 @@ class Authenticity(TwoSidedMetric):
         return self._authenticity(fake, real)[0]
 
     def _authenticity(self, fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        check_neighbors(1, fake, real)
+        check_neighbors(1, fake=fake, real=real)
         radii = self._known_term("radii", real)
         if radii is None:
             radii = neighbor_radii(real, 1)

@@ -55,7 +55,7 @@ class PRDC(TwoSidedMetric):
         return check_features(name, samples, shape[0] if shape else None)
 
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
-        check_neighbors(self.k, fake, real)
+        check_neighbors(self.k, fake=fake, real=real)
         real_radii = self._known_term(self.k, real)
         if real_radii is None:
             real_radii = neighbor_radii(real, self.k)

@@ -113,7 +113,7 @@ def test_compare_names_the_dark_half_first(compared):
 def test_compare_says_which_images_served_for_what(compared):
     said, folder = compared
     split = "300 real images: 180 for the regions and the baseline, 120 compared with 120 generated ones."
-    assert split in said.splitlines()[1:4]  # after the findings
+    assert split in said.splitlines()[1:6]  # after the findings
     assert split in (folder / "report.html").read_text()
 
 
@@ -129,7 +129,7 @@ def test_compare_writes_the_report_and_says_where(compared):
 
 def test_compare_report_shows_pictures_and_names_both_sets(compared):
     page = (compared[1] / "report.html").read_text()
-    assert pictures_on(compared[1] / "report.html") == {"diagnosis", "cka", "clusters over average"}
+    assert pictures_on(compared[1] / "report.html") == {"diagnosis", "single samples", "cka", "clusters over average"}
     assert "real.npy" in page
     assert "fake.npz" in page
 
@@ -191,7 +191,7 @@ def test_compare_removes_what_an_earlier_one_left(comparing, sets, genmonitor, t
     assert (folder / "cms_which_is_closer.json").exists()
     names = [sets / name for name in ("real.npy", "fake.npz")]
     assert genmonitor("compare", *names, "--partition", sets / "columns.npz", "--out", tmp_path)[0] == 0
-    assert pictures_on(folder / "report.html") == {"diagnosis", "clusters over average"}
+    assert pictures_on(folder / "report.html") == {"diagnosis", "single samples", "clusters over average"}
     assert not (folder / "cms_which_is_closer.json").exists()
 
 

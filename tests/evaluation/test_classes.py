@@ -4,9 +4,14 @@ import json
 import pytest
 import torch
 from _helpers.evaluations import halves
+from torch.utils.data import Dataset, TensorDataset
 
 from genmonitor import PixelPartition, compare
-from genmonitor.evaluation.classes import ClassResult, class_finding, compare_classes
+from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
+from genmonitor.evaluation.classes import P_CLASS, ClassResult, class_finding, compare_classes
+from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.evaluator import commit_evaluation
+from genmonitor.evaluation.pixel_clusters import NO_LABELS
 from genmonitor.functional import two_sample_test_by_class
 
 REAL, FAKE = halves(600, 1), halves(300, 2)
@@ -101,3 +106,67 @@ def test_classes_with_one_kind_of_fault_are_said_together():
 def test_labels_that_do_not_fit_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
         compare(REAL, FAKE, partition=SIDES, **labels)
+
+
+def along_a_training(data, prompts, *sets):
+    """Evaluate sets of images, image i of prompt i modulo their number, in a run; return what `fit` said and each."""
+    evaluator = RegionEvaluator(RegionSettings(partition=SIDES, n_samples=300), prompts=Prompts(prompts))
+    report = evaluator.fit(ReferenceImages(given=data), FAKE[:16], SingleProcess())
+    history, out = [], []
+    for images in sets:
+        evaluator.update(Samples(images, torch.arange(300)))
+        evaluation = evaluator.compute(SingleProcess())
+        history.append({"epoch": float(len(history)), **evaluation.values})
+        commit_evaluation(evaluator, evaluation, history, SingleProcess())
+        out.append((evaluation, evaluator.findings(evaluation, history)))
+    return evaluator, report, out
+
+
+def test_during_training_the_wrong_class_is_said_first_with_a_curve_and_a_table():
+    data = TensorDataset(REAL, OF_REAL + 1)
+    wrong = faded(FAKE, OF_FAKE == 3)
+    evaluator, report, [before, *_, after] = along_a_training(data, range(1, 6), FAKE, wrong, wrong)
+    assert NO_LABELS not in report.messages
+    assert before[0].values["p_class"] > 0.05
+    assert after[0].values["p_class"] == 0.005
+    assert P_CLASS in evaluator.values()
+    assert not any(str(x).startswith("Class") for x in before[1])
+    first = after[1][0]
+    assert first.text.startswith("Class 4: contrast − ")
+    assert first.text.endswith("Since epoch 1.")
+    assert set(OF_FAKE[list(first.samples)].tolist()) == {3}
+    table = evaluator.presenter().tables(after[0])["classes"]
+    assert next(row[0] for row in table.rows) == "4"
+    assert evaluator.presenter().tables(before[0])["classes"].columns[0] == "class"
+
+
+def test_during_training_classes_are_not_diagnosed_one_by_one_where_most_differ():
+    _, _, [(evaluation, findings)] = along_a_training(TensorDataset(REAL, OF_REAL), range(5), 0.5 * FAKE)
+    assert all(x.found is None for x in evaluation.classes)
+    assert findings[0].kinds
+    assert str(findings[1]) == "All 5 classes: unlike real images (p = 0.005)."
+
+
+def test_during_training_prompts_may_be_words_and_other_real_images_are_left_out():
+    names = ["shoe", "shirt", "bag", "boot", "coat"]
+
+    class Captioned(Dataset):
+        def __len__(self):
+            return 600
+
+        def __getitem__(self, i):
+            return {"image": REAL[i], "caption": names[i % 5]}
+
+    wrong = faded(FAKE, torch.arange(300) % 3 == 2)
+    _, _, [(evaluation, findings)] = along_a_training(Captioned(), names[:3], wrong)
+    assert [x.label for x in evaluation.classes] == ["bag", "shirt", "shoe"]
+    assert findings[0].text.startswith("Class bag: ")
+
+
+@pytest.mark.parametrize("data", [REAL, TensorDataset(REAL, OF_REAL + 100)])
+def test_real_images_without_labels_of_the_prompts_are_spoken_of_and_nothing_is_tested(data):
+    evaluator, report, [(evaluation, _)] = along_a_training(data, range(5), FAKE)
+    assert NO_LABELS in report.messages
+    assert "p_class" not in evaluation.values
+    assert P_CLASS not in evaluator.values()
+    assert evaluator.presenter().tables(evaluation) == {}

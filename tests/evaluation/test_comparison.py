@@ -127,14 +127,16 @@ def test_figure_shows_every_set_and_alone_what_differs_most(one, two):
 
 
 def test_diagnosis_is_drawn_of_one_set_alone(one, two):
-    assert one.diagnosis_figure().texts[0].get_text() == one.finding
-    assert two.diagnosis_figure() is None
+    drawn = one.diagnosis_figures()
+    assert drawn["diagnosis"].texts[0].get_text() == one.finding
+    assert drawn["single_samples"].texts[0].get_text().startswith("Strangest samples: ")
+    assert two.diagnosis_figures() == {}
 
 
 def test_images_that_are_not_aligned_have_no_place():
     found = compare(REAL, 0.6 * LIGHT, partition=SIDES, aligned=False)
     assert found.finding.startswith("Anywhere: ")
-    assert found.diagnosis_figure() is not None
+    assert "diagnosis" in found.diagnosis_figures()
 
 
 def test_dictionary_is_plain_and_complete(one, two):
@@ -159,7 +161,7 @@ def test_images_of_eight_bits_are_those_in_zero_to_one():
 def test_a_notebook_shows_words_and_picture(one):
     shown = one._repr_html_()
     assert shown.startswith(f"<p><b>{html.escape(one.finding)}")
-    assert '<img alt="where and what is wrong" src="data:image/png;base64,' in shown
+    assert '<img alt="diagnosis" src="data:image/png;base64,' in shown
     assert '<img alt="real and generated images" src="data:image/png;base64,' in shown
     assert "no evidence of a difference (p = " in shown
     assert 'alt="map of the regions"' in shown

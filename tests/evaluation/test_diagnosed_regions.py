@@ -22,12 +22,14 @@ def fitted(**options):
     return evaluator
 
 
-def evaluated(evaluator, images, history):
-    """Evaluate and commit; return the evaluation and its findings."""
+def evaluated(evaluator, images, history, alerts=None):
+    """Evaluate and commit; return the evaluation and its findings, and put its alerts into a list."""
     evaluator.update(Samples(images, torch.arange(len(images))))
     evaluation = evaluator.compute(SingleProcess())
     history.append({"epoch": float(len(history)), **evaluation.values})
-    commit_evaluation(evaluator, evaluation, history, SingleProcess())
+    found = commit_evaluation(evaluator, evaluation, history, SingleProcess())
+    if alerts is not None:
+        alerts.append(found)
     return evaluation, evaluator.findings(evaluation, history)
 
 
@@ -159,3 +161,18 @@ def test_copied_training_images_are_said_first_by_their_places_in_the_data():
     assert evaluation.values["copied"] == pytest.approx(1 / 3, abs=0.03)
     assert {(i, known.indices[60 + i]) for i in range(40)} <= set(evaluation.copies)
     assert torch.equal(REAL[known.indices[60:100]], known.images[60:100])
+
+
+def test_copies_at_two_diagnoses_in_a_row_are_an_alert_once():
+    evaluator, history = fitted(fault_models=[FADED]), []
+    copying = GOOD.clone()
+    copying[:40] = evaluator.fitted.nearest.images[60:100] + 1e-4
+    alerts = []
+    for samples in (copying, GOOD, copying, copying, copying):
+        evaluated(evaluator, samples, history, alerts)
+    assert [sum(x.measure == "copied" for x in some) for some in alerts] == [0, 0, 0, 1, 0]
+    assert "near copies of real ones" in alerts[3][0].text
+    assert alerts[3][0].text.endswith("Since epoch 2.")
+    other = fitted(fault_models=[FADED])
+    other.load_fit_state(evaluator.fit_state())
+    assert other.fit_state()["copied"] == 3

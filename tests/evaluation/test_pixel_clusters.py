@@ -13,6 +13,7 @@ from torchmetrics import CosineSimilarity
 from torchmetrics.aggregation import MeanMetric
 
 from genmonitor import CosineMeanSimilarity, PixelPartition
+from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -101,7 +102,9 @@ def test_region_summary_has_a_row_for_each_region(shared):
 def test_region_values_are_all_declared(shared):
     evaluator, _, evaluation = shared
     specs = {spec.key: spec for spec in evaluator.values()}
-    of_diagnosis = {"spread", "nearest", "explained", "proportions", "copied", "c_t"}  # which needs 100 images a side
+    # which needs 100 images a side
+    of_diagnosis = {"spread", "nearest", "explained", "proportions", "copied", "c_t", "strange", "uncovered"}
+    of_diagnosis |= {spec.key for spec in BANDS}
     assert specs.keys() - of_diagnosis == evaluation.values.keys() - {"sampling_seconds", "metric_seconds"}
     better = {key: spec.better for key, spec in specs.items()}
     assert better["cluster_1"] == better["image"] == "high"

@@ -20,6 +20,7 @@ GRAM = GAUSS(X, X)
 
 CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "authenticity": lambda c: functional.authenticity(c(Y), c(X)),
+    "band_energy_test": lambda c: functional.band_energy_test(c(FAKE_IMAGES), c(IMAGES)).energy,
     "calibrate": lambda c: functional.calibrate(c(X), c(PROMPTS)).distances,
     "centered_kernel_alignment": lambda c: functional.centered_kernel_alignment(c(X), c(T)),
     "conditional_vendi_score": lambda c: functional.conditional_vendi_score(c(X), c(T)),
@@ -32,11 +33,13 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "joint_diversity": lambda c: functional.joint_diversity(c(X), c(T)),
     "maximum_mean_discrepancy": lambda c: functional.maximum_mean_discrepancy(c(Y), c(X)),
     "mmd_influence": lambda c: functional.mmd_influence(c(Y), c(X)).fake,
+    "odd_samples_test": lambda c: functional.odd_samples_test(c(FAKE_IMAGES), c(IMAGES[:20]), c(IMAGES[20:])).scores,
     "pixel_cka": lambda c: functional.pixel_cka(c(IMAGES)),
     "precision_recall_density_coverage": lambda c: functional.precision_recall_density_coverage(c(Y), c(X)),
     "prompt_reusability": lambda c: functional.prompt_reusability(c(X), calibration=functional.calibrate(c(Y))),
     "prompt_split": lambda c: functional.prompt_split(c(X), c(T), c(Y), c(T[:24]), num_features=16).eigenvalues,
     "prompt_split_energy": lambda c: functional.prompt_split_energy(c(X), c(T), c(Y), c(T[:24])),
+    "realism_and_rarity": lambda c: functional.realism_and_rarity(c(Y), c(X))[0],
     "relative_similarity_test": lambda c: functional.relative_similarity_test(c(Y), c(Y + 0.1), c(X)),
     "reusability_curve": lambda c: (
         functional.reusability_curve(c(X), c(PROMPTS), calibration=functional.calibrate(c(Y))).mean

@@ -41,6 +41,9 @@ SCALARS = [
     "nearest",
     "copied",
     "c_t",
+    "strange",
+    "uncovered",
+    *(f"{measure}_{px}" for px in (2, 4, 8) for measure in ("energy", "p_energy")),
     "explained",
     "proportions",
     "violations",
@@ -53,7 +56,9 @@ SCALARS = [
 DETAILS = [
     x for x in SCALARS if x.startswith(("share_", "p_", "baseline_")) or "vs_best" in x or x in ("c_t", "images_seen")
 ]
-PICTURES = {f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves", "diagnosis", "samples")}
+PICTURES = {f"cms/{name}" for name in ("clusters", "clusters_over_average", "cka", "curves")} | {
+    f"cms/{name}" for name in ("diagnosis", "samples", "single_samples")
+}
 
 
 STEPS = [3, 7, 11]  # of the last batch of each epoch; region 2 is spoiled in the last two
@@ -241,6 +246,7 @@ def test_folder_holds_figures_and_samples_of_each_evaluation(ran):
         "cms_curves.png",
         *(f"cms_diagnosis_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
         *(f"cms_samples_epoch_{epoch:04d}_step_{step}.png" for epoch, step in enumerate(STEPS)),
+        "cms_single_samples.png",
     ]
     for path in pictures:
         with Image.open(path) as picture:

@@ -122,6 +122,16 @@ def find_prompts(batch: Any, key: PromptKey, labels: bool) -> list[Any]:
     return found.tolist() if isinstance(found, Tensor) else list(found)
 
 
+def prompts_of(source: ImageSource, indices: Sequence[int], labels: bool) -> list[Any]:
+    """Read the prompts of some items, where `find_prompts` finds them by itself.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    with source.preserve_rng():
+        return [x for batch in source.loader(indices) for x in find_prompts(batch, None, labels)]
+
+
 def choose_by_prompt(
     source: ImageSource,
     prompt_key: PromptKey,

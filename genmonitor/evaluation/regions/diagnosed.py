@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from genmonitor.evaluation.classes import ClassResult
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding
@@ -42,10 +43,12 @@ class RegionEvaluation(Evaluation):
     Attributes:
         influences: of the samples of all processes; None where there are too few to compare.
         diagnosed: where and what is wrong; nothing where there are too few to compare.
+        classes: what was found of each class; empty without labels, and where nothing was diagnosed.
     """
 
     influences: Influences | None
     diagnosed: Diagnosed = field(default=Diagnosed())
+    classes: tuple[ClassResult, ...] = ()
 
     @property
     def copies(self) -> tuple[tuple[int, int], ...]:
@@ -85,15 +88,16 @@ def dated(findings: Sequence[Finding], before: Sequence[Finding], epoch: float |
     """
     out = []
     for finding in findings:
-        since = next((x.since for x in before if x.since is not None and _same(x, finding)), epoch)
+        lasting = (x.since for x in before if x.since is not None and finding.fine is False and _same(x, finding))
+        since = next(lasting, epoch)
         text = finding.text if since is None or since == epoch else f"{finding.text} Since epoch {since:g}."
         out.append(replace(finding, text=text, since=since))
     return tuple(out)
 
 
 def _same(finding: Finding, other: Finding) -> bool:
-    """Say whether two findings are about one kind of fault at one place."""
-    kinds = [x.kinds[0].name if x.kinds else None for x in (finding, other)]
+    """Say whether two findings are about one kind of fault at one place, or about one thing without a place."""
+    kinds = [x.kinds[0].name if x.kinds else x.measure for x in (finding, other)]
     return kinds[0] == kinds[1] and _overlap(finding.area.mask, other.area.mask) >= SAME
 
 

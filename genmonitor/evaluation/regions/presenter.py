@@ -10,6 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,6 +19,7 @@ from torch.nn.functional import interpolate
 from genmonitor._formatting import format_cms, format_p, format_ratio
 from genmonitor._html import columns_html, heading_html, map_html, table_html, text_html
 from genmonitor._places import map_of_characters, symbol_of
+from genmonitor.evaluation.classes import class_data, class_table
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.diagnosis import Diagnosis
 from genmonitor.evaluation.findings import Finding, differs, verdict_of
@@ -93,8 +95,12 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out
-        finding = findings[0] if findings[0].kinds else diagnosis.findings[0]
-        return {"diagnosis": diagnosis_figure(diagnosis, finding, regions.value_range)} | out
+        finding = evaluation.findings[0] if evaluation.findings[0].kinds else diagnosis.findings[0]
+        return diagnosis_figures(diagnosis, finding, regions.value_range) | out
+
+    def tables(self, evaluation: RegionEvaluation) -> Mapping[str, Table]:
+        """Return what was found of each class, those that differ most first."""
+        return {"classes": class_table(class_data(evaluation.classes))} if evaluation.classes else {}
 
     def shown_real(self) -> ShownImages | None:
         """Return real images that generated ones are compared with; None where this process has none."""
@@ -134,8 +140,8 @@ def fit_figures(regions: Regions, size: tuple[int, int]) -> dict[str, Figure]:
     return out
 
 
-def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> Drawing:
-    """Return what draws the map, if there is one, examples of the fault that was found, and the shares of the distance.
+def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple[float, float]) -> dict[str, Drawing]:
+    """Return what draws the map, examples of the fault that was found and the shares of the distance; and odd images.
 
     Args:
         diagnosis: of an evaluation.
@@ -145,7 +151,7 @@ def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
     areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like what was found
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
-    return partial(
+    drawn = partial(
         diagnosis_plots.diagnosis_figure,
         to_array(diagnosis.average),
         None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
@@ -157,6 +163,13 @@ def diagnosis_figure(diagnosis: Diagnosis, finding: Finding, value_range: tuple[
         str(finding),
         finding.cause,
     )
+    if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
+        return {"diagnosis": drawn}
+    shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
+    said = [str(x) for x in reversed(diagnosis.findings) if x.measure in ("strange", "uncovered")]
+    nowhere = to_array(torch.zeros(diagnosis.average.shape[1:]))
+    odd = partial(plots.side_by_side, shown, nowhere, None, value_range, *said)
+    return {"diagnosis": drawn, "single_samples": odd}
 
 
 def evaluation_figures(

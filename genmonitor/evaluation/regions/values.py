@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.results import MOMENT
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.functional.two_sample_test import VIEWS
@@ -95,6 +96,7 @@ _OF_IMAGE = (
     ),
     ValueSpec("mmd", "squared maximum mean discrepancy of whole images, unbiased, around 0 at best", better="low"),
 )
+_SAMPLES = "Single samples: 0 is as real images are"
 _OF_DIAGNOSIS = (
     ValueSpec(
         "spread",
@@ -128,8 +130,23 @@ _OF_DIAGNOSIS = (
     ),
     ValueSpec(
         "copied",
-        "part of the generated images that are closer to a training image than 99 % of held-out real ones are, for "
-        "the distances around them, less the 1 % that chance brings: around 0 without copying",
+        "part of the generated images that are closer to one of 5,000 training images than 99 % of held-out ones are, "
+        "for the distances around them, less the 1 % that chance brings: around 0 without copying",
+        chart=_SAMPLES,
+        better="low",
+    ),
+    ValueSpec(
+        "strange",
+        "part of the generated images that are less like any real one than 99 % of other real images are, in the image "
+        "or a part of it, less the 1 % that chance brings",
+        chart=_SAMPLES,
+        better="low",
+    ),
+    ValueSpec(
+        "uncovered",
+        "part of the real images that are less like any generated one than 99 % of generated images are like another, "
+        "less the 1 % that chance brings",
+        chart=_SAMPLES,
         better="low",
     ),
     ValueSpec(
@@ -182,6 +199,7 @@ class RegionValues:
             *(replace(_CMS, key=name, region=name) for name in names),
             *_OF_IMAGE,
             *_OF_DIAGNOSIS,
+            *BANDS,
             *(
                 replace(spec, key=key, region=name, label=spec.title)
                 for measure, spec in _MEASURES.items()

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Single samples of a diagnosis: copies of real images, samples unlike every real image, and real images unlike any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from genmonitor._formatting import format_p
+from genmonitor._places import describe_place
+from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.evaluation.text.diagnosis import cause_sentence, percent, with_strength
+from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
+from genmonitor.functional.odd_samples_test import OddSamples, odd_samples_test
+from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
+
+RARELY = LEVEL / 50
+"""Level of copies, which are an alert."""
+SELDOM = LEVEL / 5
+"""Level of strange samples and of real images that none is like."""
+COMPARED = 500
+"""Real images to be like, and to be compared with, at most: their distances are the most of the work."""
+NAMED, SHOWN = 5, 16
+"""Samples that a sentence names, and that a figure shows."""
+COPIED = "copied"
+
+
+@dataclass(frozen=True, eq=False)
+class SingleSamples:
+    """What was found of single samples.
+
+    Attributes:
+        copying: which generated images are near copies of real ones.
+        strange: which are unlike every real image; `held_out` real ones are what is usual.
+        uncovered: which real images are unlike any generated one; None of fewer than 16 generated ones.
+        copies: pairs of a generated image and the real one that it copies, by their numbers, nearest first; empty where
+            copies are no more than chance.
+        numbers: of the generated images, by which findings name them.
+        shown: by what is to be said of them, images [n, C, H, W].
+    """
+
+    copying: DataCopying
+    strange: OddSamples
+    uncovered: OddSamples | None
+    copies: tuple[tuple[int, int], ...]
+    numbers: Sequence[int]
+    shown: dict[str, Tensor]
+
+    @classmethod
+    def of(
+        cls,
+        fake: Tensor,
+        real: Tensor,
+        train: Tensor | None,
+        train_indices: Sequence[int] | None,
+        fake_indices: Sequence[int],
+        aligned: bool,
+    ) -> SingleSamples | None:
+        """Look at each sample; None where there are too few.
+
+        Args:
+            fake: generated images [N, C, H, W].
+            real: real ones [M, C, H, W].
+            train: those that may be copied; None for every second real one, beside which the others are held out.
+            train_indices: their numbers; None for their places.
+            fake_indices: the numbers of the generated images.
+            aligned: as for `genmonitor.diagnose`.
+        """
+        among, held_out = (real[::2], real[1::2]) if train is None else (train.to(real.device), real)
+        if min(map(len, (fake, among, held_out))) < MIN_SAMPLES:
+            return None
+        copying = data_copying_test(fake, held_out, among)
+        strange = odd_samples_test(fake, _some(held_out), _some(among), aligned=aligned)
+        uncovered = None
+        if len(fake) >= 2 * MIN_SAMPLES:
+            uncovered = odd_samples_test(real, _some(fake[1::2]), _some(fake[::2]), aligned=aligned)
+        numbers = range(0, len(real), 2) if train is None else train_indices or range(len(among))
+        pairs = zip(copying.copied.tolist(), copying.nearest[copying.copied].tolist(), strict=True)
+        copied = float(copying.p_value) <= RARELY
+        copies = tuple((fake_indices[i], numbers[j]) for i, j in pairs) if copied else ()
+        shown = {"the strangest samples": fake[strange.odd[:SHOWN].to(fake.device)].cpu()}
+        if uncovered is not None:
+            shown["real images least like any sample"] = real[uncovered.odd[:SHOWN].to(real.device)].cpu()
+        return cls(copying, strange, uncovered, copies, fake_indices, {name: x for name, x in shown.items() if len(x)})
+
+    def values(self) -> dict[str, float]:
+        """Return the shares that make curves."""
+        found = {COPIED: float(self.copying.share), "c_t": float(self.copying.c_t)}
+        found["strange"] = float(self.strange.share)
+        return found | ({} if self.uncovered is None else {"uncovered": float(self.uncovered.share)})
+
+    def memorized(self, mask: Tensor) -> list[Finding]:
+        """Say that images are near copies of real ones, and name the nearest, where that is more than chance."""
+        if not self.copies:
+            return []
+        kind = FaultKind("copies", float(self.copying.share), "of the images are near copies of real ones", 0.0)
+        samples = tuple(self.copying.copied.tolist())
+        such_as = ", ".join(map(str, [*dict.fromkeys(real for _, real in self.copies)][:NAMED]))
+        copied = f" Copied are real images {such_as}."
+        return [of_copies(kind, float(self.copying.p_value), samples, mask, copied, COPIED)]
+
+    def without_samples(self) -> list[Finding]:
+        """Say how many real images are unlike any sample, where that is more than chance."""
+        if self.uncovered is None or float(self.uncovered.p_value) > SELDOM:
+            return []
+        p = float(self.uncovered.p_value)
+        text = f"{percent(float(self.uncovered.share))} of the real images are unlike any sample ({format_p(p)})."
+        return [Finding(text, Area("real images"), "", "uncovered", fine=False, p=p)]
+
+    def strangest(self) -> list[Finding]:
+        """Name the strangest samples and where they are strange, whether or not chance may bring as many."""
+        p, windows, named = float(self.strange.p_value), self.strange.windows, []
+        for i in self.strange.odd[:NAMED].tolist():
+            window = windows[self.strange.window[i]]
+            place = "" if bool(window.all()) else f" ({describe_place(window)})"
+            named.append(f"{self.numbers[i]}{place}")
+        if not named:
+            return []
+        many = p <= SELDOM
+        share = percent(len(self.strange.odd) / len(self.strange.scores))
+        how_many = f"{share} are stranger than 99 % of real images" if many else "as many as chance may bring"
+        text = f"Strangest samples: {', '.join(named)}; {how_many} ({format_p(p)})."
+        samples = tuple(self.strange.odd[:SHOWN].tolist())
+        fine = False if many else None
+        return [Finding(text, Area("single samples"), "", "strange", fine=fine, p=p, samples=samples)]
+
+
+def of_copies(
+    kind: FaultKind, p: float, samples: tuple[int, ...], mask: Tensor, such_as: str = "", measure: str | None = None
+) -> Finding:
+    """Return the finding that images are copies, of each other or of real ones."""
+    sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
+    area, cause = Area("whole image", mask=mask), cause_sentence(kind)
+    return Finding(sentence, area, "copies", measure, fine=False, p=p, kinds=(kind,), samples=samples, cause=cause)
+
+
+def _some(images: Tensor) -> Tensor:
+    """Return at most so many of them, evenly spread: folders are often sorted by class."""
+    return images[:: max(1, -(-len(images) // COMPARED))]

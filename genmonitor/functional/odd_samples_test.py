@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Odd samples test: which generated samples are unlike every real one, where, and whether more than chance brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from genmonitor._validation import check_bool
+from genmonitor.functional.band_energy_test import STEP
+from genmonitor.functional.data_copying_test import count_test, lower_than_held_out
+from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.kernels.means import check_sides
+from genmonitor.linalg.chunking import in_cache
+from genmonitor.linalg.distances import squared_distances
+from genmonitor.linalg.whitening import Whitening
+
+NEIGHBORS = 3
+"""Real samples that a ball around one of them reaches, as Kynkäänniemi et al. take it."""
+TILES = 4
+"""Of a side of the image; windows are two tiles high and wide."""
+TAIL = 0.05
+"""Quantile of the realism in a window that is one unit below its median."""
+SPREAD = 0.05
+"""The least that such a unit is, a twentieth of a distance: where real ones hardly vary, a trace makes nothing odd."""
+LOCAL = 0.2
+"""By how much lower the logarithm of the realism in a window is than in the whole image, if it is said to be there."""
+
+
+class OddSamples(NamedTuple):
+    """What `odd_samples_test` found.
+
+    Attributes:
+        p_value: float64 scalar, of no more odd samples than held-out ones hold.
+        share: float64 scalar in [0, 1], part of the samples that are odd, less that of held-out ones.
+        scores: of each sample, float64 [N]: the lower, the odder.
+        odd: samples that are odder than 99 % of the held-out ones, the oddest first, int64 [K]: about 1 % of those that
+            have nothing odd are among them.
+        window: where each sample is oddest, int64 [N], one of `windows`.
+        windows: bool [W, h, w], the whole image last; of features, of one value [1, 1, 1].
+    """
+
+    p_value: Tensor
+    share: Tensor
+    scores: Tensor
+    odd: Tensor
+    window: Tensor
+    windows: Tensor
+
+
+def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: bool = True) -> OddSamples:
+    """Test whether some generated samples are unlike every real one, and say which and where.
+
+    A sample's realism is the radius of a ball around a real sample, to its third neighbor, over the sample's distance
+    to it, the largest over real samples (Kynkäänniemi et al., who leave out the larger half of the balls: with all of
+    them odd samples stand out more). Of images it is taken in pixels and in whitened pixels, of the whole image and of
+    nine overlapping windows of half its side. Realism in a window is brought to one scale for all windows, by its
+    median and 5 % quantile over generated and held-out samples together; a sample's score is its lowest. Odd is what
+    scores lower than 99 % of the held-out samples; the p-value is the exact probability of as many odd ones where
+    generated and held-out samples are exchangeable, for any number of them.
+
+    Args:
+        fake: images [N, C, H, W] or features [N, D], N at least 8.
+        held_out: real samples [M, ...] other than `real`, M at least 8.
+        real: real samples [K, ...] to be like, K at least 8.
+        aligned: whether windows at the same place can be compared; if not, the whole image alone is.
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers.
+        ValueError: if shapes differ, values are not finite, or a side has fewer than 8 samples.
+
+    References:
+        Kynkäänniemi et al., "Improved Precision and Recall Metric for Assessing Generative Models", arXiv 1904.06991.
+
+    Example:
+        >>> draw = torch.rand(500, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+        >>> fake, held_out, real = draw[:100].clone(), draw[100:300], draw[300:]
+        >>> fake[7, :, :4, :4] = 1.0
+        >>> found = odd_samples_test(fake, held_out, real)
+        >>> found.odd[0], found.windows[found.window[7]].nonzero().amax(0)  # in the upper left
+        (tensor(7), tensor([3, 3]))
+    """
+    check_bool("aligned", aligned)
+    real, held_out, fake = check_sides({"real": real, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
+    size = (real.shape[2], real.shape[3]) if real.ndim == 4 else (1, 1)
+    windows, tiles = _windows(*size) if aligned and min(size) >= TILES else _whole(*size)
+    both = torch.cat([fake.to(real.device), held_out.to(real.device)])
+    found = torch.stack([_realism(x, y, tiles, windows) for x, y in _views(both, real)])
+    middle, low = found.quantile(torch.tensor([0.5, TAIL]).to(found), dim=2)[..., None]
+    below = (found - middle).cpu()
+    scores, view = (below / (middle - low).cpu().clamp_min(SPREAD)).amin(1).min(0)
+    n = len(fake)
+    odd = lower_than_held_out(scores[:n], scores[n:])
+    parts = count_test(len(odd), n, len(held_out))
+    return OddSamples(*parts, scores[:n], odd, _where(below[view, :, torch.arange(len(both))][:n]), windows)
+
+
+def _where(below: Tensor) -> Tensor:
+    """Return the window in which a sample is oddest [N], by how far it is below the median in each [N, W]."""
+    last = below.shape[1] - 1
+    lowest, window = below.min(1)
+    return window.where(lowest < below[:, last] - LOCAL, last)
+
+
+def _windows(height: int, width: int) -> tuple[Tensor, Tensor]:
+    """Return the windows of an image, bool [W, H, W], and its tiles, by which windows are cut [H, W]."""
+    rows, columns = torch.arange(height) * TILES // height, torch.arange(width) * TILES // width
+    places = range(TILES - 1)
+    inside = [
+        ((rows - top) // 2 == 0)[:, None] & ((columns - left) // 2 == 0)[None] for top in places for left in places
+    ]
+    return torch.stack([*inside, torch.ones(height, width, dtype=torch.bool)]), rows[:, None] * TILES + columns
+
+
+def _whole(height: int, width: int) -> tuple[Tensor, Tensor]:
+    return torch.ones(1, height, width, dtype=torch.bool), torch.zeros(height, width, dtype=torch.long)
+
+
+def _views(samples: Tensor, real: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield samples and real ones as [N, C, sites]: as they are and, of images, whitened."""
+    yield (samples.flatten(2), real.flatten(2)) if real.ndim == 4 else (samples[:, :, None], real[:, :, None])
+    if real.ndim == 4 and min(real.shape[2:]) >= TILES:
+        whitening = Whitening.of(real)
+        yield whitening(samples).flatten(2), whitening(real).flatten(2)
+
+
+def _realism(x: Tensor, real: Tensor, tiles: Tensor, windows: Tensor) -> Tensor:
+    """Return the logarithm of the realism of x [N, C, sites] in each window, [W, N]."""
+    # differences that 8 bits do not hold make nothing odd
+    step = (float(real.max() - real.min()) * STEP) ** 2 / 6 * real.shape[1]
+    least = (step * windows.flatten(1).sum(1)).clamp_min(torch.finfo(x.dtype).tiny)[:, None, None].to(x)
+    order, sizes = tiles.flatten().argsort(stable=True), real.shape[1] * tiles.flatten().bincount()
+    in_window = windows.flatten(1)[:, order[(sizes.cumsum(0) - sizes) // real.shape[1]]].to(x)
+    mean, order, cuts = real.mean(0), order.to(x.device), sizes.tolist()
+    x, real = ((side - mean).transpose(1, 2)[:, order].flatten(1) for side in (x, real))
+    parts = real.split(cuts, 1)
+
+    def distances(samples: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Yield which rows and their squared distances to the real samples in each window [W, n, K]."""
+        for rows in in_cache(len(samples), x.element_size() * len(real) * (len(cuts) + 2 * len(windows))):
+            found = [squared_distances(*pair) for pair in zip(samples[rows].split(cuts, 1), parts, strict=True)]
+            yield rows, torch.einsum("wt,tnk->wnk", in_window, torch.stack(found)) + least
+
+    radii = []
+    for rows, found in distances(real):
+        found[:, :, rows].diagonal(dim1=1, dim2=2).fill_(torch.inf)
+        radii.append(found.topk(min(NEIGHBORS, len(real) - 1), largest=False).values[:, :, -1])
+    balls = torch.cat(radii, 1)[:, None]
+    return torch.cat([(balls / found).amax(2) for _, found in distances(x)], 1).log() / 2
