@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sized
 
 import torch
 from torch import Tensor
@@ -160,7 +161,7 @@ def check_min_samples(name: str, value: Tensor, minimum: int = 2) -> None:
         )
 
 
-def check_same_length(name_x: str, x: Tensor, name_y: str, y: Tensor) -> None:
+def check_same_length(name_x: str, x: Sized, name_y: str, y: Sized) -> None:
     """Refuse two sets whose rows cannot belong together."""
     if len(x) != len(y):
         raise ValueError(

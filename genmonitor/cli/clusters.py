@@ -14,7 +14,7 @@ from genmonitor._formatting import as_sentence
 from genmonitor._io import signals_deferred
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.inputs.encoding import default_device
-from genmonitor.cli.inputs.outputs import open_images
+from genmonitor.cli.inputs.outputs import images_of, read_outputs
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Result, block_map, colored_table, with_finding
 from genmonitor.evaluation.data.reference import evenly_spread, image_budget
@@ -56,10 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Result:
     """Find the clusters, and write the partition and its figures."""
     with show_progress("reading images") as progress:
-        given = open_images(args.images, args.size, progress)
+        given = images_of(read_outputs(args.images, args.size, progress, IMAGES))
         of = RegionSettings(**given_settings(args, RegionSettings))
-        check_patches("images", given[:1], of.patch_size)
-        images = given[evenly_spread(len(given), args.n_images or image_budget(tuple(given.shape[1:]), of.patch_size))]
+        check_patches("images", given.read([0]), of.patch_size)
+        images = given.read(evenly_spread(len(given), args.n_images or image_budget(given.shape, of.patch_size)))
     if len(images) < MIN_IMAGES:
         raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
     kernel = of.given_kernel.resolved(images.flatten(1))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.diagnosis import diagnose
 from genmonitor.evaluation.findings import Area, FaultKind, Finding, differs
@@ -81,7 +82,7 @@ class ClassResult:
 
 
 def checked_labels(
-    fake_labels: Any, real_labels: Any, sets: Mapping[str, Tensor], n_real: int
+    fake_labels: Any, real_labels: Any, sets: Mapping[str, Sized], n_real: int
 ) -> tuple[list[Any], list[Any]] | None:
     """Return one label per image of each side, all strings or all integers; None where none were given.
 
@@ -109,20 +110,22 @@ def checked_labels(
 
 
 def compare_classes(
-    fake: Tensor,
-    real: Tensor,
+    fake: ImageSource,
+    real: ImageSource,
     fake_labels: Sequence[Any],
     real_labels: Sequence[Any],
+    device: torch.device | None = None,
     aligned: bool = True,
     seed: int = 0,
 ) -> tuple[ClassResult, ...]:
     """Test each class with one level for all, and diagnose those that differ.
 
     Args:
-        fake: generated images [N, C, H, W].
-        real: real ones [M, C, H, W].
+        fake: N generated images.
+        real: M real ones.
         fake_labels: the class of each [N].
         real_labels: the class of each [M].
+        device: to compute on.
         aligned: as for `genmonitor.diagnose`.
         seed: of the choice of at most 500 images of a class on each side, and of the tests.
 
@@ -133,8 +136,8 @@ def compare_classes(
     numbers = {label: number for number, label in enumerate(classes)}
     sides = [_some_of_each(torch.tensor([numbers[x] for x in of]), seed) for of in (fake_labels, real_labels)]
     (of_fake, number_fake), (of_real, number_real) = sides
-    fake, real = fake[of_fake.to(fake.device)], real[of_real.to(real.device)].to(fake.device)
-    p_values = two_sample_test_by_class(fake, real, number_fake, number_real, seed=seed)
+    some_fake, some_real = fake.read(of_fake).to(device), real.read(of_real).to(device)
+    p_values = two_sample_test_by_class(some_fake, some_real, number_fake, number_real, seed=seed)
     results = []
     for number, label in enumerate(classes):
         mine, theirs = number_fake == number, number_real == number
@@ -142,7 +145,7 @@ def compare_classes(
         if number in p_values:
             result = replace(result, p=float(p_values[number]))
         if result.differs and min(result.n_fake, result.n_real) >= DIAGNOSED:
-            pair = fake[mine.to(fake.device)], real[theirs.to(fake.device)]
+            pair = some_fake[mine.to(device)], some_real[theirs.to(device)]
             found = diagnose(*pair, aligned=aligned, skip_failing=True, seed=seed).findings[0]
             samples = of_fake[mine][list(found.samples)].tolist()
             result = replace(result, found=replace(found, samples=tuple(samples)))

@@ -7,6 +7,7 @@ from _helpers.evaluations import halves
 
 from genmonitor import PixelPartition, compare
 from genmonitor.evaluation.classes import ClassResult, class_finding, compare_classes
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.functional import two_sample_test_by_class
 
 REAL, FAKE = halves(600, 1), halves(300, 2)
@@ -67,7 +68,7 @@ def test_a_fault_of_every_class_is_said_of_the_image_first():
 def test_labels_may_be_strings_and_classes_too_small_are_said():
     names = ["cat", "dog", "ant"]
     fake_labels = [names[i % 2] for i in range(295)] + ["ant"] * 5
-    found = compare_classes(FAKE, REAL, fake_labels, [names[i % 3] for i in range(600)])
+    found = compare_classes(ImageSource(FAKE), ImageSource(REAL), fake_labels, [names[i % 3] for i in range(600)])
     assert [(x.label, x.n_fake, x.n_real, x.p is None) for x in found] == [
         ("ant", 5, 200, True),
         ("cat", 148, 200, False),
@@ -78,7 +79,7 @@ def test_labels_may_be_strings_and_classes_too_small_are_said():
 
 def test_at_most_500_of_a_class_are_looked_at():
     many = torch.rand(700, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    (found,) = compare_classes(many[:90], many[90:], [1] * 90, [1] * 610)
+    (found,) = compare_classes(ImageSource(many[:90]), ImageSource(many[90:]), [1] * 90, [1] * 610)
     assert (found.n_fake, found.n_real) == (90, 500)
 
 
