@@ -13,6 +13,7 @@ from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.base import check_kernel
 from genmonitor.kernels.means import check_sides
+from genmonitor.kernels.views import SampleView
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
 
@@ -97,7 +98,7 @@ class RealSide(NamedTuple):
     """Real samples, the kernel they give, and its sums over their pairs: what all sets are compared with.
 
     Attributes:
-        samples: [M, D], flattened.
+        samples: [M, ...].
         kernel: of the image and its regions.
         sums: over pairs of real samples.
     """
@@ -107,17 +108,19 @@ class RealSide(NamedTuple):
     sums: KernelSums
 
     @classmethod
-    def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RealSide:
-        """Look at real samples that are checked."""
+    def of(
+        cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None, view: SampleView | None = None
+    ) -> RealSide:
+        """Look at real samples that are checked, at their values unless another view is given."""
         with torch.no_grad(), full_precision():
-            regions = RegionKernel.of(real, kernel, partition)
-            return cls(real.flatten(1), regions, regions.sums_within(real.flatten(1)))
+            regions = RegionKernel.of(real, kernel, partition, view)
+            return cls(real, regions, regions.sums_within(real))
 
     def influence(self, fake: Tensor) -> MMDInfluence:
         """Compare samples that are checked, and of the dtype of the real ones."""
         with torch.no_grad(), full_precision():
-            within = self.kernel.sums_within(fake.flatten(1))
-            across = self.kernel.sums_across(fake.flatten(1), self.samples)
+            within = self.kernel.sums_within(fake)
+            across = self.kernel.sums_across(fake, self.samples)
         n, m = within.rows.shape[1], self.sums.rows.shape[1]
         across_mean = across.rows.mean(1) / m
         fake_mean, real_mean = within.rows.mean(1) / (n - 1), self.sums.rows.mean(1) / (m - 1)

@@ -12,7 +12,8 @@ from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_bool, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.kernels.means import KernelMeans, check_estimator, kernel_means, region_columns
+from genmonitor.kernels.means import KernelMeans, check_estimator, kernel_means
+from genmonitor.kernels.views import region_columns
 from genmonitor.metrics._base import GenerativeMetric, KernelMetric
 from genmonitor.partition import PixelPartition
 

@@ -24,7 +24,7 @@ from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional._region_kernel import region_scales
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import region_columns
+from genmonitor.kernels.views import Structure
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
@@ -219,7 +219,7 @@ def own_widths(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
         >>> own_widths(maps, PixelPartition(torch.tensor([[1, 2]])))
         {'cluster_1': 0.5, 'cluster_2': 0.5}
     """
-    scales = region_scales(sites.flatten(1), region_columns(partition, sites) or [])
+    scales = region_scales(sites, Structure.of(sites, partition))
     gammas = OWN_WIDTH / torch.where(scales > 0, scales, scales.sum())
     return dict(zip(partition.regions(), gammas.tolist(), strict=True))
 
