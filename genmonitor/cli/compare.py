@@ -58,7 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--train", metavar="TRAIN", type=nonempty, help="images that the generator was trained on, to find copies of")
     add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
     add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
-    add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
+    add(
+        "--patch-size",
+        type=whole_number(1),
+        metavar="P",
+        help="sites of PxP pixels (default: 1, or as many as leave at most 64x64 sites)",
+    )
     add(
         "--not-aligned",
         dest="aligned",

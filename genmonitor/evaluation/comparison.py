@@ -245,7 +245,7 @@ def compare(
     partition: PixelPartition | str | Path | None = None,
     n_clusters: int | None = None,
     n_cluster_images: int | None = None,
-    patch_size: int = RegionSettings.patch_size,
+    patch_size: int | None = None,
     kernel: Kernel | None = None,
     block_size: int | None = None,
     linkage: Linkage | None = None,
@@ -278,7 +278,7 @@ def compare(
             `genmonitor.evaluation.RegionSettings`.
         n_clusters: see there.
         n_cluster_images: see there.
-        patch_size: see there; 2 or more for images beyond 64×64.
+        patch_size: see there.
         kernel: see there.
         block_size: see there.
         linkage: see there.
@@ -323,7 +323,7 @@ def compare(
     real = sets.pop("real")
     with comm.all_ranks_or_none():
         for name, images in sets.items():
-            check_set(name, images, real, patch_size)
+            check_set(name, images, real, patch_size or 1)
     check_paired(paired, sets)
     train = None if train is None else check_images("train", train, real.shape)
     labels = by_class.checked_labels(fake_labels, real_labels, sets, len(real))

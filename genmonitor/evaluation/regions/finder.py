@@ -155,9 +155,10 @@ class RegionFinder:
         if self.settings.region_names:
             clusters["partition"] = clusters["partition"].named(self.settings.region_names)
         clusters["widths"] = own_widths(sites, clusters["partition"]) if self.settings.own_widths else {}
+        clusters |= {"value_range": (float(images.min()), float(images.max())), "average": images.mean(0)}
+        del images, sites  # large ones fit in memory once, and the baseline needs others
         baseline = self._baseline(split, clusters["partition"], kernel, clusters["widths"], device, progress)
-        value_range = (float(images.min()), float(images.max()))
-        return Regions(**clusters, kernel=kernel, baseline=baseline, value_range=value_range, average=images.mean(0))
+        return Regions(**clusters, kernel=kernel, baseline=baseline)
 
     def _clusters(
         self, sites: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None, fits: bool
@@ -176,7 +177,7 @@ class RegionFinder:
         if earlier is not None:  # the same region keeps its number and its color
             new = partition.numbered_like(earlier.partition) | {0: 0}
             labels = partition.labels.clone().apply_(new.get)
-            partition = PixelPartition(labels, of.patch_size)
+            partition = PixelPartition(labels, partition.patch_size)
             stability = replace(stability, regions={new[label]: x for label, x in stability.regions.items()})
         return {"partition": partition, "cka": found.cka, "linkage": found.linkage, "stability": stability}
 

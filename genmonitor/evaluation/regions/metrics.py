@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.functional.cms import cms_from_means
@@ -20,6 +19,7 @@ from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans
 from genmonitor.kernels.views import SampleView, Structure, Texture
 from genmonitor.linalg.whitening import Whitening
+from genmonitor.metrics._real_fake import joined
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.metrics.two_sample_test import TwoSampleTest
 from genmonitor.partition import PixelPartition
@@ -123,10 +123,10 @@ class RegionMetrics:
     def _influences(self, comm: Collective) -> tuple[Tensor, Influences]:
         """Gather the generated images of all processes and compare them with the real ones, on the CPU from then on."""
         with comm.all_ranks_or_none():
-            fake = comm.gather_rows(dim_zero_cat(self.test.fake_samples))
+            fake = comm.gather_rows(joined(self.test.fake_samples))
         if self._real_views is None:
             with comm.all_ranks_or_none():
-                real = comm.gather_rows(dim_zero_cat(self.test.real_samples))
+                real = comm.gather_rows(joined(self.test.real_samples))
             with comm.all_ranks_or_none():
                 views = RealViews.of(real, self.partition)
             self._real_views = views  # only once every process has it: the next evaluation gathers on all or on none
