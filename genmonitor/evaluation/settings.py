@@ -147,7 +147,7 @@ class RegionSettings(Settings):
         check_at_least("seed", self.seed, 0)
         check_at_least("diagnose_every", self.diagnose_every, 1)
         check_bool("aligned", self.aligned)
-        check_cka_arguments(self.kernel, self.patch_size or 1, 1e-6, self.batch_estimator)
+        check_cka_arguments(self.kernel, 1 if self.patch_size is None else self.patch_size, 1e-6, self.batch_estimator)
         check_estimator(self.kernel, self.given_partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)
         if self.n_clusters is not None:
