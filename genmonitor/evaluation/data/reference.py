@@ -19,7 +19,8 @@ MAX_IMAGES, LEAST_IMAGES = 5000, 1000
 """Upper and lower bound of the images that regions are found in, as far as there are so many."""
 USUAL_BYTES, MOST_BYTES = 2**28, 2**30
 """Of these images, in float32: more than 256 MiB only for the lower bound, and never more than 1 GiB."""
-MAX_SITES = 64**2
+MAX_SITES, LEAST_SITES = 64**2, 16**2
+"""Of larger images, so many sites of patches."""
 MAX_WORK = 1.5e11
 """Products of values of two sites in an image, over all images and pairs of sites: about half a minute on one core."""
 
@@ -181,12 +182,14 @@ def chosen_patch_size(shape: tuple[int, ...]) -> int:
         [1, 1, 2, 4, 8]
     """
     height, width = shape[1:]
-    for side in range(1, min(height, width) + 1):
-        if not height % side and not width % side and height * width <= MAX_SITES * side**2:
+    if height * width <= MAX_SITES:
+        return 1
+    for side in range(2, min(height, width) + 1):
+        if not height % side and not width % side and LEAST_SITES <= height * width / side**2 <= MAX_SITES:
             return side
     raise ValueError(
-        f"Expected images whose height and width have a common divisor, so that patches leave at most 64×64 sites, but "
-        f"got {height}×{width}. Crop or resize them, give `patch_size`, or your own `partition`, such as "
+        f"Expected images whose height and width have a common divisor that leaves 256 to 4096 sites, but got "
+        f"{height}×{width}. Crop or resize them, give `patch_size`, or your own `partition`, such as "
         "PixelPartition.grid."
     )
 
