@@ -77,7 +77,7 @@ def check_images(name: str, value: object, shape: tuple[int, ...] | None = None)
                 f"Expected integer `{name}` within 0..255, but got {int(x.min())}..{int(x.max())}. "
                 "Scale them to floating point yourself."
             )
-        x = x.to(torch.float32) / 255
+        x = x.to(torch.float32).div_(255)
     check_finite(name, x)
     return _promoted(x)
 

@@ -24,6 +24,7 @@ from genmonitor.training_state.rng import find_generators, preserve_generators, 
 ImageKey = str | int | Callable[[Any], Tensor] | None
 NAMES = ("image", "images", "pixel_values")
 READ_BATCH = 128
+BATCH_BYTES = 33 * 2**20
 SOME_VALUES = 2**22
 """Values of the images that tell the range of a set: 16 MiB."""
 READ_TWICE = 32
@@ -136,26 +137,45 @@ class ImageSource:
         return out
 
     def batches(
-        self, indices: Sequence[int], size: int = READ_BATCH, progress: Progress = no_progress
+        self, indices: Sequence[int], size: int | None = None, progress: Progress = no_progress
     ) -> Iterator[Tensor]:
-        """Yield these images in batches, as `read` returns them; iterate it inside `preserve_rng`."""
+        """Yield these images in batches, as `read` returns them; iterate it inside `preserve_rng`.
+
+        Args:
+            indices: those wanted.
+            size: images in a batch; None for about 33 MiB: glibc gives such pieces of memory back to the operating
+                system, but keeps smaller ones and may not find them again.
+            progress: wraps the batches.
+        """
+        if size is None:
+            size = READ_BATCH if len(indices) <= READ_BATCH else BATCH_BYTES // (4 * math.prod(self.shape)) + 1
         shape, places = None, iter(range(0, len(indices), size))
         name = self.name.strip("`") if self.name.startswith("`") else f"images of {self.name}"
-        for batch in progress(self.loader(indices, size), f"reading {self.name}"):
-            images = check_images(name, find_images(batch, self.image_key), shape)
-            wanted = min(size, len(indices) - next(places))
-            if len(images) != wanted:
-                raise ValueError(
-                    f"Expected one image from each of {wanted} items of {self.name}, but got {len(images)}. "
-                    "Let `image_key=` lead to all images of a batch [N, C, H, W]."
-                )
-            shape = tuple(images.shape[1:])
-            yield images.float().cpu()
+        try:
+            for batch in progress(self.loader(indices, size), f"reading {self.name}"):
+                images = check_images(name, find_images(batch, self.image_key), shape)
+                wanted = min(size, len(indices) - next(places))
+                if len(images) != wanted:
+                    raise ValueError(
+                        f"Expected one image from each of {wanted} items of {self.name}, but got {len(images)}. "
+                        "Let `image_key=` lead to all images of a batch [N, C, H, W]."
+                    )
+                shape = tuple(images.shape[1:])
+                yield images.float().cpu()
+        except RuntimeError as error:
+            if "stack expects each tensor to be equal size" not in str(error):
+                raise
+            which = str(error).strip().splitlines()[-1]
+            raise ValueError(
+                f"Expected {name} of one size, but {which}. Resize them in the dataset's transform."
+            ) from error
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """(C, H, W) of the first image."""
-        return tuple(self.read([0]).shape[1:])
+        with self.preserve_rng():
+            (image,) = self.batches([0], 1)
+        return tuple(image.shape[1:])
 
     def some(self) -> Tensor:
         """Read images that are evenly spread over all, as many as a few megabytes hold: they tell the value range."""
