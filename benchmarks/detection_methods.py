@@ -14,7 +14,7 @@ from torch.nn.functional import avg_pool2d
 
 from genmonitor import GaussianKernel, PixelPartition
 from genmonitor.functional import cosine_mean_similarity, two_sample_test
-from genmonitor.kernels.means import region_columns
+from genmonitor.kernels.views import region_columns
 
 Values = dict[str, float]
 

@@ -63,7 +63,8 @@ class PixelClusterMonitor(GenerativeMonitor):
             cluster; None for as many as half a minute on one core allows, 1000 to 5000. Which ones depends on the data
             alone, not on `seed`.
         n_samples: images generated at each evaluation, and real images compared with.
-        patch_size: side of a site in pixels; use patches beyond 64×64.
+        patch_size: side of a site in pixels; None for 1, or in images with more than 64×64 pixels the smallest that
+            leaves at most so many sites.
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks (150 there).
         extra_metrics: a MetricCollection, or a dictionary of metrics, that take `update(images, real=...)`, or
@@ -114,7 +115,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         partition: PixelPartition | str | Path | None = None,
         n_cluster_images: int | None = None,
         n_samples: int = RegionSettings.n_samples,
-        patch_size: int = RegionSettings.patch_size,
+        patch_size: int | None = None,
         kernel: Kernel | None = None,
         block_size: int | None = None,
         *,

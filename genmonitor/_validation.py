@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sized
 
 import torch
 from torch import Tensor
@@ -82,7 +83,7 @@ def check_images(name: str, value: object, shape: tuple[int, ...] | None = None)
                 f"Expected integer `{name}` within 0..255, but got {int(x.min())}..{int(x.max())}. "
                 "Scale them to floating point yourself."
             )
-        x = x.to(torch.float32) / 255
+        x = x.to(torch.float32).div_(255)
     check_finite(name, x)
     return _promoted(x)
 
@@ -166,7 +167,7 @@ def check_min_samples(name: str, value: Tensor, minimum: int = 2) -> None:
         )
 
 
-def check_same_length(name_x: str, x: Tensor, name_y: str, y: Tensor) -> None:
+def check_same_length(name_x: str, x: Sized, name_y: str, y: Sized) -> None:
     """Refuse two sets whose rows cannot belong together."""
     if len(x) != len(y):
         raise ValueError(

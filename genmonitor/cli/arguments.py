@@ -10,7 +10,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-IMAGES = "a folder of image files, or a file .tar of these, .npy, .npz, .pt or .safetensors"
+IMAGES = (
+    "a folder of image files or of tar files of these, one such tar file, a dataset that Hugging Face's save_to_disk "
+    "wrote, or a file .npy, .npz, .pt or .safetensors"
+)
 MAX_SEED = 2**63 - 1
 
 

@@ -14,11 +14,11 @@ from genmonitor._formatting import as_sentence
 from genmonitor._io import signals_deferred
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.inputs.encoding import default_device
-from genmonitor.cli.inputs.outputs import open_images
+from genmonitor.cli.inputs.outputs import images_of, read_outputs
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Result, block_map, colored_table, with_finding
-from genmonitor.evaluation.data.reference import evenly_spread, image_budget
-from genmonitor.evaluation.regions.clustering import find_clusters
+from genmonitor.evaluation.data.reference import chosen_patch_size, evenly_spread, image_budget
+from genmonitor.evaluation.regions.clustering import find_clusters, patch_notes
 from genmonitor.evaluation.regions.presenter import region_lines
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import RegionSettings
@@ -42,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of clusters (default: of 2..8, the one on which halves of the images agree best)",
     )
     add("--linkage", choices=LINKAGES, help="(default: chosen together with the number)")
-    add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
+    add(
+        "--patch-size",
+        type=whole_number(1),
+        metavar="P",
+        help="sites of PxP pixels (default: 1, or as many as leave at most 64x64 sites)",
+    )
     add(
         "--n-images",
         type=whole_number(4),
@@ -56,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Result:
     """Find the clusters, and write the partition and its figures."""
     with show_progress("reading images") as progress:
-        given = open_images(args.images, args.size, progress)
+        given = images_of(read_outputs(args.images, args.size, progress, IMAGES))
         of = RegionSettings(**given_settings(args, RegionSettings))
-        check_patches("images", given[:1], of.patch_size)
-        images = given[evenly_spread(len(given), args.n_images or image_budget(tuple(given.shape[1:]), of.patch_size))]
+        check_patches("images", given.read([0]), of.patch_size or chosen_patch_size(given.shape))
+        images = given.read(evenly_spread(len(given), args.n_images or image_budget(given.shape, of.patch_size)))
     if len(images) < MIN_IMAGES:
         raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
     kernel = of.given_kernel.resolved(images.flatten(1))
@@ -86,13 +91,13 @@ def run(args: argparse.Namespace) -> Result:
             name: {
                 "label": label,
                 "sites": sizes[label],
-                "pixels": sizes[label] * of.patch_size**2,
+                "pixels": sizes[label] * partition.patch_size**2,
                 "where": partition.location(label),
                 "stability": stability.get(name),
             }
             for name, label in partition.regions().items()
         },
-        "notes": [as_sentence(note) for note in found.notes()],
+        "notes": [as_sentence(note) for note in (*found.notes(), *patch_notes(partition, of.patch_size))],
         "labels": partition.labels.tolist(),
         "files": [str(folder.path / "partition.npz"), *files],
     }

@@ -11,13 +11,12 @@ from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
-from torch import Tensor
 
 from genmonitor.cli import results
 from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.gate import check_names, condition, failures
 from genmonitor.cli.inputs.encoding import default_device
-from genmonitor.cli.inputs.outputs import Outputs, read_images, read_outputs
+from genmonitor.cli.inputs.outputs import Outputs, images_of, read_images, read_outputs
 from genmonitor.cli.inputs.prompts import read_prompts
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Measurement, Result
@@ -59,7 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--train", metavar="TRAIN", type=nonempty, help="images that the generator was trained on, to find copies of")
     add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
     add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
-    add("--patch-size", type=whole_number(1), metavar="P", help="sites of PxP pixels; 2 or more beyond 64x64")
+    add(
+        "--patch-size",
+        type=whole_number(1),
+        metavar="P",
+        help="sites of PxP pixels (default: 1, or as many as leave at most 64x64 sites)",
+    )
     add(
         "--not-aligned",
         dest="aligned",
@@ -95,11 +99,11 @@ def run(args: argparse.Namespace) -> Result:
         sets = [read_outputs(x, args.size, progress, IMAGES) for x in (args.real, args.fake, args.other) if x]
         given_labels, notes = _labels(args, sets)
         train = None if args.train is None else read_images(args.train, args.size, progress)
-        real, fake, *other = (_images(x) for x in sets)
+        images = [images_of(x) for x in sets]
     with show_progress("comparing") as progress:
         settings = {**given_settings(args, RegionSettings), **given_labels, "train": train}
         settings |= {"paired": args.paired, "comm": comm, "progress": progress}
-        comparison = compare(real, fake.to(default_device()), *other, **settings)
+        comparison = compare(*images, device=default_device(), **settings)
     comparison = replace(comparison, names=_names(args.fake, args.other), notes=(*comparison.notes, *notes))
     with show_progress("writing the report"):
         written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
@@ -147,12 +151,6 @@ def _read_partition(path: Path) -> PixelPartition:
         raise ValueError(
             f"Expected the partition.npz of `genmonitor clusters` or of a run, but got {path}: {error}"
         ) from error
-
-
-def _images(outputs: Outputs) -> Tensor:
-    if outputs.images is None:
-        raise ValueError(f"Expected {IMAGES}, but {outputs.where} holds {outputs.kind}.")
-    return outputs.images[:]
 
 
 def _labels(args: argparse.Namespace, sets: Sequence[Outputs]) -> tuple[dict[str, list[Any]], tuple[str, ...]]:

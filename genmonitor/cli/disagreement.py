@@ -13,10 +13,11 @@ from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
 from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
-from genmonitor.cli.inputs.outputs import Images, Outputs, cut
+from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation.collective import current_processes
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
@@ -237,22 +238,22 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     if prompts is None:
         rows = _drawn_modes(found.found, (images[0], images[1]))
         return {"modes": partial(mode_prompts, rows, bounds, against, name)} if rows else {}
-    current = replace(found.current, shown=thumbnail(images[0][found.current.shown_indices.cpu()]))
+    current = replace(found.current, shown=thumbnail(images[0].read(found.current.shown_indices)))
     of_others = found.reference.shown_indices.cpu() - len(images[0])
-    reference = replace(found.reference, shown=thumbnail(images[1][of_others]))
+    reference = replace(found.reference, shown=thumbnail(images[1].read(of_others)))
     changed = [(prompt, share) for prompt, share in found.found.changed if share >= LEAST]
     shown = replace(found, found=replace(found.found, changed=changed), current=current, reference=reference)
     figures = DisagreementFigures(shown, prompts, against, bounds, name)
     return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})
 
 
-def _drawn_modes(found: Disagreement, images: tuple[Images, Images]) -> list[ModePrompts]:
+def _drawn_modes(found: Disagreement, images: tuple[ImageSource, ImageSource]) -> list[ModePrompts]:
     """Return the largest modes of either sign with the images of both sides that show them."""
 
     def sides(mode: Mode) -> PromptSides:
         chosen = (mode.samples, mode.reference_samples)
         return PromptSides(
-            "", mode.eigenvalue, *(thumbnail(x[list(rows)]) for x, rows in zip(images, chosen, strict=True))
+            "", mode.eigenvalue, *(thumbnail(x.read(rows)) for x, rows in zip(images, chosen, strict=True))
         )
 
     return [ModePrompts(name, mode.eigenvalue, [sides(mode)]) for name, mode in found.named(DRAWN_MODES)]

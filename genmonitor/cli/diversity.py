@@ -170,7 +170,7 @@ def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: Promp
     """Draw, of images, those at the ends of the modes."""
     bounds = (0.0, 1.0)
     if sets[0].images is not None:
-        found = replace(found, ends=ModeEnds(sets[0].images[found.ends.indices.cpu()], found.ends.indices))
+        found = replace(found, ends=ModeEnds(sets[0].images.read(found.ends.indices), found.ends.indices))
         bounds = value_range(sets)
     named = None if prompts is None else Prompts(prompts.values)
     return evaluation_figures(found, named, bounds)

@@ -214,5 +214,5 @@ def _figures(
         mine = [i for i, prompt in enumerate(prompts.values) if str(prompt) == row.prompt][:SHOWN]
         good_for = f"good for {row.reusability} of {min(row.outputs, REUSED)} images"
         remark = f"{row.level} similarity\n{good_for}" if calibrated else ""
-        drawn.append((str(row.prompt), row.w1kp, remark, outputs.images[mine]))
+        drawn.append((str(row.prompt), row.w1kp, remark, outputs.images.read(mine)))
     return {"least_varied": least_varied(drawn, value_range([outputs]))}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.diagnosis import diagnose
 from genmonitor.evaluation.findings import Area, FaultKind, Finding, differs
@@ -81,7 +82,7 @@ class ClassResult:
 
 
 def checked_labels(
-    fake_labels: Any, real_labels: Any, sets: Mapping[str, Tensor], n_real: int
+    fake_labels: Any, real_labels: Any, sets: Mapping[str, Sized], n_real: int
 ) -> tuple[list[Any], list[Any]] | None:
     """Return one label per image of each side, all strings or all integers; None where none were given.
 
@@ -109,10 +110,11 @@ def checked_labels(
 
 
 def compare_classes(
-    fake: Tensor,
-    real: Tensor,
+    fake: ImageSource,
+    real: ImageSource,
     fake_labels: Sequence[Any],
     real_labels: Sequence[Any],
+    device: torch.device | None = None,
     seed: int = 0,
     at_most: int | None = None,
     **options: Any,
@@ -120,10 +122,11 @@ def compare_classes(
     """Test each class with one level for all, and diagnose those that differ.
 
     Args:
-        fake: generated images [N, C, H, W].
-        real: real ones [M, C, H, W].
+        fake: N generated images.
+        real: M real ones.
         fake_labels: the class of each [N].
         real_labels: the class of each [M].
+        device: to compute on.
         seed: of the choice of at most 500 images of a class on each side, and of the tests.
         at_most: classes that are diagnosed, none where more than half differ; None for all that do.
         options: of `genmonitor.diagnose`.
@@ -135,8 +138,8 @@ def compare_classes(
     numbers = {label: number for number, label in enumerate(classes)}
     sides = [_some_of_each(torch.tensor([numbers[x] for x in of]), seed) for of in (fake_labels, real_labels)]
     (of_fake, number_fake), (of_real, number_real) = sides
-    fake, real = fake[of_fake.to(fake.device)], real[of_real.to(real.device)].to(fake.device)
-    p_values = two_sample_test_by_class(fake, real, number_fake, number_real, seed=seed)
+    some_fake, some_real = fake.read(of_fake).to(device), real.read(of_real).to(device)
+    p_values = two_sample_test_by_class(some_fake, some_real, number_fake, number_real, seed=seed)
     wrong = sorted((x for x in p_values if differs(float(p_values[x]))), key=lambda x: float(p_values[x]))
     if at_most is not None:
         wrong = [] if len(wrong) > len(p_values) / 2 else wrong[:at_most]
@@ -147,7 +150,7 @@ def compare_classes(
         if number in p_values:
             result = replace(result, p=float(p_values[number]))
         if number in wrong and min(result.n_fake, result.n_real) >= DIAGNOSED:
-            pair = fake[mine.to(fake.device)], real[theirs.to(fake.device)]
+            pair = some_fake[mine.to(device)], some_real[theirs.to(device)]
             found = diagnose(*pair, skip_failing=True, seed=seed, **options).findings[0]
             samples = of_fake[mine][list(found.samples)].tolist()
             result = replace(result, found=replace(found, samples=tuple(samples)))

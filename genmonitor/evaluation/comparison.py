@@ -18,7 +18,8 @@ from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, plain
 from genmonitor.evaluation import classes as by_class
 from genmonitor.evaluation.collective import Collective, SingleProcess
-from genmonitor.evaluation.data.compared_sets import check_left, check_paired, checked_set, copy_notes, sample_size
+from genmonitor.evaluation.data.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
@@ -238,14 +239,14 @@ class Comparison:
 
 
 def compare(
-    real: Tensor,
-    fake: Tensor,
-    other: Tensor | None = None,
+    real: Any,
+    fake: Any,
+    other: Any = None,
     *,
     partition: PixelPartition | str | Path | None = None,
     n_clusters: int | None = None,
     n_cluster_images: int | None = None,
-    patch_size: int = RegionSettings.patch_size,
+    patch_size: int | None = None,
     kernel: Kernel | None = None,
     block_size: int | None = None,
     linkage: Linkage | None = None,
@@ -260,12 +261,14 @@ def compare(
     real_labels: Sequence[str] | Sequence[int] | Tensor | None = None,
     fake_labels: Sequence[str] | Sequence[int] | Tensor | None = None,
     train: Tensor | None = None,
+    device: torch.device | str | None = None,
     progress: Progress = no_progress,
 ) -> Comparison:
     """Say where generated images differ from real ones by more than chance; or which of two sets is closer to them.
 
     Some real images find the regions and the baseline, others, as many as generated ones, are compared with; the result
-    says how many. It computes on the device of `fake`.
+    says how many. A set is a tensor, or a Dataset or DataLoader whose images are read when they are needed: all of them
+    once, to check them and to find copies, and in memory no more than are compared.
 
     Args:
         real: images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
@@ -276,7 +279,7 @@ def compare(
             `genmonitor.evaluation.RegionSettings`.
         n_clusters: see there.
         n_cluster_images: see there.
-        patch_size: see there; 2 or more for images beyond 64×64.
+        patch_size: see there.
         kernel: see there.
         block_size: see there.
         linkage: see there.
@@ -294,13 +297,14 @@ def compare(
         fake_labels: the same of each generated image [M]; of one generated set alone.
         train: images [T, C, H, W] that the generator was trained on, to look for copies of; None to look for copies of
             the real images that are not compared with.
+        device: to compute on; None for that of `fake`, the CPU where it is no tensor.
         progress: wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:
-        TypeError: if a set is no tensor of real numbers, or `paired` is neither True nor False.
-        ValueError: if shapes or value ranges differ, values are not finite, images are too few, or not as many though
-            paired, both `partition` and `n_clusters` are given, there is not one label for each image of both sides, or
-            no class has 8 images on both.
+        TypeError: if a tensor holds no real numbers, or `paired` is neither True nor False.
+        ValueError: if a set is neither a tensor nor has a length and access by index, shapes or value ranges differ,
+            values are not finite, images are too few, or not as many though paired, both `partition` and `n_clusters`
+            are given, there is not one label for each image of both sides, or no class has 8 images on both.
 
     References:
         Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
@@ -314,34 +318,43 @@ def compare(
         Right half, 2×4 px: contrast − 46 %; explains 99 % of what is wrong there (p = 0.005).
     """
     settings, comm = RegionSettings.of(locals() | {"diagnose_every": 1}), comm or SingleProcess()
-    sets = {"fake": fake} if other is None else {"fake": fake, "other": other}
-    real = check_images("real", real).cpu()
-    checked = {name: checked_set(name, images, real, patch_size) for name, images in sets.items()}
-    check_paired(paired, checked)
-    train = None if train is None else check_images("train", train, tuple(real.shape[1:]))
-    labels = by_class.checked_labels(fake_labels, real_labels, checked, len(real))
-    n, notes = sample_size(len(real), min(map(len, checked.values())), n_samples, other is not None)
-    notes += copy_notes(checked, real)
+    device = torch.device(device or (plain(fake).device if isinstance(fake, Tensor) else "cpu"))
+    given = {"real": real, "fake": fake} | ({} if other is None else {"other": other})
+    sets = {name: ImageSource(images, name=f"`{name}`") for name, images in given.items()}
+    real = sets.pop("real")
+    with comm.all_ranks_or_none():
+        for name, images in sets.items():
+            check_set(name, images, real, patch_size or 1)
+    check_paired(paired, sets)
+    train = None if train is None else check_images("train", train, real.shape)
+    labels = by_class.checked_labels(fake_labels, real_labels, sets, len(real))
+    n, notes = sample_size(len(real), min(map(len, sets.values())), n_samples, other is not None)
+    notes += copy_notes(sets, real, comm, progress)
     if partition is None:
         check_left(len(real), n, n_clusters)
     classes: tuple[by_class.ClassResult, ...] = ()
     if labels:
-        given = checked["fake"].to(plain(fake).device)
-        classes = by_class.compare_classes(given, real, *labels, seed=seed, aligned=aligned)
+        classes = by_class.compare_classes(sets["fake"], real, *labels, device, seed=seed, aligned=aligned)
     evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
-    samples = [_choose(images.to(plain(fake).device), evaluator.n_samples, seed) for images in checked.values()]
+    # the same of two sets of one size, which may be paired
+    chosen = {name: _choose(len(images), evaluator.n_samples, seed) for name, images in sets.items()}
     reference = ReferenceImages(given=real, name="the set of real images")
-    report = evaluator.fit(reference, samples[0].images[:PROBE], comm, progress)
+    report = evaluator.fit(reference, sets["fake"].read(chosen["fake"][:PROBE]).to(device), comm, progress)
     if train is not None and comm.rank == 0:  # which looks for them
         evaluator.look_for_copies_of(train)
-    evaluations = [evaluate_fitted(evaluator, drawn.of_rank(comm), seed, comm) for drawn in samples]
-    for name, found in zip(checked, evaluations, strict=True):
-        notes += [note if other is None else f"of `{name}`, {note}" for note in found.notes]
+    evaluations = []
+    for name, images in sets.items():
+        mine = comm.rank_indices(evaluator.n_samples)
+        indices = chosen[name][mine.start : mine.stop]
+        with comm.all_ranks_or_none():
+            samples = Samples(images.read(indices, progress).to(device), indices)
+        evaluations.append(evaluate_fitted(evaluator, samples, seed, comm))
+        notes += [note if other is None else f"of `{name}`, {note}" for note in evaluations[-1].notes]
     return Comparison(
-        tuple(checked),
+        tuple(sets),
         evaluator,
         tuple(evaluations),
-        tuple(drawn.images[:SHOWN].cpu() for drawn in samples),
+        tuple(images.read(chosen[name][:SHOWN]) for name, images in sets.items()),
         _differences(evaluations, paired),
         len(real),
         evaluator.n_samples,
@@ -351,10 +364,8 @@ def compare(
     )
 
 
-def _choose(images: Tensor, n: int, seed: int) -> Samples:
-    # the same for two sets of one size, which may be paired
-    chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:n]
-    return Samples(images[chosen.to(images.device)], chosen)
+def _choose(count: int, n: int, seed: int) -> Tensor:
+    return torch.randperm(count, generator=torch.Generator().manual_seed(seed))[:n]
 
 
 def _differences(evaluations: Sequence[RegionEvaluation], paired: bool) -> dict[str, dict[str, float]] | None:

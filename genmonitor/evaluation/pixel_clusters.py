@@ -21,13 +21,15 @@ from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.classes import P_CLASS, ClassResult, compare_classes, smallest_p, with_classes
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import prompts_of
-from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, cka_work
+from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, chosen_patch_size, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import ALERT_FACTOR, EVALUATIONS_BELOW, DegradationDetector, Finding
+from genmonitor.evaluation.regions.clustering import patch_notes
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
 from genmonitor.evaluation.regions.findings import BestSoFar, RegionFindings
@@ -47,6 +49,8 @@ from genmonitor.partition import PixelPartition
 
 DIAGNOSED = 100
 """Images on each side from which there is a diagnosis: faults are fitted on half of them and judged on the others."""
+DIAGNOSED_BYTES = 2**28
+"""Of the images on each side that are diagnosed: of larger ones there are fewer, and 100 at least."""
 CLASSES = 3
 """That are diagnosed in an evaluation: each takes about a second."""
 NO_LABELS = (
@@ -166,6 +170,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             with self._threads(probe, cka_work(CLUSTERED, tuple(probe.shape[1:]), self.settings.patch_size)):
                 self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._regions.notes()
+            notes += patch_notes(self._regions.partition, self.settings.patch_size or self.settings.given_partition)
             messages = (regions_found(self._regions),)
         self._extra.check(probe, first.to(probe.device), own=self._values.specs)
         self._data = signature
@@ -323,17 +328,17 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
 
     def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> Diagnosis:
-        known = self.fitted.nearest
+        known, most = self.fitted.nearest, max(DIAGNOSED, DIAGNOSED_BYTES // (4 * real[0].numel()))
         return diagnose(
-            fake,
-            real,
+            fake[:most],
+            real[:most],
             fault_models=self.fault_models,
             aligned=self.settings.aligned,
             encoded=self.to_sites.encoder is not None,
             skip_failing=True,
             train=None if known is None else self.to_sites(known.images.to(fake.device)),
             train_indices=None if known is None else known.indices,
-            fake_indices=indices,
+            fake_indices=indices[:most],
             seed=self.settings.seed,
         )
 
@@ -353,10 +358,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         labels, wanted = self._real_labels, set(self.prompts.values)
         known = [i for i, label in enumerate(labels) if label in wanted]
         return compare_classes(
-            fake,
-            real[known],
+            ImageSource(fake),
+            ImageSource(real[known]),
             self.prompts.named(indices),
             [labels[i] for i in known],
+            fake.device,
             self.settings.seed,
             at_most=CLASSES,
             aligned=self.settings.aligned,
@@ -390,8 +396,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             )
         notes = check_value_range(real, probe, resumed=self._regions is not None)
         sites = self.to_sites(probe)
-        check_patches("images", sites, self.settings.patch_size)
-        if self.partition is not None:
+        if self.partition is None:
+            check_patches("images", sites, self.settings.patch_size or chosen_patch_size(tuple(sites.shape[1:])))
+        else:
             self.partition.check_images("images", tuple(sites.shape))
         return notes
 

@@ -98,7 +98,8 @@ class RegionSettings(Settings):
         n_cluster_images: at most so many real images for the kernel's gamma and the clusters, at least 10 and 2 per
             cluster; None for as many as half a minute on one core allows, 1000 to 5000.
         n_samples: generated images per evaluation, and real images compared with.
-        patch_size: side of a site in pixels.
+        patch_size: side of a site in pixels; None for 1, or in images with more than 64×64 pixels the smallest that
+            leaves at most so many sites.
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
@@ -122,7 +123,7 @@ class RegionSettings(Settings):
     partition: PixelPartition | str | Path | None = None
     n_cluster_images: int | None = None
     n_samples: int = 1200
-    patch_size: int = 1
+    patch_size: int | None = None
     kernel: Kernel | None = None
     block_size: int | None = None
     linkage: Linkage | None = None
@@ -148,7 +149,7 @@ class RegionSettings(Settings):
         check_at_least("seed", self.seed, 0)
         check_at_least("diagnose_every", self.diagnose_every, 1)
         check_bool("aligned", self.aligned)
-        check_cka_arguments(self.kernel, self.patch_size, 1e-6, self.batch_estimator)
+        check_cka_arguments(self.kernel, 1 if self.patch_size is None else self.patch_size, 1e-6, self.batch_estimator)
         check_estimator(self.kernel, self.given_partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)
         if self.n_clusters is not None:

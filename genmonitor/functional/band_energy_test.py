@@ -81,12 +81,12 @@ def band_energy_test(fake: Tensor, real: Tensor, *, num_permutations: int = 199,
     real, fake = check_sides({"real": real, "fake": fake}, None, MIN_SAMPLES)
     check_images("real", real)
     check_at_least("height and width", min(real.shape[2:]), 2)
-    samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), seed)
-    splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)]).double()
+    pool, labels, seed = pooled(fake, real, seed)
+    splits = torch.cat([labels[None], random_splits(len(labels), len(fake), num_permutations, seed)]).double()
     wavelengths, masks = _bands(real.shape[2], real.shape[3])
     step = float(real.max() - real.min()) * STEP
     least = step**2 / 12 * real.shape[1] * masks.sum((-2, -1)).double()
-    energy = _energies(samples.view(-1, *fake.shape[1:]), masks.flatten(0, 1)).cpu() + least.flatten()
+    energy = _energies(pool.take(), masks.flatten(0, 1)).cpu() + least.flatten()
     logs = energy.clamp_min(torch.finfo(energy.dtype).tiny).log()
     # less those of one image, which changes no difference: where all agree they are exactly zero
     differences = ((splits / len(fake) - (1 - splits) / len(real)) @ (logs - logs[:1])).T

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from genmonitor._validation import check_positive_norms
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means, region_columns
+from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means
+from genmonitor.kernels.views import region_columns
 from genmonitor.linalg.distances import LOSS
 from genmonitor.partition import PixelPartition, region_key
 

@@ -86,12 +86,12 @@ def discrepancy_map(
     check_min_samples("fake", fake, MIN_SAMPLES)
     check_min_samples("real", real, MIN_SAMPLES)
     dtype = torch.promote_types(fake.dtype, real.dtype)
-    samples, labels, seed = pooled(fake.to(dtype).flatten(1), real.to(dtype).flatten(1), seed)
-    splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
-    if samples.numel() * 8 <= chunking.MEMORY_BUDGET:
-        samples = samples.double()  # whitened to the last digit, the same for every dtype that holds them
-    # shifted by one of them, so that what is the same in all is exactly zero
-    images = (samples - samples[0]).unflatten(1, real.shape[1:])
+    pool, labels, seed = pooled(fake.to(dtype), real.to(dtype), seed)
+    splits = torch.cat([labels[None], random_splits(len(labels), len(fake), num_permutations, seed)])
+    images = pool.take()
+    if images.numel() * 8 <= chunking.MEMORY_BUDGET:
+        images = images.double()  # whitened to the last digit, the same for every dtype that holds them
+    images -= images[0].clone()  # so that what is the same in all is exactly zero
     with full_precision():
         # what hardly varies has no texture of its own, only that of what is beside it
         deviation = images.std(0).amax(0)

@@ -17,8 +17,8 @@ from torch import Tensor
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
-from genmonitor.kernels.means import check_sides, region_columns
-from genmonitor.linalg import chunking
+from genmonitor.kernels.means import check_sides
+from genmonitor.kernels.views import SampleView, Structure, distance_blocks
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
@@ -62,44 +62,46 @@ class RegionKernel:
 
     Attributes:
         names: of the regions, "image" first.
-        columns: indices of each part of a flattened sample. Their distances add up to the image's, or, where those of
-            `base` do not or it is not exponential, the image is the first part.
+        view: what is compared of samples, in parts. Their distances add up to the image's, or, where those of `base` do
+            not or it is not exponential, the image is the first part.
         gamma: 1 over the mean squared distance of real samples [R], or the given kernel's; 0 where there is no kernel.
-        base: the kernel of a part whose samples are divided by its unit.
-        multipliers: of the gamma of `base`; the kernel is a mean over them.
+        base: the kernel whose distances are taken.
+        multipliers: of gamma; the kernel is a mean over them.
         mixture: what each counts in the mean [R, multipliers], summing to 1.
         spread: root mean square of each one's centered kernel of two real samples [R, multipliers].
-        units: what samples of each part are divided by.
-        weights: what each part's distance counts in the image's.
-        shift: subtracted from samples [D] before they are divided; None for a kernel that was given.
     """
 
     names: tuple[str, ...]
-    columns: list[Tensor]
+    view: SampleView
     gamma: Tensor
     base: Kernel
     multipliers: tuple[float, ...]
     mixture: Tensor
     spread: Tensor
-    units: list[float]
-    weights: list[float]
-    shift: Tensor | None = None
 
     @classmethod
-    def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RegionKernel:
-        """Take gammas from real samples, float32 or float64, images with a partition."""
+    def of(
+        cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None, view: SampleView | None = None
+    ) -> RegionKernel:
+        """Take gammas from real samples, float32 or float64, images with a partition.
+
+        Args:
+            real: samples [M, ...].
+            kernel: None for a mean of Gaussians, each region's with gammas of its own.
+            partition: the regions.
+            view: what is compared of samples; None for their values.
+        """
         names = ("image", *(partition.regions() if partition else ()))
-        columns = region_columns(partition, real) or [torch.arange(real[0].numel(), device=real.device)]
-        real = real.flatten(1)
+        view = view or Structure.of(real, partition)
         if kernel is not None:
-            kernel = kernel.resolved(real)
+            kernel = kernel.resolved(real.flatten(1))
             gamma = torch.full((len(names),), kernel.resolved_gamma, dtype=torch.float64, device=real.device)
             if not kernel.factorizes and partition:
-                columns = [torch.arange(real.shape[1], device=real.device), *columns]
-            alone, units = torch.ones(len(names), 1, dtype=torch.float64), [1.0] * len(columns)
-            given = cls(names, columns, gamma, kernel, (1.0,), alone, alone, units, units)
+                view = Structure([*Structure.of(real, None).columns, *Structure.of(real, partition).columns])
+            alone = torch.ones(len(names), 1, dtype=torch.float64)
+            given = cls(names, view, gamma, kernel, (1.0,), alone, alone)
             return replace(given, spread=given.spread_among(real))
-        scales = region_scales(real, columns)
+        scales = region_scales(real, view)
         image = scales.sum()
         if not bool(image.isfinite()):
             raise ValueError(
@@ -107,16 +109,10 @@ class RegionKernel:
                 "samples."
             )
         # a region that is constant among the real samples has no gamma of its own and takes the image's
-        scales = torch.where(scales > 0, scales, image)
-        every = torch.cat([image[None], scales])[: len(names)]
+        every = torch.cat([image[None], torch.where(scales > 0, scales, image)])[: len(names)]
         gamma = torch.where(every > 0, 1 / every, 0)
-        units = torch.where(scales > 0, scales, 1).sqrt().tolist()
-        weights = torch.where(image > 0, scales / image, 1).tolist()
-        multipliers = tuple(multiplier / TYPICAL for multiplier in MULTIPLIERS)
-        mixture = torch.ones(len(names), len(multipliers), dtype=torch.float64)
-        kernel = GaussianKernel(TYPICAL)
-        shift = real[0] + (real - real[0]).mean(0)  # exactly the value of what is constant, which a mean rounds
-        equal = cls(names, columns, gamma, kernel, multipliers, mixture, mixture, units, weights, shift)
+        mixture = torch.ones(len(names), len(MULTIPLIERS), dtype=torch.float64)
+        equal = cls(names, view, gamma, GaussianKernel(), MULTIPLIERS, mixture, mixture)
         spread = equal.spread_among(real)
         # each counts one over the standard deviation of its MMD among real samples; where nothing varies, all the same
         counts = torch.where(spread > 0, 1 / spread, 0)
@@ -124,12 +120,14 @@ class RegionKernel:
         return replace(equal, mixture=counts / counts.sum(1, keepdim=True), spread=spread)
 
     def spread_among(self, real: Tensor) -> Tensor:
-        """Return `spread`, of some of the real samples [M, D]."""
+        """Return `spread`, of some of the real samples [M, ...]."""
         some = real[:: max(1, len(real) // BALANCED_ON)]
-        parts = [self.base.prepared(part, part)[0] for part in self._parts(some)]
         out = torch.zeros_like(self.mixture)
-        for region, terms in self._terms(parts, parts):
-            for number, term in enumerate(terms):
+        rows: dict[int, list[Tensor]] = {}
+        for region, _, _, terms in self._terms(some, some, upper=False):
+            rows.setdefault(region, []).append(torch.stack([*terms]))
+        for region, blocks in rows.items():
+            for number, term in enumerate(torch.cat(blocks, 1)):
                 gram = term.double()
                 gram = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
                 out[region, number] = float(
@@ -138,40 +136,27 @@ class RegionKernel:
         return out
 
     def sums_within(self, x: Tensor) -> KernelSums:
-        """Sum over the pairs of different samples of x [N, D], each in both orders."""
-        parts = [self.base.prepared(part, part)[0] for part in self._parts(x)]
+        """Sum over the pairs of different samples of x [N, ...], each in both orders."""
         sums = KernelSums.zeros(len(self.names), len(x), len(x), len(self.multipliers), x.device)
-        for start, stop in row_blocks(len(x), 6 * 8):
-            rows, size = [part[start:stop] for part in parts], stop - start
-            for region, terms in self._terms(rows, [part[start:] for part in parts], zero_diagonal=True):
-                gram, by_gamma = self._mean(region, terms, twice_from=size)
-                own, beyond = gram[:, :size], gram[:, size:]
-                sums.by_gamma[region] += by_gamma
-                sums.rows[region, start:stop] += float64_sum(gram, 1)
-                sums.rows[region, stop:] += float64_sum(beyond, 0)
-                sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
+        for region, start, stop, terms in self._terms(x, x, upper=True):
+            gram, by_gamma = self._mean(region, terms, twice_from=stop - start)
+            own, beyond = gram[:, : stop - start], gram[:, stop - start :]
+            sums.by_gamma[region] += by_gamma
+            sums.rows[region, start:stop] += float64_sum(gram, 1)
+            sums.rows[region, stop:] += float64_sum(beyond, 0)
+            sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
         return sums._replace(columns=sums.rows)
 
     def sums_across(self, x: Tensor, y: Tensor) -> KernelSums:
-        """Sum over the pairs of a sample of x [N, D] and one of y [M, D]."""
-        pairs = [self.base.prepared(a, b) for a, b in zip(self._parts(x), self._parts(y), strict=True)]
+        """Sum over the pairs of a sample of x [N, ...] and one of y [M, ...]."""
         sums = KernelSums.zeros(len(self.names), len(x), len(y), len(self.multipliers), x.device)
-        for start, stop in row_blocks(len(x), 6 * 8, columns=len(y)):
-            for region, terms in self._terms([a[start:stop] for a, _ in pairs], [b for _, b in pairs]):
-                gram, by_gamma = self._mean(region, terms)
-                sums.by_gamma[region] += by_gamma
-                sums.rows[region, start:stop] += float64_sum(gram, 1)
-                sums.columns[region] += float64_sum(gram, 0)
-                sums.squares[region] += _sum_of_squares(gram)
+        for region, start, stop, terms in self._terms(x, y, upper=False):
+            gram, by_gamma = self._mean(region, terms)
+            sums.by_gamma[region] += by_gamma
+            sums.rows[region, start:stop] += float64_sum(gram, 1)
+            sums.columns[region] += float64_sum(gram, 0)
+            sums.squares[region] += _sum_of_squares(gram)
         return sums
-
-    def _parts(self, x: Tensor) -> Iterator[Tensor]:
-        """Yield each part of samples [N, D] in its unit."""
-        for columns, unit in zip(self.columns, self.units, strict=True):
-            if self.shift is None:
-                yield x[:, columns]
-            else:  # near zero before it is divided, which rounds to the size of the values
-                yield (x[:, columns] - self.shift[columns]) / unit
 
     def _mean(self, region: int, terms: Iterator[Tensor], twice_from: int = 0) -> tuple[Tensor, Tensor]:
         """Return the mean of the terms [N, M], and the sum of each [multipliers], of some columns counted twice."""
@@ -184,54 +169,56 @@ class RegionKernel:
         assert out is not None
         return out, torch.stack(by_gamma)
 
-    def _terms(
-        self, x: list[Tensor], y: list[Tensor], zero_diagonal: bool = False
-    ) -> Iterator[tuple[int, Iterator[Tensor]]]:
-        """Yield (region, the kernel minus one [N, M] at each multiplier of gamma) where there is a kernel.
+    def _terms(self, x: Tensor, y: Tensor, upper: bool) -> Iterator[tuple[int, int, int, Iterator[Tensor]]]:
+        """Yield a region, a first and a last row, and of these rows the kernel minus one at each multiplier of gamma.
 
-        `zero_diagonal` is for rows that are the first of the columns.
+        With `upper`, where `y` is `x`, they are rows of the upper triangle, with zeros on the diagonal. Regions without
+        a kernel are left out.
         """
+        gammas, sets = self.gamma.tolist(), [x] if y is x else [x, y]
         if not self.base.factorizes:
-            for region, (a, b) in enumerate(zip(x, y, strict=True)):
-                gram = self.base.gram(a, b) - 1
-                yield region, iter([gram.fill_diagonal_(0) if zero_diagonal else gram])
+            for region in range(len(self.view)):
+                sides = [torch.cat(pieces, 1) for pieces in zip(*self.view.pieces(region, *sets), strict=True)]
+                a, b = self.base.prepared(sides[0], sides[-1])
+                for start, stop in row_blocks(len(x), 6 * 8, columns=len(y)):
+                    gram = self.base.gram(a[start:stop], b[start if upper else 0 :]) - 1
+                    yield region, start, stop, iter([gram.fill_diagonal_(0) if upper else gram])
             return
-        for region, distances in self._distances(x, y):
-            if zero_diagonal:
-                distances.fill_diagonal_(0)
-            exponents = distances * -self.base.resolved_gamma
-            yield region, ((exponents * multiplier).expm1_() for multiplier in self.multipliers)
 
-    def _distances(self, x: list[Tensor], y: list[Tensor]) -> Iterator[tuple[int, Tensor]]:
-        """Yield (region, distances [N, M] in its unit) where there is a kernel, the image last."""
-        alive = (self.gamma > 0).tolist()
-        total = x[0].new_zeros(())
-        for region, (a, b, weight) in enumerate(zip(x, y, self.weights, strict=True), start=1):
-            distances = self.base.distances(a, b)
-            total = total + weight * distances
-            if region < len(self.names) and alive[region]:
-                yield region, distances
-        if alive[0]:
-            yield 0, total
+        def pieces(part: int) -> Iterator[tuple[Tensor, Tensor]]:
+            gamma, given = gammas[min(part + 1, len(gammas) - 1)], len(self.multipliers) == 1
+            kernel = replace(self.base, gamma=gamma * (1 if given else TYPICAL) or 1.0)
+            for sides in self.view.pieces(part, *sets):
+                # exactly zero where nothing varies, which a mean rounds
+                near = sides if given else [x - sides[-1][0] for x in sides]
+                yield kernel.prepared(near[0], near[-1])
+
+        shape, measure = (len(x), len(y)), replace(self.base, gamma=gammas[0] or 1.0).distances
+        for region, start, stop, distances in distance_blocks(len(self.view), pieces, shape, measure, upper):
+            if region < len(gammas) and gammas[region]:
+                some = distances.fill_diagonal_(0) if upper else distances
+                exponents = (some * (-gammas[region] * multiplier) for multiplier in self.multipliers)
+                yield region, start, stop, (x.expm1_() for x in exponents)
 
 
-def region_scales(real: Tensor, columns: list[Tensor]) -> Tensor:
-    """Return the mean squared distance of two different real samples [M, D], in each region: float64 [regions].
+def region_scales(real: Tensor, view: SampleView) -> Tensor:
+    """Return the mean squared distance of two different real samples [M, ...] in each part of a view: float64 [parts].
 
     It is twice the sum of the variances, so no pair is looked at.
 
     Example:
-        >>> region_scales(torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]]), [torch.tensor([0]), torch.tensor([1])])
+        >>> halves = Structure([torch.tensor([0]), torch.tensor([1])])
+        >>> region_scales(torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]]), halves)
         tensor([8., 0.], dtype=torch.float64)
     """
-    return torch.stack([2 * _variances(real, some).sum() for some in columns])
+    parts = [[_scale(piece) for (piece,) in view.pieces(part, real)] for part in range(len(view))]
+    return torch.stack([torch.stack(pieces).sum() for pieces in parts])
 
 
-def _variances(real: Tensor, columns: Tensor) -> Tensor:
-    """Return the variance of each column, exactly 0 where it is constant: by differences from the first sample."""
-    step = max(1, chunking.MEMORY_BUDGET // (3 * 8 * len(real)))
-    parts = (real[:, some].double() for some in columns.split(step))
-    return torch.cat([(part - part[0]).var(0) for part in parts])
+def _scale(piece: Tensor) -> Tensor:
+    """Return twice the sum of the variances, exactly 0 where nothing varies: by differences from the first row."""
+    near = piece.double() - piece[0]
+    return 2 * near.var(0).sum()
 
 
 def _sum_of_squares(x: Tensor) -> Tensor:
@@ -318,7 +305,7 @@ class RealSide(NamedTuple):
     """Real samples, the kernel they give, and its sums over their pairs: what all sets are compared with.
 
     Attributes:
-        samples: [M, D], flattened.
+        samples: [M, ...].
         kernel: of the image and its regions.
         sums: over pairs of real samples.
     """
@@ -328,17 +315,19 @@ class RealSide(NamedTuple):
     sums: KernelSums
 
     @classmethod
-    def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RealSide:
-        """Look at real samples that are checked."""
+    def of(
+        cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None, view: SampleView | None = None
+    ) -> RealSide:
+        """Look at real samples that are checked, at their values unless another view is given."""
         with torch.no_grad(), full_precision():
-            regions = RegionKernel.of(real, kernel, partition)
-            return cls(real.flatten(1), regions, regions.sums_within(real.flatten(1)))
+            regions = RegionKernel.of(real, kernel, partition, view)
+            return cls(real, regions, regions.sums_within(real))
 
     def influence(self, fake: Tensor) -> MMDInfluence:
         """Compare samples that are checked, and of the dtype of the real ones."""
         with torch.no_grad(), full_precision():
-            within = self.kernel.sums_within(fake.flatten(1))
-            across = self.kernel.sums_across(fake.flatten(1), self.samples)
+            within = self.kernel.sums_within(fake)
+            across = self.kernel.sums_across(fake, self.samples)
         n, m = within.rows.shape[1], self.sums.rows.shape[1]
         across_mean = across.rows.mean(1) / m
         fake_mean, real_mean = within.rows.mean(1) / (n - 1), self.sums.rows.mean(1) / (m - 1)

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypedDict, Unpack, get_args, overload
+from typing import Literal, NamedTuple, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_positive
-from genmonitor.kernels.means import check_sides, region_columns
-from genmonitor.linalg.chunking import row_blocks, rows_in_cache
+from genmonitor.kernels.means import check_sides
+from genmonitor.kernels.views import SampleView, Structure, Texture, distance_blocks
+from genmonitor.linalg.chunking import rows_in_cache
 from genmonitor.linalg.distances import centered, squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
@@ -103,9 +104,9 @@ def two_sample_test(
     """
     check_test_arguments(gammas, num_permutations, seed, views)
     real, fake = check_sides({"real": real, "fake": fake}, partition, MIN_SAMPLES)
-    samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), seed)
-    splits = torch.cat([labels[None], random_splits(len(samples), len(fake), num_permutations, seed)])
-    statistics = view_statistics(samples.view(-1, *fake.shape[1:]), splits, partition, gammas, views)
+    pool, labels, seed = pooled(fake, real, seed)
+    splits = torch.cat([labels[None], random_splits(len(labels), len(fake), num_permutations, seed)])
+    statistics = view_statistics(pool, splits, partition, gammas, views)
     image = familywise_p_values(statistics[:1])[0]
     if partition is None:
         return image
@@ -113,7 +114,25 @@ def two_sample_test(
     return {"image": image} | dict(zip(partition.regions(), by_region, strict=True))
 
 
-def pooled(fake: Tensor, real: Tensor, seed: int) -> tuple[Tensor, Tensor, int]:
+class Pool(NamedTuple):
+    """The samples of both sides, in an order that only their values decide.
+
+    Attributes:
+        fake: images [N, C, H, W] or features [N, D].
+        real: [M, ...].
+        order: [N + M].
+    """
+
+    fake: Tensor
+    real: Tensor
+    order: Tensor
+
+    def take(self) -> Tensor:
+        """Return all samples [N + M, ...]."""
+        return torch.cat([self.fake, self.real])[self.order]
+
+
+def pooled(fake: Tensor, real: Tensor, seed: int) -> tuple[Pool, Tensor, int]:
     """Return the samples of both sides in an order that only their values decide, and a seed that depends on them.
 
     The splits are then the same ones for any order of the samples, and for any dtype that holds them. At one seed for
@@ -123,17 +142,18 @@ def pooled(fake: Tensor, real: Tensor, seed: int) -> tuple[Tensor, Tensor, int]:
     Returns:
         The samples; which are fake, bool [N + M]; the seed.
     """
-    samples = torch.cat([fake, real]).detach()
-    direction = torch.randn(samples.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    direction = direction.to(samples.device)
+    fake, real = fake.detach(), real.detach()
+    direction = torch.randn(fake[0].numel(), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    direction = direction.to(fake.device)
     # row by row rather than as a product, whose rounding may depend on where a row stands
-    position = torch.cat([(some * direction).sum(1) for some in samples.split(rows_in_cache(samples))])
+    sides = [some for x in (fake.flatten(1), real.flatten(1)) for some in x.split(rows_in_cache(x))]
+    position = torch.cat([(some * direction).sum(1) for some in sides])
     order = position.argsort()
     position, labels = position[order].cpu(), (order < len(fake)).cpu()
     means = torch.stack([position[labels].mean(), position[~labels].mean()])
     steps = (means * (SEED_STEPS * len(position) ** 0.5 / position.std())).nan_to_num(0, 0, 0).round().remainder(2**32)
     mixed = np.random.SeedSequence([seed, *sorted(map(int, steps.tolist()))]).generate_state(1)
-    return samples[order], labels, int(mixed[0])
+    return Pool(fake, real, order), labels, int(mixed[0])
 
 
 def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
@@ -146,53 +166,75 @@ def random_splits(total: int, n: int, count: int, seed: int) -> Tensor:
 
 
 def view_statistics(
-    images: Tensor, splits: Tensor, partition: PixelPartition | None, gammas: Sequence[float], views: Sequence[View]
+    pool: Pool, splits: Tensor, partition: PixelPartition | None, gammas: Sequence[float], views: Sequence[View]
 ) -> Tensor:
-    """Return the largest of `split_statistics` over views of images [N, C, H, W], or of features [N, D]."""
-    regions = region_columns(partition, images)
-    structure = split_statistics(images.flatten(1), splits, regions, gammas)
-    if images.ndim != 4 or "texture" not in views:
+    """Return the largest of `split_statistics` over views of images, or of features; the whole before its regions."""
+    structure = split_statistics(pool, Structure.of(pool.fake, partition), splits, gammas)[partition is None :]
+    if pool.fake.ndim != 4 or "texture" not in views:
         return structure
-    whitening = Whitening.of(images)
-    texture = [split_statistics(whitening(images).flatten(1), splits, None, gammas)]
+    whitening = Whitening.of(pool.fake, pool.real)
+    texture = split_statistics(pool, Texture.of(whitening, None), splits, gammas)[1:]
     if partition is not None:
-        by_region = whitening.by_region(images, partition.pixel_labels()).flatten(1)
-        texture.append(split_statistics(by_region, splits, regions, gammas)[1:])
-    found = torch.cat(texture).masked_fill(structure == -math.inf, -math.inf)
-    return torch.maximum(found, structure) if "structure" in views else found
+        of_regions = split_statistics(pool, Texture.of(whitening, partition), splits, gammas)[1:]
+        texture = torch.cat([texture, of_regions])
+    texture = texture.masked_fill(structure == -math.inf, -math.inf)
+    return torch.maximum(texture, structure) if "structure" in views else texture
 
 
-def split_statistics(
-    samples: Tensor, splits: Tensor, regions: Sequence[Tensor] | None, gammas: Sequence[float]
-) -> Tensor:
+def split_statistics(pool: Pool, view: SampleView, splits: Tensor, gammas: Sequence[float]) -> Tensor:
     """Return how far apart each split's sides are: the largest standardized discrepancy over the gammas.
 
     Args:
-        samples: [N, D], in an order that says nothing of the splits.
+        pool: the samples.
+        view: what is compared of them, in regions.
         splits: which samples are fake, bool [S, N], as many in each.
-        regions: indices into D, disjoint and together all of it; None for the whole alone.
         gammas: in units of one over each region's mean squared distance.
 
     Returns:
-        float64 [1 + regions, S] on the CPU, the whole first; a region without variance has -inf throughout.
+        float64 [1 + regions, S] on the CPU, all regions together first; where nothing varies, -inf throughout.
     """
-    fake = int(splits[0].sum())
+    n, fake = splits.shape[1], int(splits[0].sum())
     # the weights of a split sum to 0, so that a constant added to the kernel changes nothing
-    weights = samples.new_tensor([-1 / (splits.shape[1] - fake), 1 / fake])[splits.T.long()]
+    weights = torch.tensor([-1 / (n - fake), 1 / fake], dtype=torch.float64)[splits.T.long()].to(pool.fake.device)
+    total = weights.new_zeros(1 + len(view), len(gammas), len(splits))
+    scales = [Scale()] * len(view)
+
+    def pieces(region: int) -> Iterator[tuple[Tensor, Tensor]]:
+        scales[region] = Scale()
+        for sides in view.pieces(region, pool.fake, pool.real):
+            near = _near_zero(torch.cat(sides)[pool.order])
+            scales[region].add(near)
+            yield near, near
+
     with full_precision():
-        parts = [_near_zero(samples[:, columns]) for columns in regions] if regions else [_near_zero(samples)]
-        scales = torch.stack([_scale(part) for part in parts])
-        if regions is not None:
-            scales = torch.cat([scales, scales.sum(0, keepdim=True)])
-        total = torch.zeros(len(scales), len(gammas), len(splits), dtype=torch.float64, device=samples.device)
-        for start, stop in row_blocks(len(samples), 4 * samples.element_size()):
-            for out, (mean, median), distances in zip(
-                total, scales.tolist(), _distances(parts, start, stop, regions is not None), strict=True
-            ):
-                for row, g in zip(out, gammas if mean else (), strict=False):
-                    row += _quadratic_form(distances, g / mean, weights[start:], near=g * median < NEAR * mean)
-    total = total.roll(1, 0).cpu()  # the whole to the front
-    return standardized(total).amax(1).masked_fill(scales[:, :1].roll(1, 0) == 0, -math.inf)
+        for region, start, stop, distances in distance_blocks(len(view), pieces, (n, n), squared_distances, upper=True):
+            if region and len(view) == 1:
+                continue  # the same as all regions together
+            added = scales[region - 1 : region] if region else scales
+            mean, median = sum(scale.mean for scale in added), sum(scale.median() for scale in added)
+            distances[:, : stop - start].fill_diagonal_(0)
+            for row, g in zip(total[region], gammas if mean else (), strict=False):
+                row += _quadratic_form(distances, g / mean, weights[start:], near=g * median < NEAR * mean)
+    if len(view) == 1:
+        total[1] = total[0]
+    constant = torch.tensor([not sum(scale.mean for scale in scales), *(not scale.mean for scale in scales)])
+    return standardized(total.cpu()).amax(1).masked_fill(constant[:, None], -math.inf)
+
+
+class Scale:
+    """The mean and about the median squared distance of samples whose mean is near zero, from some values at a time."""
+
+    def __init__(self) -> None:
+        self.mean, self._steps = 0.0, torch.zeros(1, dtype=torch.float64)
+
+    def add(self, near: Tensor) -> None:
+        """Add some values of all samples [N, some]."""
+        self.mean += float(2 * squared_norms(near).double().sum() / (len(near) - 1))
+        self._steps = self._steps + squared_norms(near[:257].double().diff(dim=0)).cpu()
+
+    def median(self) -> float:
+        """Return the median squared distance of some neighbors."""
+        return float(self._steps.median())
 
 
 def standardized(statistics: Tensor) -> Tensor:
@@ -239,25 +281,6 @@ def _near_zero(samples: Tensor) -> Tensor:
     return centered(samples, samples)[0]
 
 
-def _scale(samples: Tensor) -> Tensor:
-    """Return the mean squared distance of samples whose mean is near zero, and about the median one [2]."""
-    norms = squared_norms(samples).double().cpu()
-    some = samples[:257].double().cpu()
-    return torch.stack([2 * norms.sum() / (len(samples) - 1), squared_norms(some[1:] - some[:-1]).median()])
-
-
-def _distances(parts: Sequence[Tensor], start: int, stop: int, of_whole: bool) -> Iterator[Tensor]:
-    """Yield squared distances of some rows to themselves and all later ones: of each part and, if asked, the whole."""
-    whole = None
-    for part in parts:
-        distances = squared_distances(part[start:stop], part[start:])
-        distances[:, : stop - start].fill_diagonal_(0)
-        yield distances
-        whole = distances if whole is None else whole + distances
-    if whole is not None and of_whole:
-        yield whole
-
-
 def _quadratic_form(distances: Tensor, gamma: float, weights: Tensor, near: bool) -> Tensor:
     """Return what some rows and the columns that mirror them add to wᵀ K w, for each column w of the weights [S].
 
@@ -272,4 +295,5 @@ def _quadratic_form(distances: Tensor, gamma: float, weights: Tensor, near: bool
     gram = exponents.expm1_() if near else exponents.exp_()
     gram[:, :rows].fill_diagonal_(0)
     gram[:, :rows] /= 2  # counted by its own rows and by its own columns
-    return 2 * (weights[:rows] * (gram.to(weights) @ weights)).sum(0, dtype=torch.float64)
+    some = weights.to(gram)
+    return 2 * (some[:rows] * (gram @ some)).sum(0, dtype=torch.float64)

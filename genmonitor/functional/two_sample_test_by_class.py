@@ -86,9 +86,9 @@ def two_sample_test_by_class(
     rows = []
     for label in classes:
         of_fake, of_real = fake[(fake_labels == label).to(fake.device)], real[(real_labels == label).to(real.device)]
-        samples, sides, own_seed = pooled(of_fake.flatten(1), of_real.flatten(1), seed)
-        splits = torch.cat([sides[None], random_splits(len(samples), len(of_fake), num_permutations, own_seed)])
-        rows.append(view_statistics(samples.view(-1, *fake.shape[1:]), splits, None, gammas, views)[0])
+        pool, sides, own_seed = pooled(of_fake, of_real, seed)
+        splits = torch.cat([sides[None], random_splits(len(sides), len(of_fake), num_permutations, own_seed)])
+        rows.append(view_statistics(pool, splits, None, gammas, views)[0])
     return dict(zip(classes, familywise_p_values(torch.stack(rows)), strict=True))
 
 

@@ -161,7 +161,7 @@ def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
     """1 / mean k², a block of the pairs at a time, of a kernel with its gamma set."""
     squared = kernel.squared()
     with full_precision():
-        return 1 / means_within(squared.prepared(x, x)[0], squared, None, len(x))[0, 0]
+        return 1 / means_within(x, squared, None, len(x))[0, 0]
 
 
 def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) -> tuple[Tensor, Kernel]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from genmonitor._validation import check_at_least, check_features, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
 from genmonitor.kernels.builtin import GaussianKernel
+from genmonitor.kernels.views import Structure, distance_blocks
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
@@ -66,27 +67,12 @@ def kernel_means(
         within_real: the means of the real side alone where they are known already.
     """
     fake_block, real_block = block_size or len(fake), block_size or len(real)
-    sizes = None if regions is None else [len(region) for region in regions]
-    if regions is not None:  # side by side, so that a region is a slice wherever it is needed
-        order = torch.cat(regions)
-        fake, real = fake[:, order], real[:, order]
     with full_precision():
-        x, y = kernel.prepared(fake, real)
-        across = _sums_across(x, y, kernel, sizes, fake_block, real_block) / (fake_block * real_block)
+        across = _means_across(fake, real, kernel, regions, fake_block, real_block)
         if within_real is None:
-            within_real = means_within(y, kernel, sizes, real_block)
-        # near its own mean: that of the real side may be far from generated samples that are all alike
-        x, _ = kernel.prepared(fake, fake)
-        within_fake = means_within(x, kernel, sizes, fake_block)
+            within_real = means_within(real, kernel, regions, real_block)
+        within_fake = means_within(fake, kernel, regions, fake_block)
     return KernelMeans(across, within_fake, within_real, fake_block, real_block)
-
-
-def region_columns(partition: PixelPartition | None, images: Tensor) -> list[Tensor] | None:
-    """Return where the pixels of each region lie in a flattened image, in the order of `partition.regions()`."""
-    if partition is None:
-        return None
-    channels = images.shape[1]
-    return [partition.columns(label, channels).to(images.device) for label in partition.regions().values()]
 
 
 def check_two_samples(
@@ -191,30 +177,30 @@ def _sums_apart(kernel: Kernel, x: Tensor, y: Tensor, start: int) -> Tensor:
     return float64_sum(apart, 1)
 
 
-def _sums_across(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None, rows: int, columns: int) -> Tensor:
-    """Sum the kernel over each pair of blocks of rows and columns: [1 + regions, A, B]."""
-    by_row = []
-    for start, stop in row_blocks(len(x), 4 * x.element_size(), columns=len(y)):
-        grams = _grams(x[start:stop], y, kernel, sizes)
-        by_row.append(_by_region(float64_sum(gram.unflatten(1, (-1, columns)), 2) for gram in grams))
-    return torch.cat(by_row, 1).unflatten(1, (-1, rows)).sum(2)
+def _means_across(
+    x: Tensor, y: Tensor, kernel: Kernel, regions: list[Tensor] | None, rows: int, columns: int
+) -> Tensor:
+    """Average the kernel over each pair of blocks of rows and columns: [1 + regions, A, B]."""
+    sums = y.new_zeros(1 + len(regions or ()), len(x), len(y) // columns, dtype=torch.float64)
+    for region, start, stop, gram in _grams(x, y, kernel, regions):
+        sums[region, start:stop] = float64_sum(gram.unflatten(1, (-1, columns)), 2)
+    return sums.unflatten(1, (-1, rows)).sum(2) / (rows * columns)
 
 
-def means_within(x: Tensor, kernel: Kernel, sizes: list[int] | None, size: int) -> Tensor:
+def means_within(x: Tensor, kernel: Kernel, regions: list[Tensor] | None, size: int) -> Tensor:
     """Average the kernel within each block, computing the pairs above the diagonal: [1 + regions, A].
 
     Args:
-        x: samples [N, D], `prepared`, the regions side by side.
+        x: samples [N, D].
         kernel: with its gamma set.
-        sizes: columns of each region; None for the whole alone.
+        regions: as for `kernel_means`.
         size: samples in a block.
     """
     blocks = []
     for block in x.split(size):
-        total = x.new_full((), size, dtype=torch.float64)  # the diagonal
-        for start, stop in row_blocks(size, 4 * x.element_size()):
-            grams = _grams(block[start:stop], block[start:], kernel, sizes)
-            total = total + _by_region(_twice_above_diagonal(gram, kernel) for gram in grams)
+        total = x.new_full((1 + len(regions or ()),), size, dtype=torch.float64)  # the diagonal
+        for region, _, _, gram in _grams(block, block, kernel, regions):
+            total[region] += _twice_above_diagonal(gram, kernel)
         blocks.append(total / size**2)
     return torch.stack(blocks, 1)
 
@@ -227,20 +213,24 @@ def _twice_above_diagonal(gram: Tensor, kernel: Kernel) -> Tensor:
     return off_diagonal + 2 * float64_sum(gram[:, len(gram) :])
 
 
-def _by_region(reduced: Iterator[Tensor]) -> Tensor:
-    """Stack what came of each Gram matrix, moving the whole, which comes last, to the front."""
-    *by_region, whole = reduced
-    return torch.stack([whole, *by_region])
+def _grams(
+    x: Tensor, y: Tensor, kernel: Kernel, regions: list[Tensor] | None
+) -> Iterator[tuple[int, int, int, Tensor]]:
+    """Yield the number of a region, 0 for the whole, a first and a last row, and these rows of its Gram matrix.
 
-
-def _grams(x: Tensor, y: Tensor, kernel: Kernel, sizes: list[int] | None) -> Iterator[Tensor]:
-    """Yield the Gram matrix of each region and, last, of the whole, holding one at a time."""
-    if sizes is None:
-        yield kernel.gram(x, y)
+    Where `y` is `x`, they are rows of the upper triangle. Of samples a few columns are copied at a time, of distances
+    what a few rows have.
+    """
+    same = y is x
+    if regions is None:
+        x, y = kernel.prepared(x, y)
+        for start, stop in row_blocks(len(x), 4 * x.element_size(), columns=None if same else len(y)):
+            yield 0, start, stop, kernel.gram(x[start:stop], y[start:] if same else y)
         return
-    total = x.new_zeros(())
-    for a, b in zip(x.split(sizes, dim=1), y.split(sizes, dim=1), strict=True):
-        distances = kernel.distances(a, b)
-        total = total + distances
-        yield kernel.decay(distances)
-    yield kernel.decay(total)
+    view = Structure(regions)
+
+    def pieces(region: int) -> Iterator[tuple[Tensor, Tensor]]:
+        return (kernel.prepared(sides[0], sides[-1]) for sides in view.pieces(region, *([x] if same else [x, y])))
+
+    for region, start, stop, some in distance_blocks(len(view), pieces, (len(x), len(y)), kernel.distances, same):
+        yield region, start, stop, kernel.decay(some)

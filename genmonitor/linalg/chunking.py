@@ -41,9 +41,19 @@ def row_blocks(rows: int, bytes_per_entry: int, columns: int | None = None) -> I
         [(0, 5)]
     """
     within_budget = max(1, MEMORY_BUDGET // (bytes_per_entry * (columns or rows)))
-    step = min(within_budget, rows) if columns else min(within_budget, max(256, -(-rows // 16)))
+    step = min(within_budget, max(1, rows)) if columns else min(within_budget, max(256, -(-rows // 16)))
     for start in range(0, rows, step):
         yield start, min(start + step, rows)
+
+
+def column_blocks(columns: Tensor, rows: int) -> tuple[Tensor, ...]:
+    """Cut columns so that what is made of so many rows of them, three copies in float64, stays in the memory budget.
+
+    Example:
+        >>> [len(some) for some in column_blocks(torch.arange(10_000), rows=4000)]
+        [5592, 4408]
+    """
+    return columns.split(max(1, MEMORY_BUDGET // (3 * 8 * max(1, rows))))
 
 
 def in_cache(count: int, bytes_each: int, cache: int = CACHE) -> Iterator[slice]:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import in_cache, row_blocks
 from genmonitor.linalg.precision import full_precision
 
@@ -52,55 +53,70 @@ class Whitening(NamedTuple):
     kernels: Tensor
 
     @classmethod
-    def of(cls, images: Tensor) -> Whitening:
-        """Take it from reference images [N, C, H, W], float32 or float64; N at least 2."""
-        mean = torch.zeros(images.shape[1:], dtype=torch.float64, device=images.device)
-        for part in _parts(images):
-            mean += part.double().sum(0) / len(images)
+    def of(cls, *sets: Tensor) -> Whitening:
+        """Take it from reference images [N, C, H, W], float32 or float64, in one set or more; N at least 2 in all."""
+        like, count = sets[0], sum(map(len, sets))
+        mean = torch.zeros(like.shape[1:], dtype=torch.float64, device=like.device)
+        for part in _parts(sets):
+            mean += part.double().sum(0) / count
         covariance = mean.new_zeros(len(mean), len(mean))
         variance = torch.zeros_like(mean)
         with full_precision():
-            for part in _parts(images):
+            for part in _parts(sets):
                 flat = (part.double() - mean).transpose(0, 1).flatten(1)
                 covariance += flat @ flat.T
             axes = torch.linalg.eigh(covariance).eigenvectors.T
-            rows, columns = (cosines(size).to(mean) for size in images.shape[-2:])
-            for part in _parts(images):
+            rows, columns = (cosines(size).to(mean) for size in like.shape[-2:])
+            for part in _parts(sets):
                 coefficients = rows @ _rotated(part.double() - mean, axes) @ columns.T
-                variance += coefficients.square().sum(0) / (len(images) - 1)
+                variance += coefficients.square().sum(0) / (count - 1)
         deviation = variance.sqrt()
         largest = float(deviation.max())
         gain = 1 / (deviation + FLOOR * largest) if largest > 0 else torch.ones_like(deviation)
-        return cls(mean.to(images), axes.to(images), _kernels(gain).to(images))
+        return cls(mean.to(like), axes.to(like), _kernels(gain).to(like))
 
-    def __call__(self, images: Tensor, inside: Tensor | None = None) -> Tensor:
+    def __call__(self, images: Tensor, inside: Tensor | None = None, rows: slice | None = None) -> Tensor:
         """Whiten images.
 
         Args:
             images: [N, C, H, W], of the reference images' dtype.
             inside: sites to look at alone, booleans [H, W]: what the others hold does not show in them; None for all.
+            rows: of the images, the only ones that are wanted; None for all.
 
         Returns:
-            [N, C, H, W], zero at sites that are not inside.
+            [N, C, rows, W], zero at sites that are not inside.
         """
-        out, reach = torch.empty_like(images), self.kernels.shape[-1] // 2
+        reach, height = self.kernels.shape[-1] // 2, images.shape[2]
+        top, bottom, _ = (rows or slice(None)).indices(height)
+        above, below = min(reach, top), min(reach, height - bottom)
+        seen = slice(top - above, bottom + below)
+        images, mean = images[:, :, seen], self.mean[:, seen]
+        out = images.new_empty(*images.shape[:2], bottom - top, images.shape[3])
         with full_precision():
-            for start, stop in row_blocks(len(images), 6 * images.element_size(), columns=images[0].numel()):
-                shifted = images[start:stop] - self.mean
-                shifted = shifted if inside is None else shifted * inside
-                out[start:stop] = self._filtered(F.pad(shifted, (reach,) * 4, mode="reflect") if reach else shifted)
-        return out if inside is None else out * inside
+            for start, stop in row_blocks(len(images), 6 * images.element_size(), columns=mean.numel()):
+                shifted = images[start:stop] - mean
+                shifted = shifted if inside is None else shifted * inside[seen]
+                beyond = (reach, reach, reach - above, reach - below)
+                out[start:stop] = self._filtered(F.pad(shifted, beyond, mode="reflect") if reach else shifted)
+        return out if inside is None else out.mul_(inside[top:bottom])
+
+    def strips(self, inside: Tensor, count: int) -> Iterator[slice]:
+        """Yield rows of the image that hold all sites inside [H, W], as many at a time as fit in memory.
+
+        Args:
+            inside: booleans.
+            count: images whose rows are whitened at a time.
+        """
+        rows = inside.any(1).nonzero()
+        step = max(1, chunking.MEMORY_BUDGET // (4 * 8 * count * self.mean[:, 0].numel()))
+        for start in range(int(rows[0]), int(rows[-1]) + 1, step):
+            yield slice(start, min(start + step, int(rows[-1]) + 1))
 
     def _filtered(self, padded: Tensor) -> Tensor:
         axes = self.axes
         if len(axes) <= DENSE:
             return _convolved(padded, torch.einsum("kc,kij,kd->cdij", axes, self.kernels[:, 0], axes))
         return _rotated(_convolved(_rotated(padded, axes), self.kernels), axes.T)
-
-    def by_region(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Whiten each region of images [N, C, H, W] alone, so that no other shows in it; `labels` [H, W] tell them."""
-        labels = labels.to(images.device)
-        return sum((self(images, labels == label) for label in labels.unique()), torch.zeros_like(images))
 
 
 def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
@@ -120,8 +136,11 @@ def _convolved(padded: Tensor, kernels: Tensor) -> Tensor:
         onednn.enabled = before
 
 
-def _parts(images: Tensor) -> Iterator[Tensor]:
-    return (images[start:stop] for start, stop in row_blocks(len(images), 4 * 8, columns=images[0].numel()))
+def _parts(sets: Sequence[Tensor]) -> Iterator[Tensor]:
+    for images in sets:
+        yield from (
+            images[start:stop] for start, stop in row_blocks(len(images), 4 * 8, columns=images.shape[1:].numel())
+        )
 
 
 def _rotated(images: Tensor, axes: Tensor) -> Tensor:

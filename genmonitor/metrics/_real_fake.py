@@ -12,7 +12,8 @@ from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_bool, check_min_samples, check_samples, check_whole_blocks
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.kernels.means import KernelMeans, check_estimator, kernel_means, region_columns
+from genmonitor.kernels.means import KernelMeans, check_estimator, kernel_means
+from genmonitor.kernels.views import region_columns
 from genmonitor.metrics._base import GenerativeMetric, KernelMetric
 from genmonitor.partition import PixelPartition
 
@@ -101,7 +102,7 @@ class TwoSidedMetric(GenerativeMetric):
         side = getattr(self, f"{name}_samples")
         if not len(side):
             raise ValueError(f"Expected {name} samples before `compute`, but got none. Call `update(x, real=...)`.")
-        return dim_zero_cat(side)
+        return joined(side)
 
     def _known_term(self, key: Hashable, real: Tensor) -> Tensor | None:
         """Return what `_remember_term` was given with this key and these very real samples, None if nothing was."""
@@ -109,7 +110,7 @@ class TwoSidedMetric(GenerativeMetric):
             return None
         samples, term = self._real_terms[key]
         same_kind = samples.device == real.device and samples.dtype == real.dtype
-        return term if same_kind and torch.equal(samples, real) else None
+        return term if samples is real or (same_kind and torch.equal(samples, real)) else None
 
     def _remember_term(self, key: Hashable, real: Tensor, term: Tensor) -> None:
         """Keep what the real samples contribute by themselves, in place of what others did."""
@@ -118,6 +119,11 @@ class TwoSidedMetric(GenerativeMetric):
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
         """Return the value of both sides."""
         raise NotImplementedError
+
+
+def joined(batches: list[Tensor] | Tensor) -> Tensor:
+    """Return the batches of a state as one tensor, which is no copy where there is a single one."""
+    return batches[0] if isinstance(batches, list) and len(batches) == 1 else dim_zero_cat(batches)
 
 
 class TwoSampleMetric(TwoSidedMetric, KernelMetric):

@@ -9,6 +9,7 @@ from torch.utils.data import Dataset, TensorDataset
 from genmonitor import PixelPartition, compare
 from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.classes import P_CLASS, ClassResult, class_finding, compare_classes
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.evaluation.pixel_clusters import NO_LABELS
@@ -72,7 +73,7 @@ def test_a_fault_of_every_class_is_said_of_the_image_first():
 def test_labels_may_be_strings_and_classes_too_small_are_said():
     names = ["cat", "dog", "ant"]
     fake_labels = [names[i % 2] for i in range(295)] + ["ant"] * 5
-    found = compare_classes(FAKE, REAL, fake_labels, [names[i % 3] for i in range(600)])
+    found = compare_classes(ImageSource(FAKE), ImageSource(REAL), fake_labels, [names[i % 3] for i in range(600)])
     assert [(x.label, x.n_fake, x.n_real, x.p is None) for x in found] == [
         ("ant", 5, 200, True),
         ("cat", 148, 200, False),
@@ -83,7 +84,7 @@ def test_labels_may_be_strings_and_classes_too_small_are_said():
 
 def test_at_most_500_of_a_class_are_looked_at():
     many = torch.rand(700, 1, 4, 4, generator=torch.Generator().manual_seed(0))
-    (found,) = compare_classes(many[:90], many[90:], [1] * 90, [1] * 610)
+    (found,) = compare_classes(ImageSource(many[:90]), ImageSource(many[90:]), [1] * 90, [1] * 610)
     assert (found.n_fake, found.n_real) == (90, 500)
 
 

@@ -32,9 +32,9 @@ def two_sides(n: int = 150, **shape: int) -> tuple[torch.Tensor, torch.Tensor]:
 def test_twin(channels, height, width):
     fake, real = smooth(11, channels, height, width), smooth(14, channels, height, width, seed=1)
     fake[:, :, :3, :2] += 0.1
-    samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), 3)
+    pool, labels, seed = pooled(fake, real, 3)
     splits = torch.cat([labels[None], random_splits(25, 11, 39, seed)]).numpy()
-    images = samples.numpy().reshape(25, channels, height, width)
+    images = pool.take().numpy()
     expected = ref.discrepancy_map(images, splits, (2, 4))
     found = discrepancy_map(fake, real, sides=(2, 4), num_permutations=39, seed=3)
     np.testing.assert_allclose(found["map"].numpy(), expected["map"], rtol=1e-8, atol=1e-10)
@@ -44,9 +44,9 @@ def test_twin(channels, height, width):
 
 def test_cells_of_large_images_average_the_waves():
     fake, real = smooth(8, 1, 6, 130), smooth(9, 1, 6, 130, seed=1)  # cells of 3 pixels, the last ones of one
-    samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), 0)
+    pool, labels, seed = pooled(fake, real, 0)
     splits = torch.cat([labels[None], random_splits(17, 8, 19, seed)]).numpy()
-    expected = ref.discrepancy_map(samples.numpy().reshape(17, 1, 6, 130), splits, (4,), cell=3)
+    expected = ref.discrepancy_map(pool.take().numpy(), splits, (4,), cell=3)
     found = discrepancy_map(fake, real, sides=(4,), num_permutations=19)
     np.testing.assert_allclose(found["map"].numpy(), expected["map"], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found["p_map"].numpy(), expected["p_map"], atol=1e-12)

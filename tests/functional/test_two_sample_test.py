@@ -14,12 +14,14 @@ from genmonitor import PixelPartition
 from genmonitor.functional import two_sample_test
 from genmonitor.functional.two_sample_test import (
     VIEWS,
+    Pool,
     familywise_p_values,
     pooled,
     random_splits,
     split_statistics,
     view_statistics,
 )
+from genmonitor.kernels.views import Structure
 from genmonitor.linalg import chunking
 
 WIDTHS = (0.5, 2, 8, 32)
@@ -41,13 +43,24 @@ def all_splits(total: int, n: int) -> torch.Tensor:
     return splits
 
 
+def pool_of(images):
+    return Pool(images[:0], images, torch.arange(len(images)))
+
+
+def statistics_of(pool, splits):
+    """Return the statistics of the whole and of each third."""
+    return split_statistics(pool, Structure(columns(THIRDS, pool.real[0].numel() // 12)), splits, WIDTHS)
+
+
+@pytest.mark.parametrize("budget", [chunking.MEMORY_BUDGET, 2000, 1])
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 2e-3), (torch.float64, 1e-8)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_twin(channels, dtype, error):
+def test_twin(channels, dtype, error, budget, monkeypatch):
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
     images = draw(25, channels, 2, 6)
     splits = random_splits(25, 10, 30, seed=1)
     regions = columns(THIRDS, channels)
-    found = split_statistics(images.flatten(1).to(dtype), splits, regions, WIDTHS)
+    found = statistics_of(pool_of(images.to(dtype)), splits)
     expected = ref.split_statistics(images.flatten(1).numpy(), splits.numpy(), [r.numpy() for r in regions], WIDTHS)
     np.testing.assert_allclose(found.numpy(), expected, atol=error)
     np.testing.assert_allclose(familywise_p_values(found[1:]).numpy(), ref.familywise_p_values(expected[1:]))
@@ -55,7 +68,8 @@ def test_twin(channels, dtype, error):
 
 def test_p_values_are_of_the_statistics_of_random_splits():
     fake, real = draw(12, 1, 2, 6), draw(15, 1, 2, 6, seed=1)
-    samples, labels, seed = pooled(fake.flatten(1), real.flatten(1), seed=3)
+    pool, labels, seed = pooled(fake, real, seed=3)
+    samples = pool.take().flatten(1)
     splits = torch.cat([labels[None], random_splits(27, 12, 39, seed)])
     structure = ref.split_statistics(samples.numpy(), splits.numpy(), [r.numpy() for r in columns(THIRDS, 1)], WIDTHS)
     texture = ref.texture_statistics(samples.view(-1, 1, 2, 6).numpy(), splits.numpy(), THIRDS.labels.numpy(), WIDTHS)
@@ -66,10 +80,12 @@ def test_p_values_are_of_the_statistics_of_random_splits():
         assert [float(found[f"cluster_{c}"]) for c in (1, 2, 3)] == pytest.approx(ref.familywise_p_values(expected[1:]))
 
 
+@pytest.mark.parametrize("budget", [chunking.MEMORY_BUDGET, 1])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_texture_twin(channels):
+def test_texture_twin(channels, budget, monkeypatch):
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
     images, splits = draw(25, channels, 2, 6).cumsum(3), random_splits(25, 10, 30, seed=1)
-    found = view_statistics(images, splits, THIRDS, WIDTHS, ["texture"])
+    found = view_statistics(pool_of(images), splits, THIRDS, WIDTHS, ["texture"])
     expected = ref.texture_statistics(images.numpy(), splits.numpy(), THIRDS.labels.numpy(), WIDTHS)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-8)
 
@@ -101,7 +117,7 @@ def test_level_is_exact_over_all_12870_splits_of_eight_and_eight():
     """Each split is as likely to be the observed one under the hypothesis: at most a share of a may have p <= a."""
     samples, splits = draw(16, 12), all_splits(16, 8)
     assert len(splits) == 12870
-    statistics = split_statistics(samples, splits, columns(THIRDS, 1), WIDTHS)
+    statistics = statistics_of(pool_of(samples), splits)
     image, of_any = statistics[0], statistics[1:].amax(0)
     for largest in (image, of_any):
         p = (largest[None, :] >= largest[:, None] - 1e-4).double().mean(1)
@@ -179,18 +195,18 @@ def test_order_and_dtype_of_the_samples_change_nothing(n, m, seed):
 
 def test_scale_and_shift_do_not_matter_to_the_statistics():
     x, splits = draw(20, 12), random_splits(20, 9, 10, seed=0)
-    expected = split_statistics(x, splits, columns(THIRDS, 1), WIDTHS)
+    expected = statistics_of(pool_of(x), splits)
     for other in (1000 * x, x + 5, 1e-6 * x):
-        torch.testing.assert_close(split_statistics(other, splits, columns(THIRDS, 1), WIDTHS), expected)
+        torch.testing.assert_close(statistics_of(pool_of(other), splits), expected)
 
 
 def test_blocks_of_rows_give_the_same(monkeypatch):
     fake, real = draw(300, 12), draw(310, 12, seed=1)
-    samples, labels, _ = pooled(fake, real, seed=0)
+    pool, labels, _ = pooled(fake, real, seed=0)
     splits = torch.cat([labels[None], random_splits(610, 300, 20, seed=0)])
-    expected = split_statistics(samples, splits, columns(THIRDS, 1), WIDTHS)
+    expected = statistics_of(pool, splits)
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", 100_000)
-    torch.testing.assert_close(split_statistics(samples, splits, columns(THIRDS, 1), WIDTHS), expected)
+    torch.testing.assert_close(statistics_of(pool, splits), expected)
 
 
 def test_equal_samples_on_both_sides_do_not_differ():

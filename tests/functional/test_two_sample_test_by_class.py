@@ -22,9 +22,9 @@ def test_twin():
     rows = []
     for label in range(3):
         one, other = fake[of_fake == label], real[of_real == label]
-        samples, sides, seed = pooled(one, other, 5)
+        pool, sides, seed = pooled(one, other, 5)
         splits = np.concatenate([sides[None].numpy(), random_splits(25, 10, 39, seed).numpy()])
-        rows.append(ref.split_statistics(samples.numpy(), splits, [np.arange(3)], WIDTHS)[0])
+        rows.append(ref.split_statistics(pool.take().numpy(), splits, [np.arange(3)], WIDTHS)[0])
     largest = np.max(rows, 0)
     expected = [np.mean([x >= row[0] - 1e-9 for x in largest]) for row in rows]
     found = two_sample_test_by_class(fake, real, of_fake, of_real, num_permutations=39, seed=5)

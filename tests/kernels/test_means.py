@@ -5,7 +5,8 @@ import torch
 from _helpers import references as ref
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
-from genmonitor.kernels.means import kernel_dispersion, kernel_means, region_columns
+from genmonitor.kernels.means import kernel_dispersion, kernel_means
+from genmonitor.kernels.views import region_columns
 from genmonitor.linalg import chunking
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}

@@ -66,6 +66,23 @@ def test_parts_within_the_budget_give_the_same(monkeypatch):
     torch.testing.assert_close(Whitening.of(images)(images), expected)
 
 
+@pytest.mark.parametrize(("top", "bottom"), [(0, 1), (0, 4), (1, 2), (2, 9), (5, 12), (11, 12)])
+def test_some_rows_are_those_of_all(top, bottom):
+    images, inside = draw(30, 3, 12, 7), torch.rand(12, 7) < 0.7
+    whitening = Whitening.of(images[:10], images[10:])
+    for mask in (None, inside):
+        expected = whitening(images, mask)[:, :, top:bottom]
+        torch.testing.assert_close(whitening(images, mask, slice(top, bottom)), expected)
+
+
+def test_strips_hold_every_site_inside(monkeypatch):
+    whitening, inside = Whitening.of(draw(4, 2, 12, 7)), torch.zeros(12, 7, dtype=torch.bool)
+    inside[2:9, 3] = True
+    assert list(whitening.strips(inside, 10)) == [slice(2, 9)]
+    monkeypatch.setattr(chunking, "MEMORY_BUDGET", 3 * 4 * 8 * 10 * 14)
+    assert list(whitening.strips(inside, 10)) == [slice(2, 5), slice(5, 8), slice(8, 9)]
+
+
 def test_the_users_choice_of_onednn_stays(monkeypatch):
     images = torch.rand(20, 1, 12, 12)
 

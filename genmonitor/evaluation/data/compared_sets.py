@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping, Sized
 from hashlib import blake2b
 
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_bool, check_images, check_same_length
+from genmonitor._io import Progress, no_progress
+from genmonitor._validation import check_at_least, check_bool, check_same_length
+from genmonitor.evaluation.collective import Collective, SingleProcess
+from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 
@@ -19,34 +22,33 @@ REMEDY = (
 )
 
 
-def checked_set(name: str, images: Tensor, real: Tensor, patch_size: int) -> Tensor:
-    """Check that generated images can be compared with real ones, and return them.
+def check_set(name: str, images: ImageSource, real: ImageSource, patch_size: int) -> None:
+    """Check that generated images can be compared with real ones, as far as some of them tell.
 
     Args:
         name: of the argument.
-        images: [M, C, H, W].
-        real: checked, [N, C, H, W].
+        images: generated ones.
+        real: real ones.
         patch_size: side of a site.
     """
-    images = check_images(name, images)
-    if images.shape[1:] != real.shape[1:]:
+    if images.shape != real.shape:
         raise ValueError(
-            f"Expected `{name}` to hold generated images of shape {list(real.shape[1:])} like the real ones, but got "
-            f"{list(images.shape[1:])}. Resize or convert one of them."
+            f"Expected `{name}` to hold generated images of shape {list(real.shape)} like the real ones, but got "
+            f"{list(images.shape)}. Resize or convert one of them."
         )
     if len(real) < MIN_REAL or len(images) < MIN_FAKE:
         raise ValueError(
             f"Expected at least {MIN_REAL} real and {MIN_FAKE} generated images, but got {len(real)} and "
             f"{len(images)} in `{name}`. Give more."
         )
-    if doubt := range_doubt(real, images):  # no training will mend it
+    some = images.some()
+    if doubt := range_doubt(real.some(), some):  # no training will mend it
         raise ValueError(f"Expected `{name}` in the value range of the real images, but {doubt}. Scale one of them.")
     check_at_least("patch_size", patch_size, 1)
-    check_patches(name, images, patch_size)
-    return images
+    check_patches(name, some, patch_size)
 
 
-def check_paired(paired: bool, sets: dict[str, Tensor]) -> None:
+def check_paired(paired: bool, sets: Mapping[str, Sized]) -> None:
     """Refuse to pair a single set, or sets of different lengths."""
     check_bool("paired", paired)
     if paired and len(sets) == 1:
@@ -151,30 +153,42 @@ def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     return None
 
 
-def copy_notes(sets: dict[str, Tensor], real: Tensor) -> list[str]:
+def copy_notes(
+    sets: Mapping[str, ImageSource], real: ImageSource, comm: Collective | None = None, progress: Progress = no_progress
+) -> list[str]:
     """Return a note on each generated set that holds images which are among the real ones, to the last bit.
 
+    Every image is read once, by one of the processes.
+
     Args:
-        sets: generated images [M, C, H, W], by the name of their argument.
-        real: [N, C, H, W].
+        sets: generated images, by the name of their argument.
+        real: real ones.
+        comm: the processes that share the images; None for this one alone.
+        progress: wraps the batches.
+
+    Raises:
+        ValueError: if an image cannot be read, is of another shape, or has values that are not finite.
 
     Example:
         >>> import torch
         >>> real = torch.arange(12.0).reshape(3, 1, 2, 2)
-        >>> copy_notes({"fake": torch.cat([real[1:], -real])}, real)
+        >>> copy_notes({"fake": ImageSource(torch.cat([real[1:], -real]))}, ImageSource(real))
         ['2 of 5 generated images are among the real ones']
     """
-    known, notes = set(_hashes(real)), []
+    comm = comm or SingleProcess()
+    known, notes = {image for part in comm.gather(_hashes(real, comm, progress)) for image in part}, []
     for name, images in sets.items():
-        found = sum(image in known for image in _hashes(images))
+        found = sum(comm.gather(sum(image in known for image in _hashes(images, comm, progress))))
         if found:
             of = "" if len(sets) == 1 else f" of `{name}`"
             notes.append(f"{found} of {len(images)} generated images{of} are among the real ones")
     return notes
 
 
-def _hashes(images: Tensor) -> Iterator[bytes]:
-    """Yield a hash of each image, the same in every dtype and for 0 and -0."""
-    for some in images.split(256):
-        for image in (some.detach().float().cpu().flatten(1) + 0.0).numpy():
-            yield blake2b(image.tobytes(), digest_size=16).digest()
+def _hashes(images: ImageSource, comm: Collective, progress: Progress) -> list[bytes]:
+    """Return a hash of each of this process's images, the same in every dtype and for 0 and -0."""
+    out = []
+    with comm.all_ranks_or_none(), images.preserve_rng():
+        for some in images.batches(comm.rank_indices(len(images)), progress=progress):
+            out += [blake2b(image, digest_size=16).digest() for image in (some + 0.0).numpy()]
+    return out

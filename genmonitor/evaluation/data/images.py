@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -22,6 +24,9 @@ from genmonitor.training_state.rng import find_generators, preserve_generators, 
 ImageKey = str | int | Callable[[Any], Tensor] | None
 NAMES = ("image", "images", "pixel_values")
 READ_BATCH = 128
+BATCH_BYTES = 33 * 2**20
+SOME_VALUES = 2**22
+"""Values of the images that tell the range of a set: 16 MiB."""
 READ_TWICE = 32
 """Images that are read twice: a flip of one in ten goes unnoticed in one of 500 datasets."""
 
@@ -48,18 +53,23 @@ class StreamedItems(Dataset[Any]):
 
 
 class ImageSource:
-    """Images of a dataset by index, read through a loader of its own.
+    """Images of a dataset by index, read when they are needed through a loader of its own.
 
     Args:
-        data: a Dataset with a length, a DataLoader over one (its collate function and workers are used) or a tensor.
+        data: a Dataset with a length, a DataLoader over one (its collate function and workers are used), a tensor, or
+            another source.
         image_key: where the images are in a batch, see `find_images`.
         name: what to call it in errors.
 
     Raises:
+        TypeError: if a tensor holds no real numbers.
         ValueError: if the data has no length or no access by index.
     """
 
-    def __init__(self, data: Any, image_key: ImageKey, name: str) -> None:
+    def __init__(self, data: Any, image_key: ImageKey = None, name: str = "images") -> None:
+        if isinstance(data, ImageSource):
+            data = data.data
+        self.data: Any = data
         if isinstance(data, Tensor):
             data = TensorDataset(check_tensor(name.strip("`"), data))
         self._loader = data if hasattr(data, "dataset") and not isinstance(data, Dataset) else None
@@ -101,25 +111,75 @@ class ImageSource:
         with preserve_rng(), preserve_generators(find_generators(self.dataset)):
             yield
 
-    def read(self, indices: Sequence[int], progress: Progress = no_progress) -> Tensor:
-        """Read images [len(indices), C, H, W] as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
+    def read(self, indices: Sequence[int] | Tensor, progress: Progress = no_progress) -> Tensor:
+        """Read images as float32 on the CPU; integers are scaled from 0..255 to [0, 1].
 
         Image i is the same whenever it is read, also where the dataset augments at random, unless it draws from a
         random generator that none of its attributes leads to. No generator is moved.
+
+        Args:
+            indices: [...], a sequence or a tensor of any shape.
+            progress: wraps the batches.
+
+        Returns:
+            Images [..., C, H, W].
         """
-        out: list[Tensor] = []
+        if isinstance(indices, Tensor):
+            return self.read(indices.flatten().tolist(), progress).unflatten(0, indices.shape)
+        if not len(indices):
+            return self.read([0])[:0]
+        out, start = torch.empty(0), 0
         with self.preserve_rng():
-            for batch in progress(self.loader(indices), f"reading {self.name}"):
-                images = find_images(batch, self.image_key)
-                shape = tuple(out[0].shape[1:]) if out else None
-                out.append(check_images(f"images of {self.name}", images, shape).float())
-        read = sum(map(len, out))
-        if read != len(indices):
+            for images in self.batches(indices, progress=progress):
+                out = out if start else images.new_empty(len(indices), *images.shape[1:])
+                out[start : start + len(images)] = images
+                start += len(images)
+        return out
+
+    def batches(
+        self, indices: Sequence[int], size: int | None = None, progress: Progress = no_progress
+    ) -> Iterator[Tensor]:
+        """Yield these images in batches, as `read` returns them; iterate it inside `preserve_rng`.
+
+        Args:
+            indices: those wanted.
+            size: images in a batch; None for about 33 MiB: glibc gives such pieces of memory back to the operating
+                system, but keeps smaller ones and may not find them again.
+            progress: wraps the batches.
+        """
+        if size is None:
+            size = READ_BATCH if len(indices) <= READ_BATCH else BATCH_BYTES // (4 * math.prod(self.shape)) + 1
+        shape, places = None, iter(range(0, len(indices), size))
+        name = self.name.strip("`") if self.name.startswith("`") else f"images of {self.name}"
+        try:
+            for batch in progress(self.loader(indices, size), f"reading {self.name}"):
+                images = check_images(name, find_images(batch, self.image_key), shape)
+                wanted = min(size, len(indices) - next(places))
+                if len(images) != wanted:
+                    raise ValueError(
+                        f"Expected one image from each of {wanted} items of {self.name}, but got {len(images)}. "
+                        "Let `image_key=` lead to all images of a batch [N, C, H, W]."
+                    )
+                shape = tuple(images.shape[1:])
+                yield images.float().cpu()
+        except RuntimeError as error:
+            if "stack expects each tensor to be equal size" not in str(error):
+                raise
+            which = str(error).strip().splitlines()[-1]
             raise ValueError(
-                f"Expected one image from each of {len(indices)} items of {self.name}, but got {read}. "
-                "Let `image_key=` lead to all images of a batch [N, C, H, W]."
-            )
-        return torch.cat(out)
+                f"Expected {name} of one size, but {which}. Resize them in the dataset's transform."
+            ) from error
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """(C, H, W) of the first image."""
+        with self.preserve_rng():
+            (image,) = self.batches([0], 1)
+        return tuple(image.shape[1:])
+
+    def some(self) -> Tensor:
+        """Read images that are evenly spread over all, as many as a few megabytes hold: they tell the value range."""
+        return self.read(range(0, len(self), -(-len(self) * math.prod(self.shape) // SOME_VALUES)))
 
     def reading_notes(self, indices: Sequence[int]) -> tuple[str, ...]:
         """Return what to say where images are others each time they are read; the first of these are read twice."""
@@ -131,7 +191,7 @@ class ImageSource:
             "which reading advances. Give `real_images=` the images without augmentation",
         )
 
-    def loader(self, indices: Sequence[int]) -> DataLoader[Any]:
+    def loader(self, indices: Sequence[int], size: int = READ_BATCH) -> DataLoader[Any]:
         """Return a loader of these items in their order; iterate it inside `preserve_rng`."""
         options: dict[str, Any] = {"collate_fn": default_collate}
         if self._loader is not None:
@@ -139,7 +199,7 @@ class ImageSource:
             options = {name: getattr(self._loader, name) for name in names if hasattr(self._loader, name)}
         if len(indices) <= READ_BATCH:  # starting workers would take longer than the batch
             options |= {"num_workers": 0, "multiprocessing_context": None}
-        return DataLoader(_FixedItems(self.dataset, indices, self.name), batch_size=READ_BATCH, **options)
+        return DataLoader(_FixedItems(self.dataset, indices, self.name), batch_size=size, **options)
 
 
 class _FixedItems(Dataset[Any]):

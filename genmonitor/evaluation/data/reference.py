@@ -17,8 +17,10 @@ from genmonitor.evaluation.data.images import READ_TWICE, ImageKey, ImageSource
 MAX_PERMUTED = 1_000_000
 MAX_IMAGES, LEAST_IMAGES = 5000, 1000
 """Upper and lower bound of the images that regions are found in, as far as there are so many."""
-MAX_BYTES = 2**28
-"""Of these images, in float32: 256 MiB."""
+USUAL_BYTES, MOST_BYTES = 2**28, 2**30
+"""Of these images, in float32: more than 256 MiB only for the lower bound, and never more than 1 GiB."""
+MAX_SITES, LEAST_SITES = 64**2, 16**2
+"""Of larger images, so many sites of patches."""
 MAX_WORK = 1.5e11
 """Products of values of two sites in an image, over all images and pairs of sites: about half a minute on one core."""
 
@@ -115,7 +117,7 @@ def split_reference(
     n_samples: int,
     block_size: int | None,
     seed: int,
-    patch_size: int = 1,
+    patch_size: int | None = None,
 ) -> RealSplit:
     """Choose real images: to compare with at random, to find clusters in evenly and whatever the seed.
 
@@ -125,7 +127,7 @@ def split_reference(
         n_samples: images to compare with.
         block_size: their number is cut to a multiple of it.
         seed: of the choice of those to compare with.
-        patch_size: side of a site, for the budget.
+        patch_size: side of a site, for the budget; None for a chosen one.
 
     Raises:
         ValueError: if there are no images, fewer than 4 (2 for clusters, 2 to compare with), or of several shapes.
@@ -157,24 +159,60 @@ def split_reference(
     return RealSplit(source, for_clusters, rest, compared, chosen.tolist(), tuple(notes))
 
 
-def image_budget(shape: tuple[int, ...], patch_size: int = 1) -> int:
-    """Return the number of images [c, h, w] to find regions in: 5000, fewer if they are large, at least 1000.
+def image_budget(shape: tuple[int, ...], patch_size: int | None = None) -> int:
+    """Return the number of images [c, h, w] to find regions in: 5000, fewer if they are large.
 
     Example:
-        >>> [image_budget((channels, side, side)) for channels, side in ((1, 8), (3, 32), (3, 64), (3, 256))]
-        [5000, 5000, 2980, 1000]
-        >>> image_budget((3, 128, 128), patch_size=4)
-        1365
+        >>> [image_budget((3, side, side)) for side in (32, 64, 128, 256, 512)]
+        [5000, 2980, 1365, 1000, 341]
     """
-    affordable = min(MAX_BYTES / (4 * math.prod(shape)), MAX_WORK / cka_work(1, shape, patch_size))
-    return int(min(MAX_IMAGES, max(LEAST_IMAGES, affordable)))
+    size = 4 * math.prod(shape)
+    affordable = min(USUAL_BYTES // size, MAX_WORK / cka_work(1, shape, patch_size))
+    return int(min(MAX_IMAGES, max(affordable, min(LEAST_IMAGES, MOST_BYTES // size))))
 
 
-def cka_work(n: int, shape: tuple[int, ...], patch_size: int = 1) -> float:
+def chosen_patch_size(shape: tuple[int, ...]) -> int:
+    """Return the side of a site of images [c, h, w]: the smallest that leaves at most 64×64 sites.
+
+    Raises:
+        ValueError: if no square tiles the images so.
+
+    Example:
+        >>> [chosen_patch_size((3, side, side)) for side in (28, 64, 96, 256, 512)]
+        [1, 1, 2, 4, 8]
+    """
+    height, width = shape[1:]
+    if height * width <= MAX_SITES:
+        return 1
+    for side in range(2, min(height, width) + 1):
+        if not height % side and not width % side and LEAST_SITES <= height * width / side**2 <= MAX_SITES:
+            return side
+    raise ValueError(
+        f"Expected images whose height and width have a common divisor that leaves 256 to 4096 sites, but got "
+        f"{height}×{width}. Crop or resize them, give `patch_size`, or your own `partition`, such as "
+        "PixelPartition.grid."
+    )
+
+
+def cell_side(shape: tuple[int, ...], patch_size: int) -> int:
+    """Return the side of squares whose averages clusters are found in: the largest that leaves at least 64×64 of them.
+
+    Detail within a site does not say which sites vary together, but to compare it takes most of the time.
+
+    Example:
+        >>> [cell_side((3, side, side), side // 32) for side in (32, 64, 128, 256)]
+        [1, 1, 2, 4]
+    """
+    fits = [x for x in range(1, patch_size + 1) if not patch_size % x and math.prod(shape[1:]) >= MAX_SITES * x**2]
+    return max(fits, default=1)
+
+
+def cka_work(n: int, shape: tuple[int, ...], patch_size: int | None = None) -> float:
     """Return the products of values of two sites in an image, over n images [c, h, w] and all pairs of sites."""
     channels, height, width = shape
-    sites = (height // patch_size) * (width // patch_size)
-    return float(n) * sites**2 * channels * patch_size**2
+    side = patch_size or math.ceil((height * width / MAX_SITES) ** 0.5)
+    sites = (height // side) * (width // side)
+    return float(n) * sites**2 * channels * (side // cell_side(shape, side)) ** 2
 
 
 def evenly_spread(length: int, count: int) -> list[int]:

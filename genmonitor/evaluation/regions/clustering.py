@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.evaluation.data.images import fingerprint
-from genmonitor.evaluation.data.reference import cka_work
+from genmonitor.evaluation.data.reference import cell_side, chosen_patch_size, cka_work
 from genmonitor.functional.cka import CLUSTER_TOLERANCE, pixel_cka
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage, adjusted_rand_index, best_overlaps, cut_tree, merge_tree, site_points
@@ -71,7 +72,7 @@ def find_clusters(
     sites: Tensor,
     kernel: Kernel,
     n_clusters: int | None,
-    patch_size: int,
+    patch_size: int | None,
     progress: Progress = no_progress,
     linkage: Linkage | None = None,
     batch_estimator: int | None = None,
@@ -86,7 +87,7 @@ def find_clusters(
         sites: maps [N, c, h, w], N at least 4.
         kernel: with its gamma set.
         n_clusters: None to choose 2..8.
-        patch_size: side of a site.
+        patch_size: side of a site; None to choose one, see `chosen_patch_size`.
         progress: wraps what takes long.
         linkage: None to choose "average" or "smoothed".
         batch_estimator: as for `pixel_cka`; None for all maps at once.
@@ -94,19 +95,23 @@ def find_clusters(
     References:
         Ben-Hur, Elisseeff and Guyon, "A stability based method for discovering structure in clustered data", 2002.
     """
-    sites = sites[content_order(sites).to(sites.device)]
+    patch_size = patch_size or chosen_patch_size(tuple(sites.shape[1:]))
     shape = (sites.shape[2] // patch_size, sites.shape[3] // patch_size)
+    cell = cell_side(tuple(sites.shape[1:]), patch_size)
+    sites, of_cells = F.avg_pool2d(sites, cell), patch_size // cell
+    kernel = replace(kernel, gamma=kernel.resolved_gamma * cell**2)  # distances add up over pixels
+    sites = sites[content_order(sites).to(sites.device)]
 
     def matrix(some: Tensor) -> Tensor:
-        how: dict[str, Any] = {"patch_size": patch_size, "batch_estimator": batch_estimator}
+        how: dict[str, Any] = {"patch_size": of_cells, "batch_estimator": batch_estimator}
         return pixel_cka(some, kernel=kernel, tolerance=CLUSTER_TOLERANCE, **how).cpu()
 
     (cka,) = [matrix(sites) for _ in progress(range(1), "clusters")]
     linkages = (linkage,) if linkage else CANDIDATES
     counts = automatic_counts(int((cka.diagonal() != 0).sum())) if n_clusters is None else [n_clusters]
     found = {(x, c): cut for x in linkages for c, cut in cuts(cka, shape, counts, patch_size, x).items()}
-    some, grid = on_a_grid(sites, patch_size)
-    pairs = progress(halvings(some, patch_size), "stability of the clusters")
+    some, grid = on_a_grid(sites, of_cells)
+    pairs = progress(halvings(some, of_cells), "stability of the clusters")
     agreement = Agreement([(Half(matrix(a), grid, linkages), Half(matrix(b), grid, linkages)) for a, b in pairs])
     stability = {option: agreement.mean_index(*option) for option in found}
     best = choose(stability, {option: is_lopsided(partition) for option, partition in found.items()})
@@ -212,6 +217,14 @@ def region_notes(partition: PixelPartition, stability: Mapping[str, float]) -> t
             f"(adjusted Rand index: 1 is identical, 0 is chance, {STABLE} is fair)"
         )
     return (f"{'; and '.join(wrong)}. {WAYS_OUT}",) if wrong else ()
+
+
+def patch_notes(partition: PixelPartition, given: object) -> tuple[str, ...]:
+    """Return a note on the side of a site where it was chosen, and nobody gave it or the partition."""
+    side = partition.patch_size
+    if given is not None or side == 1:
+        return ()
+    return (f"a site of these images is a patch of {side}×{side} pixels; `patch_size` gives others",)
 
 
 def _step(shape: tuple[int, int]) -> int:

@@ -24,7 +24,7 @@ from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.mmd_influence import region_scales
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import region_columns
+from genmonitor.kernels.views import Structure
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
@@ -149,8 +149,9 @@ class RegionFinder:
         if self.settings.region_names:
             clusters["partition"] = clusters["partition"].named(self.settings.region_names)
         clusters["gammas"] = own_gammas(sites, clusters["partition"]) if self.settings.own_gammas else {}
-        value_range = (float(images.min()), float(images.max()))
-        found = Regions(**clusters, kernel=kernel, baseline={}, value_range=value_range, average=images.mean(0))
+        clusters |= {"value_range": (float(images.min()), float(images.max())), "average": images.mean(0)}
+        del images, sites  # large ones fit in memory once, and the baseline needs others
+        found = Regions(**clusters, kernel=kernel, baseline={})
         return replace(found, baseline=self._baseline(split, found, device, progress))
 
     def _clusters(
@@ -170,7 +171,7 @@ class RegionFinder:
         if earlier is not None:  # the same region keeps its number and its color
             new = partition.numbered_like(earlier.partition) | {0: 0}
             labels = partition.labels.clone().apply_(new.get)
-            partition = PixelPartition(labels, of.patch_size)
+            partition = PixelPartition(labels, partition.patch_size)
             names = {f"cluster_{one}": f"cluster_{other}" for one, other in new.items()}
             stability = {names.get(name, name): x for name, x in stability.items()}
         return {"partition": partition, "cka": found.cka, "linkage": found.linkage, "stability": stability}
@@ -202,7 +203,7 @@ def own_gammas(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
         >>> own_gammas(maps, PixelPartition(torch.tensor([[1, 2]])))
         {'cluster_1': 0.5, 'cluster_2': 0.5}
     """
-    scales = region_scales(sites.flatten(1), region_columns(partition, sites) or [])
+    scales = region_scales(sites, Structure.of(sites, partition))
     gammas = OWN_GAMMA / torch.where(scales > 0, scales, scales.sum())
     return dict(zip(partition.regions(), gammas.tolist(), strict=True))
 

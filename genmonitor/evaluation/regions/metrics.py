@@ -9,16 +9,17 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor.evaluation.collective import Collective
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.mmd_influence import MMDInfluence, RealSide
-from genmonitor.functional.two_sample_test import View
+from genmonitor.functional.two_sample_test import VIEWS, View
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.means import KernelMeans
+from genmonitor.kernels.views import SampleView, Structure, Texture
 from genmonitor.linalg.whitening import Whitening
+from genmonitor.metrics._real_fake import joined
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.metrics.two_sample_test import TwoSampleTest
 from genmonitor.partition import PixelPartition
@@ -108,10 +109,10 @@ class RegionMetrics:
     def _influences(self, comm: Collective) -> tuple[Tensor, Influences]:
         """Gather the generated images of all processes and compare them with the real ones, on the CPU from then on."""
         with comm.all_ranks_or_none():
-            fake = comm.gather_rows(dim_zero_cat(self.test.fake_samples))
+            fake = comm.gather_rows(joined(self.test.fake_samples))
         if self._real_views is None:
             with comm.all_ranks_or_none():
-                real = comm.gather_rows(dim_zero_cat(self.test.real_samples))
+                real = comm.gather_rows(joined(self.test.real_samples))
             with comm.all_ranks_or_none():
                 views = RealViews.of(real, self.cms.partition)
             self._real_views = views  # only once every process has it: the next evaluation gathers on all or on none
@@ -143,25 +144,20 @@ class RealViews(NamedTuple):
     """Real images in both views: what generated ones are compared with."""
 
     real: Tensor
-    whitening: Whitening
-    labels: Tensor
     sides: Mapping[View, RealSide]
 
     @classmethod
     def of(cls, real: Tensor, partition: PixelPartition) -> RealViews:
         """Look at real images [M, C, H, W], which also whiten generated ones."""
-        whitening, labels = Whitening.of(real), partition.pixel_labels()
-        views: dict[View, Tensor] = {"structure": real, "texture": whitening.by_region(real, labels)}
-        return cls(real, whitening, labels, {view: RealSide.of(x, None, partition) for view, x in views.items()})
+        views: dict[View, SampleView] = {
+            "structure": Structure.of(real, partition),
+            "texture": Texture.of(Whitening.of(real), partition),
+        }
+        return cls(real, {name: RealSide.of(real, None, partition, views[name]) for name in VIEWS})
 
     def influences(self, fake: Tensor) -> Influences:
         """Compare generated images [N, C, H, W] in both views."""
-        fake = fake.to(self.whitening.mean)
-        texture = self.whitening.by_region(fake, self.labels)
-        return {
-            "structure": self.sides["structure"].influence(fake),
-            "texture": self.sides["texture"].influence(texture),
-        }
+        return {view: side.influence(fake.to(self.real)) for view, side in self.sides.items()}
 
 
 def distances(influence: MMDInfluence) -> dict[str, float]:

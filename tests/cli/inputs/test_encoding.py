@@ -15,16 +15,17 @@ from genmonitor.cli.inputs.encoding import (
     prompt_encoder,
     range_notes,
 )
-from genmonitor.cli.inputs.outputs import Images, Outputs
+from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
 from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.data.images import ImageSource
 
 CPU = torch.device("cpu")
 NAMES = ["1", "2", "3"]
 
 
 def held(values):
-    return Images("images", values, values.shape)
+    return ImageSource(values)
 
 
 IMAGES = Outputs("a", NAMES, images=held(torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))))
@@ -43,7 +44,7 @@ def encoded(*sets, **given):
 
 def test_pixels_are_features_in_the_order_of_the_images():
     (images,) = encoded(IMAGES)
-    assert torch.equal(images.features, IMAGES.images[:].flatten(1))
+    assert torch.equal(images.features, IMAGES.images.data.flatten(1))
     assert images.images is IMAGES.images
 
 
@@ -117,12 +118,12 @@ def test_texts_are_cached_by_what_they_say(tmp_path):
     ("other", "complaint"),
     [
         (VECTORS, "one kind of outputs, but a holds images and v embeddings"),
-        (Outputs("b", ["1"], images=held(IMAGES.images[:1])), "at least 2 images, but b holds 1"),
+        (Outputs("b", ["1"], images=held(IMAGES.images.data[:1])), "at least 2 images, but b holds 1"),
         (
             Outputs("b", NAMES, images=held(torch.zeros(3, 3, 8, 8))),
             r"a holds \[1, 8, 8\] and b \[3, 8, 8\]. Give --size",
         ),
-        (Outputs("b", NAMES, images=held(2 * IMAGES.images[:] - 1)), "a and b in one value range, but"),
+        (Outputs("b", NAMES, images=held(2 * IMAGES.images.data - 1)), "a and b in one value range, but"),
     ],
 )
 def test_sets_that_do_not_go_together_are_refused(other, complaint):

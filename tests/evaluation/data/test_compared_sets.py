@@ -7,13 +7,18 @@ import torch
 from genmonitor.evaluation.data.compared_sets import (
     check_left,
     check_paired,
+    check_set,
     check_value_range,
-    checked_set,
     copy_notes,
     sample_size,
 )
+from genmonitor.evaluation.data.images import ImageSource
 
 REAL = torch.rand(20, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+def notes_of(real, **sets):
+    return copy_notes({name: ImageSource(images) for name, images in sets.items()}, ImageSource(real))
 
 
 def test_all_generated_images_are_compared_where_real_ones_suffice():
@@ -56,12 +61,12 @@ def test_regions_need_some_real_images():
 )
 def test_sets_that_do_not_go_together_are_refused(images, message):
     with pytest.raises(ValueError, match=message):
-        checked_set("other", images, REAL, patch_size=1)
+        check_set("other", ImageSource(images, name="`other`"), ImageSource(REAL), patch_size=1)
 
 
 def test_patches_have_to_tile():
     with pytest.raises(ValueError, match="`patch_size` to divide the size 4×4 of `fake`, but got 3"):
-        checked_set("fake", REAL, REAL, patch_size=3)
+        check_set("fake", ImageSource(REAL), ImageSource(REAL), patch_size=3)
 
 
 def test_only_sets_of_one_size_are_pairs():
@@ -150,14 +155,14 @@ def test_value_range_lets_a_bad_generator_through(real, fake):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_generated_images_that_are_real_ones_are_counted(dtype):
     others = torch.rand(300, 1, 4, 4, generator=torch.Generator().manual_seed(1)).to(dtype)
-    assert copy_notes({"fake": others}, REAL) == []
+    assert notes_of(REAL, fake=others) == []
     copied = torch.cat([others, REAL[3:5].to(dtype), REAL[3:4].to(dtype)])
-    assert copy_notes({"fake": copied}, REAL) == ["3 of 303 generated images are among the real ones"]
-    assert copy_notes({"fake": others, "other": REAL.to(dtype)}, REAL) == [
+    assert notes_of(REAL, fake=copied) == ["3 of 303 generated images are among the real ones"]
+    assert notes_of(REAL, fake=others, other=REAL.to(dtype)) == [
         "20 of 20 generated images of `other` are among the real ones"
     ]
 
 
 def test_zero_has_no_sign():
     black = torch.zeros(1, 1, 2, 2)
-    assert copy_notes({"fake": -black}, black) == ["1 of 1 generated images are among the real ones"]
+    assert notes_of(black, fake=-black) == ["1 of 1 generated images are among the real ones"]

@@ -153,10 +153,11 @@ def test_image_source_finds_its_root_through_subsets():
     assert source.places([1, 0, 1]) == [5, 1, 5]
 
 
-def test_image_source_refuses_images_of_several_sizes():
-    images = [torch.zeros(1, 8, 8)] * 128 + [torch.zeros(1, 8, 9)]
-    with pytest.raises(ValueError, match=r"shape \[N, 1, 8, 8\] like the images before.*\[1, 1, 8, 9\]"):
-        ImageSource(images, None, "x").read(range(129))
+@pytest.mark.parametrize("workers", [0, 1])
+def test_image_source_refuses_images_of_several_sizes(workers):
+    images = DataLoader([torch.zeros(1, 8, 8)] * 150 + [torch.zeros(1, 8, 9)], num_workers=workers)
+    with pytest.raises(ValueError, match=r"images of x of one size, but .*\[1, 8, 9\] at entry 150.* Resize them in"):
+        ImageSource(images, None, "x").read(range(151))
 
 
 def test_image_source_refuses_a_key_to_one_image_only():

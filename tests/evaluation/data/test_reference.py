@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
 
-from genmonitor.evaluation.data.reference import ReferenceImages, cka_work, evenly_spread, image_budget, split_reference
+from genmonitor.evaluation.data.reference import (
+    ReferenceImages,
+    chosen_patch_size,
+    cka_work,
+    evenly_spread,
+    image_budget,
+    split_reference,
+)
 
 AGAINST_TRAINING = (
     "there is no validation data, no `validation_step`, or validation is switched off: generated images are compared "
@@ -199,21 +206,38 @@ def test_split_of_millions_of_images_is_quick_and_small(validated):
 
 @pytest.mark.parametrize(
     ("shape", "patch_size"),
-    [((1, 8, 8), 1), ((3, 32, 32), 1), ((3, 64, 64), 1), ((3, 256, 256), 4), ((3, 1024, 1024), 8)],
+    [((1, 8, 8), 1), ((3, 32, 32), 1), ((3, 64, 64), 1), ((3, 256, 256), 4), ((3, 256, 256), None)],
 )
 def test_image_budget_is_within_its_bounds(shape, patch_size):
     assert 1000 <= image_budget(shape, patch_size) <= 5000
 
 
 def test_image_budget_falls_with_the_size():
-    budgets = [image_budget((3, side, side)) for side in (8, 32, 64, 96, 128)]
+    budgets = [image_budget((3, side, side)) for side in (8, 32, 64, 96, 128, 512, 1024)]
     assert budgets == sorted(budgets, reverse=True)
-    assert image_budget((3, 128, 128), 4) > image_budget((3, 128, 128))
+    assert 4 * 3 * 1024**2 * budgets[-1] <= 2**30
+    assert image_budget((3, 128, 128), 2) > image_budget((3, 128, 128), 1)
 
 
 def test_cka_work_grows_with_images_and_with_pairs_of_sites():
     assert cka_work(10, (3, 8, 8)) == 10 * 64**2 * 3
     assert cka_work(10, (3, 8, 8), patch_size=2) == 10 * 16**2 * 12
+    # beyond 64×64 of averages over cells
+    assert cka_work(10, (3, 512, 512)) == cka_work(10, (3, 256, 256), patch_size=4) == 10 * 64**4 * 3
+    assert cka_work(10, (3, 256, 256), patch_size=8) == 10 * 32**4 * 12
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "side"), [(64, 64, 1), (28, 28, 1), (80, 120, 2), (240, 320, 5), (7, 500, 1)]
+)
+def test_sites_are_as_small_as_their_number_allows(height, width, side):
+    assert chosen_patch_size((3, height, width)) == side
+
+
+@pytest.mark.parametrize("size", [(218, 178), (101, 101)])
+def test_images_that_no_patches_tile_are_refused_with_what_to_do(size):
+    with pytest.raises(ValueError, match=rf"got {size[0]}×{size[1]}. Crop or resize them, give `patch_size`, or"):
+        chosen_patch_size((3, *size))
 
 
 @pytest.mark.parametrize(("length", "count"), [(10, 3), (7, 7), (100, 99), (5, 50), (20_000_000, 5000)])

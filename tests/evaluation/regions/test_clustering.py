@@ -14,6 +14,7 @@ from genmonitor.evaluation.regions.clustering import (
     halvings,
     is_lopsided,
     on_a_grid,
+    patch_notes,
     region_notes,
 )
 from genmonitor.functional import pixel_cka
@@ -45,6 +46,25 @@ def test_three_regions_do_not_become_two(n):
     assert adjusted_rand_index(found.partition.labels.flatten(), labels.flatten()) > 0.9
     assert found.stability["overall"] > 0.9
     assert found.notes() == ()
+
+
+def test_regions_of_large_images_are_found_in_averages_over_their_sites():
+    small, labels = three_regions(150)
+    images = small.repeat_interleave(16, 2).repeat_interleave(16, 3)
+    images += torch.randn(images.shape, generator=torch.Generator().manual_seed(1))
+    found = found_in(images, patch_size=None).partition
+    assert (found.patch_size, found.labels.shape) == (3, (64, 64))
+    at = torch.arange(64) * 3 // 16
+    assert adjusted_rand_index(found.labels.flatten(), labels[at][:, at].flatten()) > 0.9
+    assert patch_notes(found, None) == ("a site of these images is a patch of 3×3 pixels; `patch_size` gives others",)
+    assert patch_notes(found, 3) == patch_notes(PixelPartition(labels), None) == ()
+
+
+def test_cells_give_the_clusters_of_pixels_where_these_are_alike():
+    small, _ = three_regions(60, side=64)
+    images = small.repeat_interleave(2, 2).repeat_interleave(2, 3)
+    found, expected = (found_in(x, 3, patch).partition for x, patch in ((images, 2), (small, 1)))
+    assert torch.equal(found.labels, expected.labels)
 
 
 def test_halves_of_three_regions_agree():

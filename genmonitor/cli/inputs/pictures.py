@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures: files in folders and tar files, and rows of a table of Hugging Face `datasets`, decoded when needed."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from genmonitor._io import Progress
+from genmonitor.evaluation.data.images import ImageSource
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+GRAY, ORIENTATION, SIDEWAYS = ("1", "L", "LA", "La"), 0x0112, 5
+"""Pillow's modes, and of what a camera notes the tag and the first value that swaps height and width."""
+MOST_WORKERS, TAR = 8, ".tar"
+IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image file, alone, in a tar file or in a table.
+
+    Attributes:
+        name: in the set.
+        where: what errors call it.
+        content: opens its bytes.
+    """
+
+    name: str
+    where: str
+    content: Callable[[], IO[bytes]]
+
+    def head(self) -> tuple[int, int, bool]:
+        """Return height, width, and whether it is gray."""
+        with self._opened() as image:
+            turned = image.getexif().get(ORIENTATION, 1) >= SIDEWAYS
+            return (*(image.size if turned else image.size[::-1]), image.mode in GRAY)
+
+    def pixels(self, shape: Sequence[int]) -> Tensor:
+        """Return it as a viewer shows it, uint8 of this shape [C, H, W], cropped to it where that is needed."""
+        from PIL import Image, ImageOps
+
+        channels, height, width = shape
+        with self._opened() as image:
+            image.load()
+            picture = _opaque(ImageOps.exif_transpose(image))
+            if picture.size != (width, height):
+                picture = ImageOps.fit(picture, (width, height), Image.Resampling.BILINEAR)
+            pixels = torch.from_numpy(np.array(picture.convert("L" if channels == 1 else "RGB")))
+        return pixels[None] if channels == 1 else pixels.permute(2, 0, 1)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Image]:
+        """Open it; whatever fails in the block is an error that names it."""
+        from PIL import Image
+
+        try:
+            with self.content() as content, Image.open(content) as image:
+                frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)  # others are previews
+                if frames == 1 and image.mode[0] not in "IF":
+                    yield image
+                    return
+        except Exception as error:  # pillow's decoders raise anything, and often without the file's name
+            raise PictureError(f"{self.where} cannot be read as an image: {error}") from error
+        if frames == 1:
+            mode = f"pillow's mode {image.mode!r}"
+            raise PictureError(f"Expected 8 bits per channel, but {self.where} has {mode}. Convert it.")
+        raise PictureError(
+            f"Expected one image per file, but {self.where} has {frames} frames. Save each as a file of its own."
+        )
+
+
+class PictureError(ValueError):
+    """A picture that cannot be read: DataLoader wraps what fails in a worker in its traceback, which is left out here.
+
+    Args:
+        message: the error, perhaps behind a traceback.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.rpartition("PictureError: ")[2].rstrip())
+
+
+@dataclass(frozen=True, eq=False)
+class Pictures(Dataset[Tensor]):
+    """Pictures as a dataset of uint8 [C, H, W], each decoded when it is asked for.
+
+    Attributes:
+        pictures: the files.
+        shape: of all.
+    """
+
+    pictures: Sequence[Picture]
+    shape: tuple[int, int, int]
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __getitem__(self, row: int) -> Tensor:
+        return self.pictures[row].pixels(self.shape)
+
+
+def find_pictures(path: Path) -> list[Picture]:
+    """List the image files under a folder, and in its tar files, or in a tar file, in the order in which they are read.
+
+    That is by their paths, 2.png before 10.png; in a tar file as they lie there.
+
+    Raises:
+        FileNotFoundError: if there are none.
+        ValueError: if a tar file is compressed or not whole.
+    """
+    files = sorted(path.rglob("*"), key=_natural_order) if path.is_dir() else [path]
+    found = []
+    for file in files:
+        name = file.relative_to(path).as_posix() if path.is_dir() else ""
+        if file.suffix == TAR and file.is_file():
+            found += _members(file, name)
+        elif file.suffix.lower() in IMAGE_SUFFIXES:
+            found.append(Picture(name or file.name, str(file), partial(_whole, file)))
+    if not found:
+        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
+        raise FileNotFoundError(f"Expected image files ({kinds}) under {path}, but found none.")
+    return found
+
+
+def _members(path: Path, name: str) -> list[Picture]:
+    """List the image files in a tar file, which is called `name` in the folder."""
+    try:
+        with tarfile.open(path, "r:") as tar, path.open("rb") as file:
+            members = [x for x in tar if Path(x.name).suffix.lower() in IMAGE_SUFFIXES]
+            file.seek(tar.offset)  # tarfile takes a broken header for the end
+            if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
+                raise tarfile.ReadError(f"no end of the archive at byte {tar.offset}")
+    except tarfile.TarError as error:
+        raise ValueError(
+            f"Expected a whole tar file without compression, but {path} is not: {error}. Write it again."
+        ) from error
+    if link := next((x.name for x in members if not x.isfile()), None):
+        raise ValueError(f"Expected image files in {path}, but {link} is none, such as a link. Pack what it leads to.")
+    return [
+        Picture(str(PurePosixPath(name, x.name)), f"{path}/{x.name}", partial(_part, path, x.offset_data, x.size))
+        for x in members
+    ]
+
+
+def _whole(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _part(path: Path, start: int, length: int) -> IO[bytes]:
+    with path.open("rb") as file:
+        file.seek(start)
+        return io.BytesIO(file.read(length))
+
+
+def holds_pictures(path: Path) -> bool:
+    """Say whether a path leads to pictures: a folder or a tar file."""
+    return path.is_dir() or path.suffix == TAR
+
+
+def is_table(path: Path) -> bool:
+    """Say whether a folder is what `save_to_disk` of Hugging Face `datasets` writes."""
+    return any((path / name).is_file() for name in ("dataset_info.json", "dataset_dict.json"))
+
+
+def read_table(path: Path, column: str | None, labels: Sequence[str]) -> tuple[list[Picture], list[str] | None]:
+    """List the images of a table, and their prompts or classes where it has them.
+
+    Args:
+        path: its folder.
+        column: the name of the column of images; None for the only one, or "image".
+        labels: names to look for the column of prompts under, the preferred one first.
+
+    Raises:
+        ValueError: if the package is not installed, the folder holds several tables or none that can be read, or it
+            does not say which column is meant.
+    """
+    try:
+        from datasets import ClassLabel, DatasetDict, Image, load_from_disk
+    except ImportError as error:
+        raise ValueError(f'Reading {path} needs datasets. Run: pip install "genmonitor[datasets]"') from error
+    try:
+        table = load_from_disk(str(path))
+    except Exception as error:
+        raise ValueError(f"Expected a dataset as save_to_disk writes it, but {path} is not: {error}") from error
+    if isinstance(table, DatasetDict):
+        splits = ", ".join(table)
+        raise ValueError(f"Expected one split, but {path} holds {splits}. Give {path / next(iter(table))}.")
+    columns = [name for name, kind in table.features.items() if isinstance(kind, Image)]
+    chosen: Any = column or ("image" if "image" in columns else columns[0] if len(columns) == 1 else None)
+    if chosen not in columns:
+        raise ValueError(
+            f"Expected the name of a column of images in {path}, which has {', '.join(columns) or 'none'}. Give it as "
+            f"in {path}:{next(iter(columns), 'NAME')}."
+        )
+    encoded = table.select_columns([chosen]).cast_column(chosen, Image(decode=False))
+    cells = (partial(_cell, encoded, chosen, row) for row in range(len(table)))
+    pictures = [Picture(f"row {row}", f"row {row} of {path}", cell) for row, cell in enumerate(cells)]
+    name = next((name for name in labels if name in table.features), None)
+    if name is None:
+        return pictures, None
+    kind, values = table.features[name], list(table[name])
+    named = isinstance(kind, ClassLabel) and None not in values
+    return pictures, [str(x) for x in (kind.int2str(values) if named else values)]
+
+
+def _cell(table: Any, column: str, row: int) -> IO[bytes]:
+    cell = table[row][column]
+    return io.BytesIO(cell["bytes"]) if cell["bytes"] is not None else Path(cell["path"]).open("rb")
+
+
+def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:
+    """Return a key that sorts paths with runs of digits as numbers."""
+    parts = [re.split(r"([0-9]+)", part) for part in file.parts]
+    return [[int(x) if place % 2 else x for place, x in enumerate(part)] for part in parts], file
+
+
+def open_pictures(path: Path, pictures: Sequence[Picture], size: int | None, progress: Progress) -> ImageSource:
+    """Return pictures as images; of all only the first bytes are read now, to tell the size."""
+    heads = [picture.head() for picture in progress(pictures, f"reading {path.name}")]
+    sizes = sorted({(h, w) for h, w, _ in heads})
+    if size is None and len(sizes) > 1:
+        some = ", ".join(f"{h}×{w}" for h, w in sizes[:3])
+        raise ValueError(f"Expected images of one size, but {path} holds {some}. Give --size to resize them.")
+    channels = 1 if all(gray for *_, gray in heads) else 3  # gray ones among colored ones are made so
+    shape = (channels, *(sizes[0] if size is None else (size, size)))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return ImageSource(DataLoader(Pictures(pictures, shape), num_workers=min(MOST_WORKERS, cores)), name=str(path))
+
+
+def _opaque(image: Image) -> Image:
+    """Return an image without transparency and palette."""
+    from PIL import Image
+
+    gray = image.mode in GRAY
+    if "transparency" in image.info or {"A", "a"} & set(image.getbands()):
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image.convert("RGBA"))
+    return image.convert("L" if gray else "RGB")
