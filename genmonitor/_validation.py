@@ -24,7 +24,7 @@ def check_tensor(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         raise TypeError(f"Expected `{name}` to be a torch.Tensor, but got {type(value).__name__}. Convert it first.")
     value = value.trigger_wait() if hasattr(value, "trigger_wait") else value  # of a collective that may still run
-    if type(value).__torch_dispatch__ is not Tensor.__torch_dispatch__:
+    if hasattr(value, "__tensor_flatten__"):  # by which torch knows a tensor that wraps others
         raise TypeError(
             f"Expected `{name}` to hold its values itself, but got {type(value).__name__}, which wraps other tensors."
             " Give a plain tensor, of a DTensor x.full_tensor()."

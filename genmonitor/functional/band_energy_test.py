@@ -100,7 +100,7 @@ def _bands(height: int, width: int) -> tuple[tuple[int, ...], Tensor]:
     down, across = torch.arange(height)[:, None] / (2 * height), torch.arange(width)[None] / (2 * width)
     frequency = torch.hypot(down, across)  # in cycles per pixel
     count = max(1, round(math.log2(min(height, width))) - 1)
-    octave = (-torch.log2(2 * frequency.clamp_min(1e-9))).floor().clamp(0, count - 1)
+    octave = (frequency <= 0.25 / 2 ** torch.arange(count - 1)[:, None, None]).sum(0)
     octave[0, 0] = -1
     lines = torch.stack([across > 2 * down, down > 2 * across])
     directions = torch.stack([torch.ones_like(lines[0]), *lines, ~lines.any(0)])

@@ -63,6 +63,9 @@ class Wrapper(torch.Tensor):
         out.inner = x
         return out
 
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["inner"], None
+
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*(x.inner if isinstance(x, cls) else x for x in args), **(kwargs or {}))

@@ -35,7 +35,7 @@ def test_compare_takes_every_setting_with_its_default():
     signature = inspect.signature(compare).parameters
     defaults = {field.name: field.default for field in fields(RegionSettings) if field.name != "diagnose_every"}
     of_sets = {"real", "fake", "other", "paired", "train", "real_labels", "fake_labels"}
-    assert signature.keys() - defaults == of_sets | {"comm", "progress"}
+    assert signature.keys() - defaults == of_sets | {"comm", "device", "progress"}
     assert {name: signature[name].default for name in defaults} == defaults
 
 
