@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.linalg.distances import centered, squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
@@ -19,9 +20,9 @@ GAMMAS = (0.5, 2.0, 8.0)
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one view measures in: where distances are centered, and the kernels' gammas and weights."""
+    """What one view measures in: the values of images, where they are centered, the kernels' gammas and weights."""
 
-    whitening: Whitening | None
+    values: Callable[[Tensor], Tensor]
     shift: Tensor
     gamma: float
     weights: tuple[float, ...]
@@ -31,48 +32,44 @@ class View:
 class Distance:
     """The squared maximum mean discrepancy without bias by one kernel, k = Σ k_g / σ_g over views and gammas.
 
-    Of images it sees the area alone, in both views: what is around it does not show in its texture.
+    Of images it sees the area in three views: structure (pixels), texture (whitened pixels, in which nothing shows that
+    is around the area), and statistics, of the area and of what is around it.
 
     σ_g is the standard deviation that MMD² of k_g has between two sets of `unit` real images each. Since gammas,
-    weights and whitening are those of given real images, distances from one and the same set have ratios that mean
-    something: one less the ratio of two is the part that is explained.
-
-    Attributes:
-        box: rows and columns that hold the area.
-        inside: the area within the box, bool [h, w].
-        views: structure (pixels), and texture (whitened) where the box has more than one pixel.
+    weights, whitening and statistics are those of given real images, distances from one and the same set have ratios
+    that mean something: one less the ratio of two is the part that is explained.
     """
 
-    box: tuple[slice, slice]
-    inside: Tensor
     views: tuple[View, ...]
 
     @classmethod
-    def of(cls, real: Tensor, area: Tensor, unit: int) -> Distance:
-        """Fix gammas, weights and whitening by real images.
+    def of(cls, real: Tensor, area: Tensor, unit: int, seen: Tensor | None = None, around: bool = True) -> Distance:
+        """Fix gammas, weights, whitening and statistics by real images.
 
         Args:
             real: [N, C, H, W], N at least 4.
             area: bool [H, W].
             unit: images a side that a distance of 1 is the standard deviation of.
         """
-        return cls.with_gram(real, area, unit)[0]
+        return cls.with_gram(real, area, unit, seen, around)[0]
 
     @classmethod
-    def with_gram(cls, real: Tensor, area: Tensor, unit: int) -> tuple[Distance, Tensor]:
+    def with_gram(cls, real: Tensor, area: Tensor, unit: int, seen: Tensor | None = None, around: bool = True) -> tuple[Distance, Tensor]:
         """Return the distance by real images, and k of all pairs of these [N, N]; see `of`."""
-        rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in area.nonzero(as_tuple=True))
-        inside, seen = area[rows, columns].to(real.device), real[..., rows, columns]
+        seen = area if seen is None else seen
+        rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in seen.nonzero(as_tuple=True))
+        inside = seen[rows, columns].to(real.device)
         with full_precision():
-            whitenings = [None, Whitening.of(seen)] if inside.numel() > 1 else [None]
-            views, grams = zip(*(_view(seen, whitening, inside, unit) for whitening in whitenings), strict=True)
-        return cls((rows, columns), inside, views), sum(grams)
+            ways: list[Callable[[Tensor], Tensor]] = [_Pixels(rows, columns, inside, None)]
+            if inside.numel() > 1:
+                ways += [_Pixels(rows, columns, inside, Whitening.of(real[..., rows, columns])), Statistics.of(real, area, None if around else seen)]
+            views, grams = zip(*(_view(real, values, unit) for values in ways), strict=True)
+        return cls(views), sum(grams)
 
     def embedded(self, images: Tensor) -> list[Tensor]:
         """Return the area's values in each view [N, D], for `gram`."""
-        seen = images[(..., *self.box)]
         with full_precision():
-            return [_values(seen, view.whitening, self.inside) - view.shift for view in self.views]
+            return [view.values(images) - view.shift for view in self.views]
 
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
         """Return k of all pairs of embedded images, [N, M]."""
@@ -100,25 +97,36 @@ def mean_of_pairs(gram: Tensor) -> float:
     return float((gram.sum(dtype=torch.float64) - gram.diagonal().sum(dtype=torch.float64)) / (n * (n - 1)))
 
 
-def _view(real: Tensor, whitening: Whitening | None, inside: Tensor, unit: int) -> tuple[View, Tensor]:
+@dataclass(frozen=True, eq=False)
+class _Pixels:
+    """The pixels of an area [h, w] within a box, as they are or whitened."""
+
+    rows: slice
+    columns: slice
+    inside: Tensor
+    whitening: Whitening | None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        seen = images[..., self.rows, self.columns]
+        if bool(self.inside.all()):
+            return (seen if self.whitening is None else self.whitening(seen)).flatten(1)
+        seen = seen if self.whitening is None else self.whitening(seen, self.inside)
+        return seen[:, :, self.inside].flatten(1)
+
+
+def _view(real: Tensor, way: Callable[[Tensor], Tensor], unit: int) -> tuple[View, Tensor]:
     """Return a view by real images, and its part of their Gram matrix."""
-    values = _values(real, whitening, inside)
+    values = way(real)
     shift = values.mean(0)
     near = centered(values, values)[0]
     scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
     if not scale:
-        return View(whitening, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
+        return View(way, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
     # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
     grams = _gaussians(near, near, 1 / scale)
     squares = map(_mean_square, grams)
     weights = tuple(0.0 if square <= 0 else unit / (8 * square) ** 0.5 for square in squares)
-    return View(whitening, shift, 1 / scale, weights), _weighted(weights, grams)
-
-
-def _values(images: Tensor, whitening: Whitening | None, inside: Tensor) -> Tensor:
-    if bool(inside.all()):
-        return (images if whitening is None else whitening(images)).flatten(1)
-    return (images if whitening is None else whitening(images, inside))[:, :, inside].flatten(1)
+    return View(way, shift, 1 / scale, weights), _weighted(weights, grams)
 
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:

@@ -104,10 +104,13 @@ class Side:
         """Return the distance of generated images from real ones with faults."""
         key = tuple((id(model), strength) for model, strength in faults)  # models of a user's need have no hash
         if key not in self._left:
-            x = self.distance.embedded(self.put(faults))
-            left = distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
-            self._left[key] = self.offset + left, faults  # which keeps the models, and their ids, alive
+            self._left[key] = self.left_by(self.put(faults)), faults  # which keeps the models, and their ids, alive
         return self._left[key][0]
+
+    def left_by(self, real: Tensor) -> float:
+        """Return the distance of generated images from real ones that were changed."""
+        x = self.distance.embedded(real)
+        return self.offset + distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
 
 
 def _typical_first(gram: Tensor) -> Tensor:

@@ -56,14 +56,14 @@ class Images:
         return min(float(self.fake.min()), 0.0), max(float(self.fake.max()), 1.0)
 
 
-def side_to_fit(images: Images, area: Tensor) -> Side:
-    """Return the half to fit on, with the distance in an area."""
+def side_to_fit(images: Images, area: Tensor, seen: Tensor | None = None, around: bool = True) -> Side:
+    """Return the half to fit on, with the distance in an area, of whose pixels it may see some alone."""
     (fake, real), others = images.halves
-    distance = Distance.of(real, area, min(map(len, others)))
+    distance = Distance.of(real, area, min(map(len, others)), seen, around)
     return Side.of(distance, real, fake, area, images.range, images.seed)
 
 
-def sides(images: Images, area: Tensor) -> tuple[Side, Side]:
+def sides(images: Images, area: Tensor, seen: Tensor | None = None, around: bool = True) -> tuple[Side, Side]:
     """Return the half to fit on and the half to judge on, with the distance in an area."""
-    fitted, (fake, real) = side_to_fit(images, area), images.halves[1]
+    fitted, (fake, real) = side_to_fit(images, area, seen, around), images.halves[1]
     return fitted, Side.of(fitted.distance, real, fake, area, images.range, images.seed + 1)

@@ -4,20 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.areas import largest_piece
-from genmonitor.functional.diagnosis.fault_models import FaultModel, Measured
-from genmonitor.functional.diagnosis.fit import CHANCE, Faults, Side, fit, put_faults, usable
+from genmonitor.functional.areas import KEPT, grown, largest_piece, within
+from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.fault_models import MISFIT, FaultModel, Measured
+from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, fit, put_faults, usable
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
 from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
-EDGE, LEAST, KEPT = 2, 12, 0.25
-"""Pixels that an area of the map may be too large by, fewest pixels without them, and least part of the area."""
 SEARCHED = 112
 """Images a side that say where the fault is."""
 LEAST_SHARE, ENOUGH = 0.2, 0.6
@@ -26,24 +26,6 @@ MOVES = 8
 """Times that a side of an area may move by a pixel."""
 BORDERS = (1, 2, 3, 4)
 """Pixels that borders are wide."""
-
-
-def within(mask: Tensor) -> list[Tensor]:
-    """Return an area, and the same without its outermost pixels, one after the other, while enough of it is left.
-
-    Example:
-        >>> square = torch.zeros(9, 9, dtype=torch.bool)
-        >>> square[:, 2:] = True
-        >>> [int(x.sum()) for x in within(square)]
-        [63, 54, 45]
-    """
-    out = [mask]
-    for _ in range(EDGE):
-        smaller = grown(out[-1], -1)
-        if float(smaller.sum()) < max(LEAST, KEPT * float(mask.sum())):
-            break
-        out.append(smaller)
-    return out
 
 
 def located(
@@ -64,37 +46,49 @@ def located(
     """
     fake, _ = images.halves[0]
     significant = (p_map <= LEVEL) | grown(mask, 1)
-    best: tuple[float, Faults] = LEAST_SHARE, ()
+    found: list[tuple[Faults, list[Tensor]]] = []
     for area in unlike([within(mask)[-1], grown(mask, REACH) & significant]):
-        side = side_to_fit(images, area).first(SEARCHED)
+        side = side_to_fit(images, area, around=False).first(SEARCHED)
         faults = next(fit(side, usable(models, side, fake, [], skip_failing)), ())
         share = 1 - side.left(faults) / max(side.left(()), CHANCE)
-        best = max(best, (share, faults), key=lambda x: x[0])
-        if best[0] >= ENOUGH:
+        if share >= LEAST_SHARE:
+            found.append((faults, [mask, *_by_pixel(images, mask, significant, faults)]))
+        if share >= ENOUGH:
             break
-    if not best[1]:
-        return mask
-    around = side_to_fit(images, grown(significant, REACH)).first(SEARCHED)
-    moved = moved_to_fit(around, [mask, _by_pixel(images, mask, significant, best[1])], best[1])
-    return moved if around.put_into(moved).left(best[1]) < around.left(()) else mask
+    found.append(((PutFault(MISFIT, 0.8),), unlike([mask, *within(box(mask)), *within(box(grown(mask, 1) & significant))])))
+    region = grown(significant, REACH)
+    around = side_to_fit(images, region)
+    around = replace(around, distance=Distance(around.distance.views[:2]))
+    around = Side.of(around.distance, images.halves[0][1], fake, region, images.range, images.seed).first(SEARCHED)
+    moved = [moved_to_fit(around, areas, faults) for faults, areas in found]
+    left, area = min(moved, key=lambda x: x[0])
+    return area if left < around.left(()) else mask
 
 
-def moved_to_fit(side: Side, areas: Sequence[Tensor], faults: Faults) -> Tensor:
+def moved_to_fit(side: Side, areas: Sequence[Tensor], faults: Faults) -> tuple[float, Tensor]:
     """Return the area in which faults bring real images closest, with its sides moved while that brings them closer.
 
     Rectangles and borders are tried too: faults are such more often than what is left of them pixel by pixel.
     """
+    everywhere = side.put_into(torch.ones_like(areas[0])).put(faults)
+    known: dict[bytes, float] = {}
+
+    def left(area: Tensor) -> float:
+        key = area.numpy().tobytes()
+        if key not in known:
+            known[key] = side.left_by(torch.where(area.to(side.real.device), everywhere, side.real))
+        return known[key]
 
     def best(some: Sequence[Tensor]) -> tuple[float, Tensor]:
-        return min(((side.put_into(area).left(faults), area) for area in some), key=lambda x: x[0])
+        return min(((left(area), area) for area in some), key=lambda x: x[0])
 
-    left, area = best([*areas, *unlike([x for area in areas for x in _plain(area)])])
+    least, area = best([*areas, *unlike([x for area in areas for x in _plain(area)])])
     for _ in range(MOVES):
         after, moved = best([area, *unlike(_moved(area))])
-        if after >= left:
+        if after >= least:
             break
-        left, area = after, moved
-    return area
+        least, area = after, moved
+    return least, area
 
 
 def _moved(area: Tensor) -> list[Tensor]:
@@ -116,13 +110,6 @@ def _plain(area: Tensor) -> list[Tensor]:
     return borders
 
 
-def grown(mask: Tensor, pixels: int) -> Tensor:
-    """Return a mask [H, W] that is larger by so many pixels, or smaller by as many if they are negative."""
-    if pixels < 0:
-        return ~grown(~mask, -pixels)
-    return F.max_pool2d(mask[None].float(), 2 * pixels + 1, 1, pixels)[0] > 0
-
-
 def box(mask: Tensor) -> Tensor:
     """Return the smallest rectangle that holds a mask [H, W]."""
     out = torch.zeros_like(mask)
@@ -140,7 +127,7 @@ def unlike(masks: Sequence[Tensor]) -> list[Tensor]:
     return out
 
 
-def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults) -> Tensor:
+def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults) -> list[Tensor]:
     """Return where, of what is significant, generated images are closer to real ones with faults than without.
 
     Pixel by pixel, by the means of their characteristic functions, in both views.
@@ -157,7 +144,20 @@ def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults)
         of_fake, of_real, of_faulty = (_characteristic((x - mean) * scale) for x in values)
         gain += ((of_fake - of_real).square() - (of_fake - of_faulty).square()).sum((0, 1))
     found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0).cpu() & significant
-    return largest_piece(found) if found.sum() >= KEPT * mask.sum() else mask
+    return [best_rectangle(gain.cpu()), *([largest_piece(found)] if found.sum() >= KEPT * mask.sum() else [])]
+
+
+def best_rectangle(gain: Tensor) -> Tensor:
+    """Return the rectangle whose sum of a matrix [H, W] is largest, as a mask."""
+    sums = F.pad(gain.double(), (1, 0, 1, 0)).cumsum(0).cumsum(1)
+    height, width = gain.shape
+    rows, columns = torch.combinations(torch.arange(height + 1), 2), torch.combinations(torch.arange(width + 1), 2)
+    strips = sums[rows[:, 1]] - sums[rows[:, 0]]
+    inside = strips[:, columns[:, 1]] - strips[:, columns[:, 0]]
+    row, column = divmod(int(inside.argmax()), len(columns))
+    out = torch.zeros(height, width, dtype=torch.bool)
+    out[rows[row, 0] : rows[row, 1], columns[column, 0] : columns[column, 1]] = True
+    return out
 
 
 def _characteristic(x: Tensor) -> Tensor:
