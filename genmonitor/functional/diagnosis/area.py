@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.distance import Distance, mean_of_pairs
+from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
 from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured, of_parts
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
@@ -105,7 +105,7 @@ def diagnose_area(
     failures: list[str] = []
     by_map = p is not None
     p = _permutation_p(images, mask) if p is None else p
-    fitted, judged = sides(images, mask, within(mask)[: 1 + by_map][-1])
+    fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, within(mask)[: 1 + by_map][-1]))
     explained, share, weights, of_image = None, 0.0, None, 0.0
     tried = usable([*models, *of_parts(mask)], fitted, images.halves[0][0], failures, skip_failing)
     if p <= LEVEL and judged.left(()) > 0:
@@ -182,7 +182,8 @@ def _divided(
 def _permutation_p(images: Images, area: Tensor) -> float:
     """Test no difference of an area by all images; the kernel is that of both sides together, so the level is exact."""
     n, m = len(images.fake), len(images.real)
-    gram = Distance.with_gram(torch.cat([images.fake, images.real]), area, min(n, m))[1].double().fill_diagonal_(0)
+    both = torch.cat([images.fake, images.real])
+    gram = Distance.with_gram(both, all_views(both, area), min(n, m))[1].double().fill_diagonal_(0)
     fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, images.seed)]).T.to(gram)
     real = 1 - fake
     of_fake, of_real = gram @ fake, gram @ real

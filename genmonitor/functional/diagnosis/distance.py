@@ -18,11 +18,15 @@ GAMMAS = (0.5, 2.0, 8.0)
 """In units of one over the mean squared distance of real images, each four times the one before."""
 
 
+Values = Callable[[Tensor], Tensor]
+"""What is compared of images: from [N, C, H, W] to [N, D]."""
+
+
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one view measures in: the values of images, where they are centered, the kernels' gammas and weights."""
+    """What one view compares: values of images, where they are centered, and the kernels' gammas and weights."""
 
-    values: Callable[[Tensor], Tensor]
+    values: Values
     shift: Tensor
     gamma: float
     weights: tuple[float, ...]
@@ -32,38 +36,29 @@ class View:
 class Distance:
     """The squared maximum mean discrepancy without bias by one kernel, k = Σ k_g / σ_g over views and gammas.
 
-    Of images it sees the area in three views: structure (pixels), texture (whitened pixels, in which nothing shows that
-    is around the area), and statistics, of the area and of what is around it.
-
     σ_g is the standard deviation that MMD² of k_g has between two sets of `unit` real images each. Since gammas,
-    weights, whitening and statistics are those of given real images, distances from one and the same set have ratios
-    that mean something: one less the ratio of two is the part that is explained.
+    weights and views are those of given real images, distances from one and the same set have ratios that mean
+    something: one less the ratio of two is the part that is explained.
     """
 
     views: tuple[View, ...]
 
     @classmethod
-    def of(cls, real: Tensor, area: Tensor, unit: int, seen: Tensor | None = None, around: bool = True) -> Distance:
-        """Fix gammas, weights, whitening and statistics by real images.
+    def of(cls, real: Tensor, values: Sequence[Values], unit: int) -> Distance:
+        """Fix gammas and weights by real images.
 
         Args:
             real: [N, C, H, W], N at least 4.
-            area: bool [H, W].
+            values: what each view compares, such as `all_views`.
             unit: images a side that a distance of 1 is the standard deviation of.
         """
-        return cls.with_gram(real, area, unit, seen, around)[0]
+        return cls.with_gram(real, values, unit)[0]
 
     @classmethod
-    def with_gram(cls, real: Tensor, area: Tensor, unit: int, seen: Tensor | None = None, around: bool = True) -> tuple[Distance, Tensor]:
+    def with_gram(cls, real: Tensor, values: Sequence[Values], unit: int) -> tuple[Distance, Tensor]:
         """Return the distance by real images, and k of all pairs of these [N, N]; see `of`."""
-        seen = area if seen is None else seen
-        rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in seen.nonzero(as_tuple=True))
-        inside = seen[rows, columns].to(real.device)
         with full_precision():
-            ways: list[Callable[[Tensor], Tensor]] = [_Pixels(rows, columns, inside, None)]
-            if inside.numel() > 1:
-                ways += [_Pixels(rows, columns, inside, Whitening.of(real[..., rows, columns])), Statistics.of(real, area, None if around else seen)]
-            views, grams = zip(*(_view(real, values, unit) for values in ways), strict=True)
+            views, grams = zip(*(_view(real, some, unit) for some in values), strict=True)
         return cls(views), sum(grams)
 
     def embedded(self, images: Tensor) -> list[Tensor]:
@@ -97,36 +92,62 @@ def mean_of_pairs(gram: Tensor) -> float:
     return float((gram.sum(dtype=torch.float64) - gram.diagonal().sum(dtype=torch.float64)) / (n * (n - 1)))
 
 
+def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
+    """Return structure, an area's pixels, and texture, the same whitened, if it has more than one.
+
+    Nothing that is around the area shows in its texture.
+
+    Args:
+        real: images that whiten [N, C, H, W].
+        area: bool [H, W].
+    """
+    box = tuple(slice(int(x.min()), int(x.max()) + 1) for x in area.nonzero(as_tuple=True))
+    inside = area[box].to(real.device)
+    if inside.numel() == 1:
+        return [_Pixels(box, inside, None)]
+    return [_Pixels(box, inside, whitening) for whitening in (None, Whitening.of(real[(..., *box)]))]
+
+
+def all_views(real: Tensor, area: Tensor, seen: Tensor | None = None) -> list[Values]:
+    """Return structure, texture and statistics of an area; these look around it, too.
+
+    Args:
+        real: images that whiten [N, C, H, W].
+        area: bool [H, W].
+        seen: pixels of the area whose structure and texture count, where its place may be a pixel off; None for all.
+    """
+    views = pixel_views(real, area if seen is None else seen)
+    return [*views, Statistics.of(real, area)] if len(views) > 1 else views
+
+
 @dataclass(frozen=True, eq=False)
 class _Pixels:
-    """The pixels of an area [h, w] within a box, as they are or whitened."""
+    """The pixels of an area bool [h, w] within a box, as they are or whitened."""
 
-    rows: slice
-    columns: slice
+    box: tuple[slice, ...]
     inside: Tensor
     whitening: Whitening | None
 
     def __call__(self, images: Tensor) -> Tensor:
-        seen = images[..., self.rows, self.columns]
+        seen = images[(..., *self.box)]
         if bool(self.inside.all()):
             return (seen if self.whitening is None else self.whitening(seen)).flatten(1)
-        seen = seen if self.whitening is None else self.whitening(seen, self.inside)
-        return seen[:, :, self.inside].flatten(1)
+        return (seen if self.whitening is None else self.whitening(seen, self.inside))[:, :, self.inside].flatten(1)
 
 
-def _view(real: Tensor, way: Callable[[Tensor], Tensor], unit: int) -> tuple[View, Tensor]:
+def _view(real: Tensor, compared: Values, unit: int) -> tuple[View, Tensor]:
     """Return a view by real images, and its part of their Gram matrix."""
-    values = way(real)
+    values = compared(real)
     shift = values.mean(0)
     near = centered(values, values)[0]
     scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
     if not scale:
-        return View(way, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
+        return View(compared, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
     # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
     grams = _gaussians(near, near, 1 / scale)
     squares = map(_mean_square, grams)
     weights = tuple(0.0 if square <= 0 else unit / (8 * square) ** 0.5 for square in squares)
-    return View(way, shift, 1 / scale, weights), _weighted(weights, grams)
+    return View(compared, shift, 1 / scale, weights), _weighted(weights, grams)
 
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:

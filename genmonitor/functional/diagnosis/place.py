@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor.functional.areas import KEPT, grown, largest_piece, within
-from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.distance import pixel_views
 from genmonitor.functional.diagnosis.fault_models import MISFIT, FaultModel, Measured
-from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, fit, put_faults, usable
+from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, put_faults, ranked, usable
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
+from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
@@ -22,6 +22,10 @@ SEARCHED = 112
 """Images a side that say where the fault is."""
 LEAST_SHARE, ENOUGH = 0.2, 0.6
 """Share that a fault must explain to say where it is, and from which no other area is looked at."""
+LIKELY = 8
+"""Faults of an area that are worth trying once its place is known better."""
+OF_MOST = 0.8
+"""Part of the images in which the area is taken to be that of another, to place it."""
 MOVES = 8
 """Times that a side of an area may move by a pixel."""
 BORDERS = (1, 2, 3, 4)
@@ -30,12 +34,13 @@ BORDERS = (1, 2, 3, 4)
 
 def located(
     images: Images, mask: Tensor, p_map: Tensor, models: Sequence[FaultModel | Measured], skip_failing: bool
-) -> Tensor:
+) -> tuple[Tensor, list[FaultModel | Measured]]:
     """Return where the fault is that explains most of what is within an area of the map, or around it.
 
     It is there where real images with it are closest to generated ones, seen with what is around: the area where that
     holds pixel by pixel, or the map's, moved at its sides while that brings them closer. Pixels beside a fault that are
-    the same in all real images stand out more than it does, so the fault may be around the area.
+    the same in all real images stand out more than it does, and a part of another image shows at its edge alone, so the
+    fault may be around the area.
 
     Args:
         images: of both sides.
@@ -43,52 +48,73 @@ def located(
         p_map: p-values of the map [H, W].
         models: to try.
         skip_failing: as for `diagnose_area`.
+
+    Returns:
+        The area, and those models that are worth trying there.
     """
-    fake, _ = images.halves[0]
+    fake, real = images.halves[0]
     significant = (p_map <= LEVEL) | grown(mask, 1)
     found: list[tuple[Faults, list[Tensor]]] = []
+    names: set[str] = set()
     for area in unlike([within(mask)[-1], grown(mask, REACH) & significant]):
-        side = side_to_fit(images, area, around=False).first(SEARCHED)
-        faults = next(fit(side, usable(models, side, fake, [], skip_failing)), ())
-        share = 1 - side.left(faults) / max(side.left(()), CHANCE)
+        views = [*pixel_views(real, area), Statistics.of(real, area, around=False)]
+        side = side_to_fit(images, area, views).first(SEARCHED)
+        singles = ranked(side, usable(models, side, fake, [], skip_failing))
+        names |= {faults[0].model.name for _, faults in singles[:LIKELY]}
+        share = 1 - singles[0][0] / max(side.left(()), CHANCE) if singles else 0.0
         if share >= LEAST_SHARE:
-            found.append((faults, [mask, *_by_pixel(images, mask, significant, faults)]))
+            found.append((singles[0][1], [mask, *_by_pixel(images, mask, significant, singles[0][1])]))
         if share >= ENOUGH:
             break
-    found.append(((PutFault(MISFIT, 0.8),), unlike([mask, *within(box(mask)), *within(box(grown(mask, 1) & significant))])))
+    boxes = [x for area in (mask, grown(mask, 1) & significant) for x in within(box(area))]
+    found.append(((PutFault(MISFIT, OF_MOST),), unlike([mask, *boxes])))
     region = grown(significant, REACH)
-    around = side_to_fit(images, region)
-    around = replace(around, distance=Distance(around.distance.views[:2]))
-    around = Side.of(around.distance, images.halves[0][1], fake, region, images.range, images.seed).first(SEARCHED)
-    moved = [moved_to_fit(around, areas, faults) for faults, areas in found]
-    left, area = min(moved, key=lambda x: x[0])
-    return area if left < around.left(()) else mask
+    around = side_to_fit(images, region, pixel_views(real, region)).first(SEARCHED)
+    left, area = best_placed(around, found)
+    return area if left < around.left(()) else mask, [x for x in models if x.name in names]
 
 
-def moved_to_fit(side: Side, areas: Sequence[Tensor], faults: Faults) -> tuple[float, Tensor]:
-    """Return the area in which faults bring real images closest, with its sides moved while that brings them closer.
+def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]]) -> tuple[float, Tensor]:
+    """Return the area in which any of some faults bring real images closest, and the distance that is left.
 
-    Rectangles and borders are tried too: faults are such more often than what is left of them pixel by pixel.
+    Rectangles and borders are tried too: faults are such more often than what is left of them pixel by pixel. Then the
+    two best areas are moved at their sides while that brings images closer.
+
+    Args:
+        side: to fit on.
+        candidates: faults, and areas to begin with.
     """
-    everywhere = side.put_into(torch.ones_like(areas[0])).put(faults)
-    known: dict[bytes, float] = {}
+    placed = []
+    for faults, areas in candidates:
+        at = _Place(side, faults)
+        placed.append((at.best([*areas, *unlike([x for area in areas for x in _plain(area)])]), at))
+    return min((at.moved(*found) for found, at in sorted(placed, key=lambda x: x[0][0])[:2]), key=lambda x: x[0])
 
-    def left(area: Tensor) -> float:
+
+class _Place:
+    """Where faults are: they are made of whole images once, and then put into one area or another."""
+
+    def __init__(self, side: Side, faults: Faults) -> None:
+        self.side, self.known = side, dict[bytes, float]()
+        self.faulty = side.put_into(torch.ones(side.real.shape[2:], dtype=torch.bool)).put(faults)
+
+    def left(self, area: Tensor) -> float:
         key = area.numpy().tobytes()
-        if key not in known:
-            known[key] = side.left_by(torch.where(area.to(side.real.device), everywhere, side.real))
-        return known[key]
+        if key not in self.known:
+            real = self.side.real
+            self.known[key] = self.side.left_by(torch.where(area.to(real.device), self.faulty, real))
+        return self.known[key]
 
-    def best(some: Sequence[Tensor]) -> tuple[float, Tensor]:
-        return min(((left(area), area) for area in some), key=lambda x: x[0])
+    def best(self, areas: Sequence[Tensor]) -> tuple[float, Tensor]:
+        return min(((self.left(area), area) for area in areas), key=lambda x: x[0])
 
-    least, area = best([*areas, *unlike([x for area in areas for x in _plain(area)])])
-    for _ in range(MOVES):
-        after, moved = best([area, *unlike(_moved(area))])
-        if after >= least:
-            break
-        least, area = after, moved
-    return least, area
+    def moved(self, left: float, area: Tensor) -> tuple[float, Tensor]:
+        for _ in range(MOVES):
+            after, moved = self.best([area, *unlike(_moved(area))])
+            if after >= left:
+                break
+            left, area = after, moved
+        return left, area
 
 
 def _moved(area: Tensor) -> list[Tensor]:

@@ -53,19 +53,18 @@ class Statistics:
     axes: Tensor
 
     @classmethod
-    def of(cls, real: Tensor, area: Tensor, seen: Tensor | None = None) -> Statistics:
+    def of(cls, real: Tensor, area: Tensor, around: bool = True) -> Statistics:
         """Take mean and axes from real images.
 
         Args:
             real: the images [N, C, H, W], which fill [0, 1].
             area: bool [H, W].
-            seen: pixels of the area that are looked at, and nothing around; None for both, and a band of two pixels at
-                the edge between them, since its place may be a pixel off.
+            around: whether to look around the area as well, and at its edge: a band of two pixels, since the place of
+                an area may be a pixel off.
         """
-        if seen is None:
-            inside, edge, near = within(area)[:2][-1], grown(area, 1), grown(area, 1 + REACH)
-        else:
-            inside = edge = near = seen
+        inside, edge, near = within(area)[:2][-1], grown(area, 1), grown(area, 1 + REACH)
+        if not around:
+            inside = edge = near = area
         rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in near.nonzero(as_tuple=True))
         inside, edge, around = (x[rows, columns] for x in (inside, edge & ~inside, near & ~edge))
         pairs = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in (inside, edge)] for down, right in ((0, 1), (1, 0))]
