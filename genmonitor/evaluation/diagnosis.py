@@ -292,9 +292,10 @@ def _diagnosed(
         everywhere = bool(mask.all())
         p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
         # where areas explain most of the image, a fault of all of it would say the same less exactly
-        tried = () if everywhere and _suffice(areas.values()) else models
-        p = None
-        if p_map is not None:
+        tried, p = models, None
+        if everywhere and drawn is not None and _suffice(areas.values()):
+            tried, p = (), float(drawn["p"])
+        elif p_map is not None:
             p = float(p_map[mask].min())
             mask, tried = located(images, mask, p_map, models, skip_failing)
             if repeats_another(mask):

@@ -121,6 +121,12 @@ def within(mask: Tensor) -> list[Tensor]:
     return out
 
 
+def slices_of(mask: Tensor) -> tuple[slice, slice]:
+    """Return the rows and columns of the smallest rectangle that holds a mask [H, W]."""
+    rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in mask.nonzero(as_tuple=True))
+    return rows, columns
+
+
 def grown(mask: Tensor, pixels: int) -> Tensor:
     """Return a mask [H, W] that is larger by so many pixels, or smaller by as many if they are negative."""
     if pixels < 0:

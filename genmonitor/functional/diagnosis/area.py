@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from genmonitor.functional.areas import within
 from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
 from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured, of_parts
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
-from genmonitor.functional.areas import within
 from genmonitor.functional.diagnosis.proportions import match
 from genmonitor.functional.two_sample_test import LEVEL, random_splits
 from genmonitor.linalg.distances import squared_distances

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from genmonitor.functional.areas import slices_of
 from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.linalg.distances import centered, squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
@@ -101,11 +102,11 @@ def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
         real: images that whiten [N, C, H, W].
         area: bool [H, W].
     """
-    box = tuple(slice(int(x.min()), int(x.max()) + 1) for x in area.nonzero(as_tuple=True))
-    inside = area[box].to(real.device)
+    rows, columns = slices_of(area)
+    inside = area[rows, columns].to(real.device)
     if inside.numel() == 1:
-        return [_Pixels(box, inside, None)]
-    return [_Pixels(box, inside, whitening) for whitening in (None, Whitening.of(real[(..., *box)]))]
+        return [_Pixels(rows, columns, inside, None)]
+    return [_Pixels(rows, columns, inside, x) for x in (None, Whitening.of(real[..., rows, columns]))]
 
 
 def all_views(real: Tensor, area: Tensor, seen: Tensor | None = None) -> list[Values]:
@@ -122,14 +123,15 @@ def all_views(real: Tensor, area: Tensor, seen: Tensor | None = None) -> list[Va
 
 @dataclass(frozen=True, eq=False)
 class _Pixels:
-    """The pixels of an area bool [h, w] within a box, as they are or whitened."""
+    """The pixels of an area bool [h, w] within some rows and columns, as they are or whitened."""
 
-    box: tuple[slice, ...]
+    rows: slice
+    columns: slice
     inside: Tensor
     whitening: Whitening | None
 
     def __call__(self, images: Tensor) -> Tensor:
-        seen = images[(..., *self.box)]
+        seen = images[..., self.rows, self.columns]
         if bool(self.inside.all()):
             return (seen if self.whitening is None else self.whitening(seen)).flatten(1)
         return (seen if self.whitening is None else self.whitening(seen, self.inside))[:, :, self.inside].flatten(1)

@@ -205,7 +205,7 @@ def _thicker(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     """Grow what is bright by pixels; shrink it for s < 0."""
     sign, low = (1 if s > 0 else -1), int(abs(s))
     out = sign * x
-    for _ in range(low):
+    for _step in range(low):
         out = largest_beside(out)
     return sign * torch.lerp(out, largest_beside(out), abs(s) - low)
 
@@ -216,8 +216,11 @@ def _less_varied(x: Tensor, s: float, _: torch.Generator) -> Tensor:
 
 
 def _brightness(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
-    """Take the strength from how far the means are apart: where real images hardly vary, nothing else comes near."""
-    shift = float(fake[:, :, area].mean() - real[:, :, area].mean())
+    """Take the strength from how far means are apart at most pixels, for the area may be too large.
+
+    Where real images hardly vary, no other strength comes near.
+    """
+    shift = float((fake[:, :, area].mean((0, 1)) - real[:, :, area].mean((0, 1))).median())
     if not shift:
         return None
     return Fault("brighter", "of the range", (shift / 2, shift, 2 * shift), _brighter, "darker", of_pixels=False)
@@ -285,9 +288,9 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
         rows, columns = (int(x.max() - x.min()) + 1 for x in area.nonzero(as_tuple=True))
         if min(rows, columns) < 2 * period:
             return None
-        difference = _without_trend(fake.mean(0) - real.mean(0), area, period)
-        pattern, remains = _folded(difference, area, period)
-        if remains < (REPEATED * period**2 / float(area.sum()) if bool(area.all()) else OF_AREA):
+        difference, everywhere = fake.mean(0) - real.mean(0), bool(area.all())
+        pattern, remains = _folded(difference if everywhere else _without_trend(difference, area, period), area, period)
+        if remains < (REPEATED * period**2 / float(area.sum()) if everywhere else OF_AREA):
             return None
         if period > 2 and _folded(difference, area, period // 2)[1] > SHORTER * remains:
             return None

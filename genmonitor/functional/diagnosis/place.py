@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.areas import KEPT, grown, largest_piece, within
-from genmonitor.functional.diagnosis.distance import pixel_views
-from genmonitor.functional.diagnosis.fault_models import MISFIT, FaultModel, Measured
+from genmonitor.functional.areas import KEPT, grown, largest_piece, slices_of, within
+from genmonitor.functional.diagnosis.distance import Values, pixel_views
+from genmonitor.functional.diagnosis.fault_models import MISFIT, Fault, FaultModel, Measured
 from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, put_faults, ranked, usable
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
 from genmonitor.functional.diagnosis.statistics import Statistics
@@ -23,7 +23,9 @@ SEARCHED = 112
 LEAST_SHARE, ENOUGH = 0.2, 0.6
 """Share that a fault must explain to say where it is, and from which no other area is looked at."""
 LIKELY = 8
-"""Faults of an area that are worth trying once its place is known better."""
+"""Faults that are worth trying once the place is known better, where one of them explains enough."""
+MEANS = ("brighter", "color")
+"""Faults that are always worth it: where the area is a part of their edge, others come closer."""
 OF_MOST = 0.8
 """Part of the images in which the area is taken to be that of another, to place it."""
 MOVES = 8
@@ -55,23 +57,36 @@ def located(
     fake, real = images.halves[0]
     significant = (p_map <= LEVEL) | grown(mask, 1)
     found: list[tuple[Faults, list[Tensor]]] = []
-    names: set[str] = set()
+    likely = list(models)
     for area in unlike([within(mask)[-1], grown(mask, REACH) & significant]):
-        views = [*pixel_views(real, area), Statistics.of(real, area, around=False)]
+        views: list[Values] = [*pixel_views(real, area), Statistics.of(real, area, around=False)]
         side = side_to_fit(images, area, views).first(SEARCHED)
         singles = ranked(side, usable(models, side, fake, [], skip_failing))
-        names |= {faults[0].model.name for _, faults in singles[:LIKELY]}
         share = 1 - singles[0][0] / max(side.left(()), CHANCE) if singles else 0.0
         if share >= LEAST_SHARE:
             found.append((singles[0][1], [mask, *_by_pixel(images, mask, significant, singles[0][1])]))
         if share >= ENOUGH:
+            unlikely = {faults[0].model.name for _, faults in singles[LIKELY:]}
+            unlikely -= {faults[0].model.name for _, faults in singles[:LIKELY]}
+            likely = [x for x in models if x.name not in unlikely or x.name in MEANS]
             break
+    moved = (PutFault(_shift_of_means(fake, real, mask), 1.0),)
+    found.append((moved, [mask, *_by_pixel(images, mask, significant, moved)]))
     boxes = [x for area in (mask, grown(mask, 1) & significant) for x in within(box(area))]
     found.append(((PutFault(MISFIT, OF_MOST),), unlike([mask, *boxes])))
     region = grown(significant, REACH)
     around = side_to_fit(images, region, pixel_views(real, region)).first(SEARCHED)
     left, area = best_placed(around, found)
-    return area if left < around.left(()) else mask, [x for x in models if x.name in names]
+    return area if left < around.left(()) else mask, likely
+
+
+def _shift_of_means(fake: Tensor, real: Tensor, mask: Tensor) -> Fault:
+    """Return what moves each channel as it moved at most pixels of a mask [H, W], not all of which may be wrong.
+
+    Where real images hardly vary, all but an exact place and shift leave them as far as they were.
+    """
+    shift = (fake[:, :, mask].mean(0) - real[:, :, mask].mean(0)).median(1).values.view(-1, 1, 1)
+    return Fault("shift of means", "times", (1.0,), lambda x, s, _: x + s * shift)
 
 
 def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]]) -> tuple[float, Tensor]:
@@ -139,8 +154,7 @@ def _plain(area: Tensor) -> list[Tensor]:
 def box(mask: Tensor) -> Tensor:
     """Return the smallest rectangle that holds a mask [H, W]."""
     out = torch.zeros_like(mask)
-    rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in mask.nonzero(as_tuple=True))
-    out[rows, columns] = True
+    out[slices_of(mask)] = True
     return out
 
 
@@ -169,8 +183,10 @@ def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults)
         scale = 1 / (deviation + FLOOR * deviation.max()).clamp_min(torch.finfo(mean.dtype).tiny)
         of_fake, of_real, of_faulty = (_characteristic((x - mean) * scale) for x in values)
         gain += ((of_fake - of_real).square() - (of_fake - of_faulty).square()).sum((0, 1))
-    found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0).cpu() & significant
-    return [best_rectangle(gain.cpu()), *([largest_piece(found)] if found.sum() >= KEPT * mask.sum() else [])]
+    gain = gain.cpu()
+    found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0) & significant
+    here = torch.where(significant, gain, gain.clamp_max(0))  # beyond may be another area
+    return [best_rectangle(here), *([largest_piece(found)] if found.sum() >= KEPT * mask.sum() else [])]
 
 
 def best_rectangle(gain: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.areas import grown, within
+from genmonitor.functional.areas import grown, slices_of, within
 from genmonitor.functional.diagnosis.fault_models import averaged
 from genmonitor.linalg.whitening import REACH
 
@@ -26,6 +26,8 @@ FEW = 1e-2
 """Added to parts of pixels before their logarithm."""
 STEADY = 0.02
 """Least standard deviation of a statistic: what never varies is not known to the last digit."""
+STEPS = ((0, 1), (1, 0))
+"""To the neighbors at the right and below: down and across."""
 RIDGE = 0.05
 """Added to variances along principal axes, whose mean is 1."""
 
@@ -65,10 +67,10 @@ class Statistics:
         inside, edge, near = within(area)[:2][-1], grown(area, 1), grown(area, 1 + REACH)
         if not around:
             inside = edge = near = area
-        rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in near.nonzero(as_tuple=True))
-        inside, edge, around = (x[rows, columns] for x in (inside, edge & ~inside, near & ~edge))
-        pairs = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in (inside, edge)] for down, right in ((0, 1), (1, 0))]
-        regions, *pairs = (_weights(x).to(real) for x in ([inside, around], *pairs))
+        rows, columns = slices_of(near)
+        inside, edge, beyond = (x[rows, columns] for x in (inside, edge & ~inside, near & ~edge))
+        beside = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in (inside, edge)] for down, right in STEPS]
+        regions, *pairs = [_weights(x).to(real) for x in ([inside, beyond], *beside)]
         color = (real[..., rows, columns].flatten(2) @ regions[:, 0]).mean(0)
         plain = cls(rows, columns, regions, torch.stack(pairs), color, real.new_zeros(()), real.new_ones(()))
         values = plain.values(real).double()
@@ -92,7 +94,9 @@ class Statistics:
         same = [part.abs().lt(SAME).to(x) for part in (to_right, down)]
         plateaus = [_energy(part, pairs[:, :1]) for part, pairs in zip(same, self.pairs, strict=True)]
         moved = (brightness[..., 0] - self.color).abs()
-        logarithms = torch.cat([torch.cat([contrast, detail, *steps], 1) + LEAST, torch.cat(plateaus, 1) + FEW], 1).log()
+        logarithms = torch.cat(
+            [torch.cat([contrast, detail, *steps], 1) + LEAST, torch.cat(plateaus, 1) + FEW], 1
+        ).log()
         return torch.cat([brightness.flatten(1), moved, logarithms], 1)
 
 
