@@ -26,6 +26,9 @@ FEW = 1e-2
 """Added to parts of pixels before their logarithm."""
 STEADY = 0.02
 """Least standard deviation of a statistic: what never varies is not known to the last digit."""
+BORDER = 4
+"""Pixels at the border of an image, an eighth of its side at most, in which plateaus are not counted, where most of
+the area is elsewhere."""
 STEPS = ((0, 1), (1, 0))
 """To the neighbors at the right and below: down and across."""
 RIDGE = 0.05
@@ -39,8 +42,8 @@ class Statistics:
     Attributes:
         rows, columns: what is looked at: the area and pixels around it.
         regions: pixels of the area, and of what is around it; weights of sum 1 [h w, 2].
-        pairs: the same of pixels whose right, and whose lower neighbor is there too, in the area and at its edge
-            [2, h w, 2].
+        pairs: the same of pixels whose right, and whose lower neighbor is there too, in the area, at its edge, and where
+            plateaus are counted [2, h w, 3].
         color: mean of the area's channels among real images [C].
         mean: of the statistics among real images [S].
         axes: from them to uncorrelated ones [S, S].
@@ -69,7 +72,10 @@ class Statistics:
             inside = edge = near = area
         rows, columns = slices_of(near)
         inside, edge, beyond = (x[rows, columns] for x in (inside, edge & ~inside, near & ~edge))
-        beside = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in (inside, edge)] for down, right in STEPS]
+        central = inside & _central(area.shape)[rows, columns]
+        flat = central if 2 * central.sum() > inside.sum() else inside
+        parts = (inside, edge, flat)
+        beside = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in parts] for down, right in STEPS]
         regions, *pairs = [_weights(x).to(real) for x in ([inside, beyond], *beside)]
         color = (real[..., rows, columns].flatten(2) @ regions[:, 0]).mean(0)
         plain = cls(rows, columns, regions, torch.stack(pairs), color, real.new_zeros(()), real.new_ones(()))
@@ -90,14 +96,22 @@ class Statistics:
         brightness = x.flatten(2) @ self.regions
         power, detail = (_energy(part, self.regions) for part in (x, x - averaged(x)))
         contrast = (power - brightness.square().mean(1)).clamp_min(0)
-        steps = [_energy(part, pairs) for part, pairs in zip((to_right, down), self.pairs, strict=True)]
+        steps = [_energy(part, pairs[:, :2]) for part, pairs in zip((to_right, down), self.pairs, strict=True)]
         same = [part.abs().lt(SAME).to(x) for part in (to_right, down)]
-        plateaus = [_energy(part, pairs[:, :1]) for part, pairs in zip(same, self.pairs, strict=True)]
+        plateaus = [_energy(part, pairs[:, 2:]) for part, pairs in zip(same, self.pairs, strict=True)]
         moved = (brightness[..., 0] - self.color).abs()
         logarithms = torch.cat(
             [torch.cat([contrast, detail, *steps], 1) + LEAST, torch.cat(plateaus, 1) + FEW], 1
         ).log()
         return torch.cat([brightness.flatten(1), moved, logarithms], 1)
+
+
+def _central(shape: Sequence[int]) -> Tensor:
+    """Return a mask [H, W] of pixels that are not at the border of an image, where shifts and padding repeat some."""
+    out = torch.zeros(*shape, dtype=torch.bool)
+    rows, columns = (slice(width, size - width) for size in shape for width in [min(BORDER, size // 8)])
+    out[rows, columns] = True
+    return out
 
 
 def _energy(x: Tensor, weights: Tensor) -> Tensor:
