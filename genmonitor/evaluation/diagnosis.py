@@ -23,7 +23,7 @@ from genmonitor.functional.band_energy_test import BandEnergy
 from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
 from genmonitor.functional.diagnosis.area import MARGIN, Explained
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
-from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.discrepancy_map import discrepancy_map
@@ -280,7 +280,7 @@ def _diagnosed(
     image = None
     if not all(bool(mask.all()) for _, mask, _ in masks):
         (_, real_a), (fake_b, real_b) = images.halves
-        image = Distance.of(real_a, whole, min(len(fake_b), len(real_b)))
+        image = Distance.of(real_a, all_views(real_a, whole), min(len(fake_b), len(real_b)))
     areas: dict[str, AreaDiagnosis] = {}
     findings = []
 
@@ -291,13 +291,15 @@ def _diagnosed(
     for name, mask, region in sorted(masks, key=lambda x: bool(x[1].all())):
         everywhere = bool(mask.all())
         p_map = None if drawn is None or everywhere else _without_others(drawn["p_map"].cpu(), mask, masks)
-        p = None
-        if p_map is not None:
-            p, mask = float(p_map[mask].min()), located(images, mask, p_map, models, skip_failing)
+        # where areas explain most of the image, a fault of all of it would say the same less exactly
+        tried, p = models, None
+        if everywhere and drawn is not None and _suffice(areas.values()):
+            tried, p = (), float(drawn["p"])
+        elif p_map is not None:
+            p = float(p_map[mask].min())
+            mask, tried = located(images, mask, p_map, models, skip_failing)
             if repeats_another(mask):
                 continue
-        # where areas explain most of the image, a fault of all of it would say the same less exactly
-        tried = () if everywhere and _suffice(areas.values()) else models
         found = diagnose_area(images, mask, tried, None if everywhere else image, skip_failing, p)
         if p_map is not None:
             if repeats_another(found.mask):

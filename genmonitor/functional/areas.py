@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._places import MOST, is_ring
@@ -21,6 +22,8 @@ CHANCE = 0.5
 """Logarithm of one plus the map where nothing differs."""
 NEXT = 0.15
 """Part of the first area's difference that another one has at least: less is its fringe, or chance."""
+EDGE, LEAST, KEPT = 2, 12, 0.25
+"""Pixels that an area of the map may be too large by, fewest pixels without them, and least part of the area."""
 _NEIGHBORS = np.ones((3, 3), dtype=bool)
 
 
@@ -98,3 +101,34 @@ def largest_piece(mask: Tensor) -> Tensor:
     piece = _pieces(_closed(mask.cpu().numpy()), np.ones(mask.shape))[0]
     filled = binary_fill_holes(piece)
     return torch.from_numpy(filled if filled.sum() <= 2 * piece.sum() else piece).to(mask.device)
+
+
+def within(mask: Tensor) -> list[Tensor]:
+    """Return an area, and the same without its outermost pixels, one after the other, while enough of it is left.
+
+    Example:
+        >>> square = torch.zeros(9, 9, dtype=torch.bool)
+        >>> square[:, 2:] = True
+        >>> [int(x.sum()) for x in within(square)]
+        [63, 54, 45]
+    """
+    out = [mask]
+    for _ in range(EDGE):
+        smaller = grown(out[-1], -1)
+        if float(smaller.sum()) < max(LEAST, KEPT * float(mask.sum())):
+            break
+        out.append(smaller)
+    return out
+
+
+def slices_of(mask: Tensor) -> tuple[slice, slice]:
+    """Return the rows and columns of the smallest rectangle that holds a mask [H, W]."""
+    rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in mask.nonzero(as_tuple=True))
+    return rows, columns
+
+
+def grown(mask: Tensor, pixels: int) -> Tensor:
+    """Return a mask [H, W] that is larger by so many pixels, or smaller by as many if they are negative."""
+    if pixels < 0:
+        return ~grown(~mask, -pixels)
+    return F.max_pool2d(mask[None].float(), 2 * pixels + 1, 1, pixels)[0] > 0

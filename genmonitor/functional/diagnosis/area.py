@@ -10,15 +10,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.distance import Distance, mean_of_pairs
-from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured
+from genmonitor.functional.areas import within
+from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
+from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured, of_parts
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
-from genmonitor.functional.diagnosis.place import SEARCHED, box, grown, moved_to_fit, unlike, within
 from genmonitor.functional.diagnosis.proportions import match
 from genmonitor.functional.two_sample_test import LEVEL, random_splits
 from genmonitor.linalg.distances import squared_distances
-from genmonitor.linalg.whitening import REACH
 
 NAMED = 0.2
 """What faults must explain to be named."""
@@ -106,9 +105,9 @@ def diagnose_area(
     failures: list[str] = []
     by_map = p is not None
     p = _permutation_p(images, mask) if p is None else p
-    fitted, judged = sides(images, within(mask)[: 1 + by_map][-1])
+    fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, within(mask)[: 1 + by_map][-1]))
     explained, share, weights, of_image = None, 0.0, None, 0.0
-    tried = usable(models, fitted, images.halves[0][0], failures, skip_failing)
+    tried = usable([*models, *of_parts(mask)], fitted, images.halves[0][0], failures, skip_failing)
     if p <= LEVEL and judged.left(()) > 0:
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
             share, weights = _matched(images, fitted, judged, ())
@@ -117,49 +116,12 @@ def diagnose_area(
             # weights explain nearly all of what is chance
             share = 0.0 if p > SURE or judged.left(()) < CLEAR else share
             share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
-    if not bool(mask.all()) and not (explained and explained.named and explained.share >= MOSTLY):
-        mask, explained, p = _by_surroundings(images, mask, [*tried, MISFIT], explained, p, fixed=not by_map)
     if explained and explained.named:
         of_image = explained.share if image is None else _share_of_image(image, images, mask, explained.faults)
     spread, nearest, samples = _variety(judged.distance, images)
     return AreaDiagnosis(
         mask, judged.left(()), p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures)
     )
-
-
-def _by_surroundings(
-    images: Images, mask: Tensor, models: Sequence[FaultModel], explained: Explained | None, p: float, fixed: bool
-) -> tuple[Tensor, Explained | None, float]:
-    """Return instead, where that explains more, which fault of the area does with what is around it.
-
-    An area that was drawn from another image is right by itself, and that it is brighter may show at its edge alone:
-    then the map has the edge, and what it goes round is tried as well.
-
-    Args:
-        images: of both sides.
-        mask: of the area.
-        models: to try.
-        explained: what was found within.
-        p: of no difference within.
-        fixed: whether the area must stay as it is.
-    """
-    areas = [mask] if fixed else unlike([x for area in (mask, box(mask)) for x in (area, within(area)[-1])])
-    around = grown(mask if fixed else box(mask), REACH)
-    fitted, judged = sides(images, around)
-    p_around = _permutation_p(images, around) if fixed else p
-    if judged.left(()) <= CHANCE or p_around > SURE:
-        return mask, explained, p
-    some = fitted.first(SEARCHED)
-    ways = [(some.put_into(area), next(fit(some.put_into(area), models))) for area in areas]
-    ways = sorted(ways, key=lambda x: x[0].left(x[1]))[:TRIED]
-    moved = [(x.area.cpu() if fixed else moved_to_fit(some, [x.area.cpu()], faults), faults) for x, faults in ways]
-    area, faults = min(moved, key=lambda x: some.put_into(x[0]).left(x[1]))
-    faults = next(fit(fitted.put_into(area), [fault.model for fault in faults]))
-    share = shares(judged.put_into(area), faults)[0]
-    within_area = explained.share + ADDS if explained else 0.0
-    if share < max(NAMED, within_area) or closer(judged.put_into(area), faults) > LEVEL:
-        return mask, explained, p
-    return area, Explained(faults, (share,), True), p_around
 
 
 def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Faults) -> float:
@@ -220,7 +182,8 @@ def _divided(
 def _permutation_p(images: Images, area: Tensor) -> float:
     """Test no difference of an area by all images; the kernel is that of both sides together, so the level is exact."""
     n, m = len(images.fake), len(images.real)
-    gram = Distance.with_gram(torch.cat([images.fake, images.real]), area, min(n, m))[1].double().fill_diagonal_(0)
+    both = torch.cat([images.fake, images.real])
+    gram = Distance.with_gram(both, all_views(both, area), min(n, m))[1].double().fill_diagonal_(0)
     fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, images.seed)]).T.to(gram)
     real = 1 - fake
     of_fake, of_real = gram @ fake, gram @ real
@@ -242,16 +205,8 @@ def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[in
     return ratios[0], ratios[1], tuple(images.chosen_fake[most].tolist())
 
 
-def _from_another(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
-    chosen = torch.randperm(len(images), generator=generator)[: round(strength * len(images))]
-    out = images.clone()
-    out[chosen.to(images.device)] = images[chosen.roll(1).to(images.device)]
-    return out
-
-
 def _as_it_is(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
     return images
 
 
-MISFIT = Fault("misfit", "of the images", (0.3, 0.6, 1.0), _from_another)
 MODES = Fault("modes", "of the distance", (1.0,), _as_it_is)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.fit import CHANCE
 from genmonitor.functional.diagnosis.images import SAMPLES, Images
 from genmonitor.functional.two_sample_test import LEVEL
@@ -60,7 +60,8 @@ def repeats(images: Images) -> Repeats:
     gone = 0.0
     if p <= LEVEL:
         earlier = (pairs < limit * pairs.median(1).values[:, None]).tril(-1).any(1)
-        distance = Distance.of(images.real, torch.ones(images.real.shape[2:], dtype=torch.bool), n)
+        whole = torch.ones(images.real.shape[2:], dtype=torch.bool)
+        distance = Distance.of(images.real, all_views(images.real, whole), n)
         once, all_of_them, reference = (
             distance.embedded(x) for x in (images.fake[:n][~earlier], images.fake[:n], images.real[:n])
         )

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from genmonitor.functional.areas import slices_of
+from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.linalg.distances import centered, squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
@@ -17,11 +19,15 @@ GAMMAS = (0.5, 2.0, 8.0)
 """In units of one over the mean squared distance of real images, each four times the one before."""
 
 
+Values = Callable[[Tensor], Tensor]
+"""What is compared of images: from [N, C, H, W] to [N, D]."""
+
+
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one view measures in: where distances are centered, and the kernels' gammas and weights."""
+    """What one view compares: values of images, where they are centered, and the kernels' gammas and weights."""
 
-    whitening: Whitening | None
+    values: Values
     shift: Tensor
     gamma: float
     weights: tuple[float, ...]
@@ -31,48 +37,35 @@ class View:
 class Distance:
     """The squared maximum mean discrepancy without bias by one kernel, k = Σ k_g / σ_g over views and gammas.
 
-    Of images it sees the area alone, in both views: what is around it does not show in its texture.
-
     σ_g is the standard deviation that MMD² of k_g has between two sets of `unit` real images each. Since gammas,
-    weights and whitening are those of given real images, distances from one and the same set have ratios that mean
+    weights and views are those of given real images, distances from one and the same set have ratios that mean
     something: one less the ratio of two is the part that is explained.
-
-    Attributes:
-        box: rows and columns that hold the area.
-        inside: the area within the box, bool [h, w].
-        views: structure (pixels), and texture (whitened) where the box has more than one pixel.
     """
 
-    box: tuple[slice, slice]
-    inside: Tensor
     views: tuple[View, ...]
 
     @classmethod
-    def of(cls, real: Tensor, area: Tensor, unit: int) -> Distance:
-        """Fix gammas, weights and whitening by real images.
+    def of(cls, real: Tensor, values: Sequence[Values], unit: int) -> Distance:
+        """Fix gammas and weights by real images.
 
         Args:
             real: [N, C, H, W], N at least 4.
-            area: bool [H, W].
+            values: what each view compares, such as `all_views`.
             unit: images a side that a distance of 1 is the standard deviation of.
         """
-        return cls.with_gram(real, area, unit)[0]
+        return cls.with_gram(real, values, unit)[0]
 
     @classmethod
-    def with_gram(cls, real: Tensor, area: Tensor, unit: int) -> tuple[Distance, Tensor]:
+    def with_gram(cls, real: Tensor, values: Sequence[Values], unit: int) -> tuple[Distance, Tensor]:
         """Return the distance by real images, and k of all pairs of these [N, N]; see `of`."""
-        rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in area.nonzero(as_tuple=True))
-        inside, seen = area[rows, columns].to(real.device), real[..., rows, columns]
         with full_precision():
-            whitenings = [None, Whitening.of(seen)] if inside.numel() > 1 else [None]
-            views, grams = zip(*(_view(seen, whitening, inside, unit) for whitening in whitenings), strict=True)
-        return cls((rows, columns), inside, views), sum(grams)
+            views, grams = zip(*(_view(real, some, unit) for some in values), strict=True)
+        return cls(views), sum(grams)
 
     def embedded(self, images: Tensor) -> list[Tensor]:
         """Return the area's values in each view [N, D], for `gram`."""
-        seen = images[(..., *self.box)]
         with full_precision():
-            return [_values(seen, view.whitening, self.inside) - view.shift for view in self.views]
+            return [view.values(images) - view.shift for view in self.views]
 
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
         """Return k of all pairs of embedded images, [N, M]."""
@@ -100,25 +93,63 @@ def mean_of_pairs(gram: Tensor) -> float:
     return float((gram.sum(dtype=torch.float64) - gram.diagonal().sum(dtype=torch.float64)) / (n * (n - 1)))
 
 
-def _view(real: Tensor, whitening: Whitening | None, inside: Tensor, unit: int) -> tuple[View, Tensor]:
+def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
+    """Return structure, an area's pixels, and texture, the same whitened, if it has more than one.
+
+    Nothing that is around the area shows in its texture.
+
+    Args:
+        real: images that whiten [N, C, H, W].
+        area: bool [H, W].
+    """
+    rows, columns = slices_of(area)
+    inside = area[rows, columns].to(real.device)
+    if inside.numel() == 1:
+        return [_Pixels(rows, columns, inside, None)]
+    return [_Pixels(rows, columns, inside, x) for x in (None, Whitening.of(real[..., rows, columns]))]
+
+
+def all_views(real: Tensor, area: Tensor, seen: Tensor | None = None) -> list[Values]:
+    """Return structure, texture and statistics of an area; these look around it, too.
+
+    Args:
+        real: images that whiten [N, C, H, W].
+        area: bool [H, W].
+        seen: pixels of the area whose structure and texture count, where its place may be a pixel off; None for all.
+    """
+    views = pixel_views(real, area if seen is None else seen)
+    return [*views, Statistics.of(real, area)] if len(views) > 1 else views
+
+
+@dataclass(frozen=True, eq=False)
+class _Pixels:
+    """The pixels of an area bool [h, w] within some rows and columns, as they are or whitened."""
+
+    rows: slice
+    columns: slice
+    inside: Tensor
+    whitening: Whitening | None
+
+    def __call__(self, images: Tensor) -> Tensor:
+        seen = images[..., self.rows, self.columns]
+        if bool(self.inside.all()):
+            return (seen if self.whitening is None else self.whitening(seen)).flatten(1)
+        return (seen if self.whitening is None else self.whitening(seen, self.inside))[:, :, self.inside].flatten(1)
+
+
+def _view(real: Tensor, compared: Values, unit: int) -> tuple[View, Tensor]:
     """Return a view by real images, and its part of their Gram matrix."""
-    values = _values(real, whitening, inside)
+    values = compared(real)
     shift = values.mean(0)
     near = centered(values, values)[0]
     scale = float(2 * squared_norms(near).double().sum() / (len(near) - 1))
     if not scale:
-        return View(whitening, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
+        return View(compared, shift, 0.0, (0.0,) * len(GAMMAS)), near.new_zeros(len(near), len(near))
     # twice the mean square of the centered kernel over pairs, times (1/unit + 1/unit)²
     grams = _gaussians(near, near, 1 / scale)
     squares = map(_mean_square, grams)
     weights = tuple(0.0 if square <= 0 else unit / (8 * square) ** 0.5 for square in squares)
-    return View(whitening, shift, 1 / scale, weights), _weighted(weights, grams)
-
-
-def _values(images: Tensor, whitening: Whitening | None, inside: Tensor) -> Tensor:
-    if bool(inside.all()):
-        return (images if whitening is None else whitening(images)).flatten(1)
-    return (images if whitening is None else whitening(images, inside))[:, :, inside].flatten(1)
+    return View(compared, shift, 1 / scale, weights), _weighted(weights, grams)
 
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:

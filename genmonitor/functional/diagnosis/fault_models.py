@@ -101,6 +101,23 @@ def normal(images: Tensor, generator: torch.Generator) -> Tensor:
     return torch.randn(images.shape, generator=generator).to(images)
 
 
+def averaged(images: Tensor) -> Tensor:
+    """Return the mean of 3×3 pixels; beyond the border the last pixel goes on.
+
+    To add shifted images is several times as fast as to pool.
+    """
+    x = F.pad(images, (1, 1, 1, 1), "replicate")
+    x = x[..., 1:-1] + x[..., :-2] + x[..., 2:]
+    return (x[..., 1:-1, :] + x[..., :-2, :] + x[..., 2:, :]) / 9
+
+
+def largest_beside(images: Tensor) -> Tensor:
+    """Return the largest of 3×3 pixels."""
+    x = F.pad(images, (1, 1, 1, 1), "replicate")
+    x = torch.maximum(torch.maximum(x[..., 1:-1], x[..., :-2]), x[..., 2:])
+    return torch.maximum(torch.maximum(x[..., 1:-1, :], x[..., :-2, :]), x[..., 2:, :])
+
+
 def blur(images: Tensor, sigma: float) -> Tensor:
     """Blur images by a Gaussian of so many pixels; beyond the border the last pixel goes on."""
     rows, columns = (_blurring(size, sigma).to(images) for size in images.shape[2:])
@@ -155,6 +172,10 @@ def _clipped(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     return x.clamp_max(1 - s) if s > 0 else x.clamp_min(-s)
 
 
+def _clipped_at_both(x: Tensor, s: float, _: torch.Generator) -> Tensor:
+    return x.clamp(s, 1 - s)
+
+
 def _posterized(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     steps = max(1, round(s) - 1)
     return (x * steps).round() / steps
@@ -183,8 +204,10 @@ def _in_few_levels(values: Tensor) -> float:
 def _thicker(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     """Grow what is bright by pixels; shrink it for s < 0."""
     sign, low = (1 if s > 0 else -1), int(abs(s))
-    grown = [sign * F.max_pool2d(sign * x, 2 * r + 1, 1, r) if r else x for r in (low, low + 1)]
-    return torch.lerp(grown[0], grown[1], abs(s) - low)
+    out = sign * x
+    for _step in range(low):
+        out = largest_beside(out)
+    return sign * torch.lerp(out, largest_beside(out), abs(s) - low)
 
 
 def _less_varied(x: Tensor, s: float, _: torch.Generator) -> Tensor:
@@ -192,11 +215,19 @@ def _less_varied(x: Tensor, s: float, _: torch.Generator) -> Tensor:
     return mean + (1 - s) * (x - mean)
 
 
-def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
-    """Take the direction from how far the channels' means in the area are apart.
+def _brightness(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
+    """Take the strength from how far means are apart at most pixels, for the area may be too large.
 
-    That is tried as a strength, too: where real images hardly vary, nothing else comes near.
+    Where real images hardly vary, no other strength comes near.
     """
+    shift = float((fake[:, :, area].mean((0, 1)) - real[:, :, area].mean((0, 1))).median())
+    if not shift:
+        return None
+    return Fault("brighter", "of the range", (shift / 2, shift, 2 * shift), _brighter, "darker", of_pixels=False)
+
+
+def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
+    """Take direction and strength from how far the channels' means in the area are apart."""
     if real.shape[1] == 1:
         return None
     shift, apart = max((_shift_of_channels(*means) for means in _channel_means(fake, real, area)), key=lambda x: x[1])
@@ -218,8 +249,8 @@ def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
     def change(x: Tensor, s: float, _: torch.Generator) -> Tensor:
         return x + s * direction.view(-1, 1, 1)
 
-    strengths = (*both_ways(0.02, 0.05, 0.1, 0.2, 0.4), float(shift[leading]))
-    return Fault("color", f"of the range in {words}", strengths, change, "color")
+    strength = float(shift[leading])
+    return Fault("color", f"of the range in {words}", (strength / 2, strength, 2 * strength), change, "color")
 
 
 APART = 3
@@ -257,9 +288,9 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
         rows, columns = (int(x.max() - x.min()) + 1 for x in area.nonzero(as_tuple=True))
         if min(rows, columns) < 2 * period:
             return None
-        difference = fake.mean(0) - real.mean(0)
-        pattern, remains = _folded(difference, area, period)
-        if remains < (REPEATED * period**2 / float(area.sum()) if bool(area.all()) else OF_AREA):
+        difference, everywhere = fake.mean(0) - real.mean(0), bool(area.all())
+        pattern, remains = _folded(difference if everywhere else _without_trend(difference, area, period), area, period)
+        if remains < (REPEATED * period**2 / float(area.sum()) if everywhere else OF_AREA):
             return None
         if period > 2 and _folded(difference, area, period // 2)[1] > SHORTER * remains:
             return None
@@ -272,6 +303,16 @@ def _periodic(period: int) -> Callable[[Tensor, Tensor, Tensor], Fault | None]:
         return Fault("periodic", unit, (0.01, 0.02, 0.05, 0.1, 0.2), change)
 
     return of
+
+
+def _without_trend(difference: Tensor, area: Tensor, period: int) -> Tensor:
+    """Subtract the mean over a period around each pixel, of those in the area; a pattern of that period has none."""
+    taps = difference.new_ones(period + 1)
+    taps[[0, -1]] = 0.5
+    window = (taps[:, None] * taps)[None, None]
+    inside = area.to(difference)[None]
+    total, count = (F.conv2d(x[:, None], window, padding=period // 2)[:, 0] for x in (difference * inside, inside))
+    return difference - total / count.clamp_min(1e-6)
 
 
 def _folded(difference: Tensor, area: Tensor, period: int) -> tuple[Tensor, float]:
@@ -292,7 +333,7 @@ def _folded(difference: Tensor, area: Tensor, period: int) -> tuple[Tensor, floa
     return folded[:, cells], float(folded[:, cell].square().mean(1).sum() / varies) if float(varies) else 0.0
 
 
-REPEATED, OF_AREA = 1.5, 0.7
+REPEATED, OF_AREA = 1.5, 0.5
 """What must remain of the difference where it is folded: so many times what chance leaves, in whole images; most of it
 in an area, where a step leaves much."""
 SHORTER = 0.8
@@ -342,7 +383,7 @@ FAULT_MODELS: tuple[Fault | Measured, ...] = (
     Fault("stronger", "of the contrast", both_ways(0.07, 0.15, 0.3, 0.6), _contrast, "faded"),
     Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.0), "faded"),
     Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.5), "faded"),
-    Fault("brighter", "of the range", both_ways(0.02, 0.05, 0.1, 0.2, 0.4), _brighter, "darker", of_pixels=False),
+    Measured("brighter", _brightness, of_pixels=False),
     Measured("color", _color, of_pixels=False),
     Measured("periodic", _periodic(2)),
     Measured("periodic", _periodic(4)),
@@ -357,6 +398,23 @@ FAULT_MODELS: tuple[Fault | Measured, ...] = (
         "clipped",
         "of the range at the bottom",
     ),
+    Fault("clipped", "of the range at both ends", (0.05, 0.1, 0.2, 0.4), _clipped_at_both),
     Measured("posterized", _in_levels),
 )
 """In the order in which faults are put into one image."""
+
+
+def _from_another(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+    chosen = torch.randperm(len(images), generator=generator)[: round(strength * len(images))]
+    out = images.clone()
+    out[chosen.to(images.device)] = images[chosen.roll(1).to(images.device)]
+    return out
+
+
+MISFIT = Fault("misfit", "of the images", (0.3, 0.6, 1.0), _from_another)
+"""An area that was drawn from another image is right alone; it shows at its edge, so a whole image has it not."""
+
+
+def of_parts(area: Tensor) -> tuple[Fault, ...]:
+    """Return the fault models that only a part of the image can have."""
+    return () if bool(area.all()) else (MISFIT,)

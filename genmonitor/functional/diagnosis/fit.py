@@ -24,7 +24,7 @@ from genmonitor.functional.diagnosis.fault_models import FaultModel, Measured
 
 ALL, FEW = 10**6, 6
 """How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
-LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.19)), (ALL, 3, (1.09,)))
+LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.19)), (ALL, 3, (1.09, 1.03)))
 """The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
 ADDS = 0.05
 """What a further fault must explain."""
@@ -104,10 +104,13 @@ class Side:
         """Return the distance of generated images from real ones with faults."""
         key = tuple((id(model), strength) for model, strength in faults)  # models of a user's need have no hash
         if key not in self._left:
-            x = self.distance.embedded(self.put(faults))
-            left = distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
-            self._left[key] = self.offset + left, faults  # which keeps the models, and their ids, alive
+            self._left[key] = self.left_by(self.put(faults)), faults  # which keeps the models, and their ids, alive
         return self._left[key][0]
+
+    def left_by(self, real: Tensor) -> float:
+        """Return the distance of generated images from real ones that were changed."""
+        x = self.distance.embedded(real)
+        return self.offset + distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
 
 
 def _typical_first(gram: Tensor) -> Tensor:
@@ -150,7 +153,7 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
 def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
     """Yield the best single fault, the best pair, and so on while something is left to explain."""
     nothing = side.left(())
-    singles = _search(side, [()], models, ALL)
+    singles = ranked(side, models)
     found = [_simplest(singles, nothing)] if singles else []
     while found:
         yield found[-1][1]
@@ -164,6 +167,11 @@ def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
         if not more or more[0][0] > found[-1][0] - ADDS * nothing:
             return
         found.append(more[0])
+
+
+def ranked(side: Side, models: Sequence[FaultModel]) -> list[tuple[float, Faults]]:
+    """Return single faults, each with the distance that it leaves, the best first."""
+    return _search(side, [()], models, ALL)
 
 
 def _simplest(singles: Sequence[tuple[float, Faults]], nothing: float) -> tuple[float, Faults]:
@@ -191,7 +199,7 @@ def _search(
         for start in starts
         for model in models
         if all(put.model is not model for put in start)
-        for strength in (model.strengths if most > FEW else _some(model))
+        for strength in _some(model)
     ]
     found = [(0.0, faults) for faults in tried]
     for number, (count, stay, steps) in enumerate(LEVELS):

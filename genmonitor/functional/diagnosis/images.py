@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.distance import Distance, Values
 from genmonitor.functional.diagnosis.fit import Side
 
 HALF = 250
@@ -56,14 +57,13 @@ class Images:
         return min(float(self.fake.min()), 0.0), max(float(self.fake.max()), 1.0)
 
 
-def side_to_fit(images: Images, area: Tensor) -> Side:
-    """Return the half to fit on, with the distance in an area."""
+def side_to_fit(images: Images, area: Tensor, views: Sequence[Values]) -> Side:
+    """Return the half to fit on, with faults put into an area, and the distance in some views."""
     (fake, real), others = images.halves
-    distance = Distance.of(real, area, min(map(len, others)))
-    return Side.of(distance, real, fake, area, images.range, images.seed)
+    return Side.of(Distance.of(real, views, min(map(len, others))), real, fake, area, images.range, images.seed)
 
 
-def sides(images: Images, area: Tensor) -> tuple[Side, Side]:
-    """Return the half to fit on and the half to judge on, with the distance in an area."""
-    fitted, (fake, real) = side_to_fit(images, area), images.halves[1]
+def sides(images: Images, area: Tensor, views: Sequence[Values]) -> tuple[Side, Side]:
+    """Return the half to fit on and the half to judge on; see `side_to_fit`."""
+    fitted, (fake, real) = side_to_fit(images, area, views), images.halves[1]
     return fitted, Side.of(fitted.distance, real, fake, area, images.range, images.seed + 1)

@@ -9,51 +9,40 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor.functional.areas import largest_piece
-from genmonitor.functional.diagnosis.fault_models import FaultModel, Measured
-from genmonitor.functional.diagnosis.fit import CHANCE, Faults, Side, fit, put_faults, usable
+from genmonitor.functional.areas import KEPT, grown, largest_piece, slices_of, within
+from genmonitor.functional.diagnosis.distance import Values, pixel_views
+from genmonitor.functional.diagnosis.fault_models import MISFIT, Fault, FaultModel, Measured
+from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, put_faults, ranked, usable
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
+from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
-EDGE, LEAST, KEPT = 2, 12, 0.25
-"""Pixels that an area of the map may be too large by, fewest pixels without them, and least part of the area."""
 SEARCHED = 112
 """Images a side that say where the fault is."""
 LEAST_SHARE, ENOUGH = 0.2, 0.6
 """Share that a fault must explain to say where it is, and from which no other area is looked at."""
+LIKELY = 8
+"""Faults that are worth trying once the place is known better, where one of them explains enough."""
+MEANS = ("brighter", "color")
+"""Faults that are always worth it: where the area is a part of their edge, others come closer."""
+OF_MOST = 0.8
+"""Part of the images in which the area is taken to be that of another, to place it."""
 MOVES = 8
 """Times that a side of an area may move by a pixel."""
 BORDERS = (1, 2, 3, 4)
 """Pixels that borders are wide."""
 
 
-def within(mask: Tensor) -> list[Tensor]:
-    """Return an area, and the same without its outermost pixels, one after the other, while enough of it is left.
-
-    Example:
-        >>> square = torch.zeros(9, 9, dtype=torch.bool)
-        >>> square[:, 2:] = True
-        >>> [int(x.sum()) for x in within(square)]
-        [63, 54, 45]
-    """
-    out = [mask]
-    for _ in range(EDGE):
-        smaller = grown(out[-1], -1)
-        if float(smaller.sum()) < max(LEAST, KEPT * float(mask.sum())):
-            break
-        out.append(smaller)
-    return out
-
-
 def located(
     images: Images, mask: Tensor, p_map: Tensor, models: Sequence[FaultModel | Measured], skip_failing: bool
-) -> Tensor:
+) -> tuple[Tensor, list[FaultModel | Measured]]:
     """Return where the fault is that explains most of what is within an area of the map, or around it.
 
     It is there where real images with it are closest to generated ones, seen with what is around: the area where that
     holds pixel by pixel, or the map's, moved at its sides while that brings them closer. Pixels beside a fault that are
-    the same in all real images stand out more than it does, so the fault may be around the area.
+    the same in all real images stand out more than it does, and a part of another image shows at its edge alone, so the
+    fault may be around the area.
 
     Args:
         images: of both sides.
@@ -61,40 +50,86 @@ def located(
         p_map: p-values of the map [H, W].
         models: to try.
         skip_failing: as for `diagnose_area`.
+
+    Returns:
+        The area, and those models that are worth trying there.
     """
-    fake, _ = images.halves[0]
+    fake, real = images.halves[0]
     significant = (p_map <= LEVEL) | grown(mask, 1)
-    best: tuple[float, Faults] = LEAST_SHARE, ()
+    found: list[tuple[Faults, list[Tensor]]] = []
+    likely = list(models)
     for area in unlike([within(mask)[-1], grown(mask, REACH) & significant]):
-        side = side_to_fit(images, area).first(SEARCHED)
-        faults = next(fit(side, usable(models, side, fake, [], skip_failing)), ())
-        share = 1 - side.left(faults) / max(side.left(()), CHANCE)
-        best = max(best, (share, faults), key=lambda x: x[0])
-        if best[0] >= ENOUGH:
+        views: list[Values] = [*pixel_views(real, area), Statistics.of(real, area, around=False)]
+        side = side_to_fit(images, area, views).first(SEARCHED)
+        singles = ranked(side, usable(models, side, fake, [], skip_failing))
+        share = 1 - singles[0][0] / max(side.left(()), CHANCE) if singles else 0.0
+        if share >= LEAST_SHARE:
+            found.append((singles[0][1], [mask, *_by_pixel(images, mask, significant, singles[0][1])]))
+        if share >= ENOUGH:
+            unlikely = {faults[0].model.name for _, faults in singles[LIKELY:]}
+            unlikely -= {faults[0].model.name for _, faults in singles[:LIKELY]}
+            likely = [x for x in models if x.name not in unlikely or x.name in MEANS]
             break
-    if not best[1]:
-        return mask
-    around = side_to_fit(images, grown(significant, REACH)).first(SEARCHED)
-    moved = moved_to_fit(around, [mask, _by_pixel(images, mask, significant, best[1])], best[1])
-    return moved if around.put_into(moved).left(best[1]) < around.left(()) else mask
+    moved = (PutFault(_shift_of_means(fake, real, mask), 1.0),)
+    found.append((moved, [mask, *_by_pixel(images, mask, significant, moved)]))
+    boxes = [x for area in (mask, grown(mask, 1) & significant) for x in within(box(area))]
+    found.append(((PutFault(MISFIT, OF_MOST),), unlike([mask, *boxes])))
+    region = grown(significant, REACH)
+    around = side_to_fit(images, region, pixel_views(real, region)).first(SEARCHED)
+    left, area = best_placed(around, found)
+    return area if left < around.left(()) else mask, likely
 
 
-def moved_to_fit(side: Side, areas: Sequence[Tensor], faults: Faults) -> Tensor:
-    """Return the area in which faults bring real images closest, with its sides moved while that brings them closer.
+def _shift_of_means(fake: Tensor, real: Tensor, mask: Tensor) -> Fault:
+    """Return what moves each channel as it moved at most pixels of a mask [H, W], not all of which may be wrong.
 
-    Rectangles and borders are tried too: faults are such more often than what is left of them pixel by pixel.
+    Where real images hardly vary, all but an exact place and shift leave them as far as they were.
     """
+    shift = (fake[:, :, mask].mean(0) - real[:, :, mask].mean(0)).median(1).values.view(-1, 1, 1)
+    return Fault("shift of means", "times", (1.0,), lambda x, s, _: x + s * shift)
 
-    def best(some: Sequence[Tensor]) -> tuple[float, Tensor]:
-        return min(((side.put_into(area).left(faults), area) for area in some), key=lambda x: x[0])
 
-    left, area = best([*areas, *unlike([x for area in areas for x in _plain(area)])])
-    for _ in range(MOVES):
-        after, moved = best([area, *unlike(_moved(area))])
-        if after >= left:
-            break
-        left, area = after, moved
-    return area
+def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]]) -> tuple[float, Tensor]:
+    """Return the area in which any of some faults bring real images closest, and the distance that is left.
+
+    Rectangles and borders are tried too: faults are such more often than what is left of them pixel by pixel. Then the
+    two best areas are moved at their sides while that brings images closer.
+
+    Args:
+        side: to fit on.
+        candidates: faults, and areas to begin with.
+    """
+    placed = []
+    for faults, areas in candidates:
+        at = _Place(side, faults)
+        placed.append((at.best([*areas, *unlike([x for area in areas for x in _plain(area)])]), at))
+    return min((at.moved(*found) for found, at in sorted(placed, key=lambda x: x[0][0])[:2]), key=lambda x: x[0])
+
+
+class _Place:
+    """Where faults are: they are made of whole images once, and then put into one area or another."""
+
+    def __init__(self, side: Side, faults: Faults) -> None:
+        self.side, self.known = side, dict[bytes, float]()
+        self.faulty = side.put_into(torch.ones(side.real.shape[2:], dtype=torch.bool)).put(faults)
+
+    def left(self, area: Tensor) -> float:
+        key = area.numpy().tobytes()
+        if key not in self.known:
+            real = self.side.real
+            self.known[key] = self.side.left_by(torch.where(area.to(real.device), self.faulty, real))
+        return self.known[key]
+
+    def best(self, areas: Sequence[Tensor]) -> tuple[float, Tensor]:
+        return min(((self.left(area), area) for area in areas), key=lambda x: x[0])
+
+    def moved(self, left: float, area: Tensor) -> tuple[float, Tensor]:
+        for _ in range(MOVES):
+            after, moved = self.best([area, *unlike(_moved(area))])
+            if after >= left:
+                break
+            left, area = after, moved
+        return left, area
 
 
 def _moved(area: Tensor) -> list[Tensor]:
@@ -116,18 +151,10 @@ def _plain(area: Tensor) -> list[Tensor]:
     return borders
 
 
-def grown(mask: Tensor, pixels: int) -> Tensor:
-    """Return a mask [H, W] that is larger by so many pixels, or smaller by as many if they are negative."""
-    if pixels < 0:
-        return ~grown(~mask, -pixels)
-    return F.max_pool2d(mask[None].float(), 2 * pixels + 1, 1, pixels)[0] > 0
-
-
 def box(mask: Tensor) -> Tensor:
     """Return the smallest rectangle that holds a mask [H, W]."""
     out = torch.zeros_like(mask)
-    rows, columns = (slice(int(x.min()), int(x.max()) + 1) for x in mask.nonzero(as_tuple=True))
-    out[rows, columns] = True
+    out[slices_of(mask)] = True
     return out
 
 
@@ -140,7 +167,7 @@ def unlike(masks: Sequence[Tensor]) -> list[Tensor]:
     return out
 
 
-def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults) -> Tensor:
+def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults) -> list[Tensor]:
     """Return where, of what is significant, generated images are closer to real ones with faults than without.
 
     Pixel by pixel, by the means of their characteristic functions, in both views.
@@ -156,8 +183,23 @@ def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults)
         scale = 1 / (deviation + FLOOR * deviation.max()).clamp_min(torch.finfo(mean.dtype).tiny)
         of_fake, of_real, of_faulty = (_characteristic((x - mean) * scale) for x in values)
         gain += ((of_fake - of_real).square() - (of_fake - of_faulty).square()).sum((0, 1))
-    found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0).cpu() & significant
-    return largest_piece(found) if found.sum() >= KEPT * mask.sum() else mask
+    gain = gain.cpu()
+    found = (F.avg_pool2d(gain[None], 3, 1, 1)[0] > 0) & significant
+    here = torch.where(significant, gain, gain.clamp_max(0))  # beyond may be another area
+    return [best_rectangle(here), *([largest_piece(found)] if found.sum() >= KEPT * mask.sum() else [])]
+
+
+def best_rectangle(gain: Tensor) -> Tensor:
+    """Return the rectangle whose sum of a matrix [H, W] is largest, as a mask."""
+    sums = F.pad(gain.double(), (1, 0, 1, 0)).cumsum(0).cumsum(1)
+    height, width = gain.shape
+    rows, columns = torch.combinations(torch.arange(height + 1), 2), torch.combinations(torch.arange(width + 1), 2)
+    strips = sums[rows[:, 1]] - sums[rows[:, 0]]
+    inside = strips[:, columns[:, 1]] - strips[:, columns[:, 0]]
+    row, column = divmod(int(inside.argmax()), len(columns))
+    out = torch.zeros(height, width, dtype=torch.bool)
+    out[rows[row, 0] : rows[row, 1], columns[column, 0] : columns[column, 1]] = True
+    return out
 
 
 def _characteristic(x: Tensor) -> Tensor:

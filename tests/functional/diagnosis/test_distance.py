@@ -7,7 +7,7 @@ import torch
 from _helpers.references import Array, gram
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.distance import GAMMAS, Distance, distance_of
+from genmonitor.functional.diagnosis.distance import GAMMAS, Distance, distance_of, pixel_views
 from genmonitor.linalg.whitening import Whitening
 
 CORNER = torch.zeros(6, 6, dtype=torch.bool)
@@ -53,7 +53,7 @@ def twin(fake: Tensor, real: Tensor, reference: Tensor, area: Tensor, unit: int)
 @pytest.mark.parametrize("area", [CORNER, EVERYWHERE], ids=["corner", "everywhere"])
 def test_it_is_the_formulas(area: Tensor) -> None:
     reference, real, fake = drawn(30, 0), drawn(20, 1), drawn(24, 2) + 0.1
-    distance = Distance.of(reference, area, 20)
+    distance = Distance.of(reference, pixel_views(reference, area), 20)
     found = distance.between(distance.embedded(fake), distance.embedded(real))
     # kernels of float32 are right to about 1e-6 each; weights are some hundred
     assert found == pytest.approx(twin(fake, real, reference, area, 20), rel=1e-3, abs=1e-2)
@@ -61,7 +61,7 @@ def test_it_is_the_formulas(area: Tensor) -> None:
 
 def test_chance_makes_about_one_per_kernel_of_it() -> None:
     reference = drawn(200, 0)
-    distance = Distance.of(reference, CORNER, 50)
+    distance = Distance.of(reference, pixel_views(reference, CORNER), 50)
     found = [
         distance.between(distance.embedded(drawn(50, 2 * seed + 1)), distance.embedded(drawn(50, 2 * seed + 2)))
         for seed in range(40)
@@ -74,7 +74,7 @@ def test_chance_makes_about_one_per_kernel_of_it() -> None:
 @pytest.mark.parametrize("area", [CORNER, CORNER ^ CORNER.T], ids=["corner", "no rectangle"])
 def test_what_lies_outside_the_area_does_not_count(area: Tensor) -> None:
     reference = drawn(30, 0, channels=1)
-    distance = Distance.of(reference, area, 20)
+    distance = Distance.of(reference, pixel_views(reference, area), 20)
     changed = torch.where(area, reference, 7.0)
     for x, y in zip(distance.embedded(changed), distance.embedded(reference), strict=True):
         assert torch.equal(x, y)
@@ -83,14 +83,15 @@ def test_what_lies_outside_the_area_does_not_count(area: Tensor) -> None:
 @pytest.mark.parametrize("constant", [False, True])
 def test_the_gram_matrix_of_the_real_images_comes_with_it(constant: bool) -> None:
     real = torch.ones(20, 1, 6, 6) if constant else drawn(20, 0)
-    distance, gram = Distance.with_gram(real, EVERYWHERE, 20)
+    distance, gram = Distance.with_gram(real, pixel_views(real, EVERYWHERE), 20)
     values = distance.embedded(real)
     # weights are some hundred, of kernels in float32
     torch.testing.assert_close(gram, distance.gram(values, values), rtol=1e-4, atol=0, check_dtype=False)
 
 
 def test_images_without_variance_are_no_distance_apart() -> None:
-    distance = Distance.of(torch.ones(10, 1, 6, 6), EVERYWHERE, 10)
+    real = torch.ones(10, 1, 6, 6)
+    distance = Distance.of(real, pixel_views(real, EVERYWHERE), 10)
     some = distance.embedded(drawn(10, 1, channels=1))
     assert distance.between(some, some) == 0
 

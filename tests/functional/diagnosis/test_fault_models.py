@@ -3,11 +3,13 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Fault, FaultModel, Measured, in_words
+from genmonitor.functional.diagnosis.fault_models import averaged, largest_beside
 
 SHAPES = [(1, 8, 8), (3, 9, 7), (5, 4, 6), (3, 1, 1)]
 NAMES = [
@@ -47,7 +49,7 @@ def put(name: str, images: Tensor, strength: float, unit: str = "") -> Tensor:
 
 def test_every_kind_is_described() -> None:
     known = {x.name for x in FAULT_MODELS} | {x.opposite for x in FAULT_MODELS if isinstance(x, Fault) and x.opposite}
-    assert known | {"modes", "misfit", "copies"} == set(NAMES) == set(KINDS)
+    assert known | {"darker", "modes", "misfit", "copies"} == set(NAMES) == set(KINDS)
     assert all(bool(kind.cause) == bool(kind.source) for kind in KINDS.values())
     assert all(in_words(name, 0.3, "of the range in red, period 2 px") for name in KINDS)
 
@@ -70,7 +72,6 @@ def test_images_keep_their_shape_and_are_not_changed_in_place(shape: tuple[int, 
 
 def test_faults_are_what_their_units_say() -> None:
     x = drawn((1, 12, 12))
-    assert torch.equal(put("brighter", x, 0.1), x + 0.1)
     assert torch.equal(put("shifted", x, 2, "right")[..., 2:], x[..., :-2])
     assert torch.equal(put("shifted", x, -1, "down")[..., :-1, :], x[..., 1:, :])
     assert float((put("noisy", x, 0.05) - x).std()) == pytest.approx(0.05, rel=0.05)
@@ -139,6 +140,26 @@ def test_a_color_is_the_direction_in_which_channels_moved() -> None:
     assert color.of(real + 0.1, real, area) is None
 
 
+def test_brightness_is_measured_where_most_of_an_area_is_brighter() -> None:
+    real, area = drawn((3, 8, 8), 100), torch.zeros(8, 8, dtype=torch.bool)
+    area[:, :4] = True
+    fake = real.clone()
+    fake[..., :3] += 0.12
+    (brighter,) = (x for x in FAULT_MODELS if x.name == "brighter")
+    made = brighter.of(fake, real, area)
+    assert made is not None
+    assert made.strengths == pytest.approx((0.06, 0.12, 0.24))
+    assert torch.equal(made.apply(real, 0.1, torch.Generator()), real + 0.1)
+    assert brighter.of(real, real, area) is None
+
+
+def test_means_and_largest_of_neighbors_are_those_of_pooling() -> None:
+    images = drawn((2, 5, 7), 3)
+    around = F.pad(images, (1, 1, 1, 1), "replicate")
+    torch.testing.assert_close(averaged(images), F.avg_pool2d(around, 3, 1))
+    assert torch.equal(largest_beside(images), F.max_pool2d(around, 3, 1))
+
+
 def test_a_pattern_is_folded_out_of_the_mean_difference() -> None:
     real, fake = drawn((1, 8, 8), 400), drawn((1, 8, 8), 400, seed=1)
     checkerboard = (-1.0) ** (torch.arange(8)[:, None] + torch.arange(8))
@@ -176,7 +197,7 @@ def test_a_plain_area_whose_color_changed_is_not_blank() -> None:
     assert blank.of(fake, real, area) is None
     found = color.of(fake, real, area)
     assert found is not None
-    assert found.strengths[-1] == pytest.approx(0.13)
+    assert found.strengths[1] == pytest.approx(0.13)
     fake[10:, 0, area] -= 0.13  # a tenth of the images alone
     assert blank.of(fake, real, area) is not None
 

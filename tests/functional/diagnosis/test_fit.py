@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis import FAULT_MODELS, Distance
+from genmonitor.functional.diagnosis import Distance, Fault
+from genmonitor.functional.diagnosis.distance import pixel_views
 from genmonitor.functional.diagnosis.fit import Side, fit
 
 N = 200
@@ -22,7 +23,7 @@ def two_classes(n: int, seed: int) -> Tensor:
 
 
 def side(fake: Tensor, real: Tensor) -> Side:
-    return Side.of(Distance.of(real, WHOLE, len(real)), real, fake, WHOLE, (-1.0, 2.0), seed=0)
+    return Side.of(Distance.of(real, pixel_views(real, WHOLE), len(real)), real, fake, WHOLE, (-1.0, 2.0), seed=0)
 
 
 def test_the_first_images_have_each_class_as_often_as_all_have() -> None:
@@ -36,8 +37,8 @@ def test_distances_of_the_first_images_are_about_those_of_all() -> None:
     every = side(two_classes(N, 2) + 0.05, two_classes(N, 1))
     few = every.first(48)
     assert few.left(()) == pytest.approx(every.left(()))
-    brighter = [x for x in FAULT_MODELS if x.name == "brighter"]
-    faults = next(fit(every, brighter))
+    brighter = Fault("brighter", "of the range", (0.02, 0.04, 0.1, 0.2), lambda x, s, _: x + s)
+    faults = next(fit(every, [brighter]))
     assert faults[0].strength == pytest.approx(0.05, rel=0.1)
     assert abs(few.left(faults) - every.left(faults)) < 0.1 * every.left(())
 

@@ -5,7 +5,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from genmonitor.functional.diagnosis.distance import Distance
+from genmonitor.functional.diagnosis.distance import Distance, pixel_views
 from genmonitor.functional.diagnosis.proportions import RIDGE, match, matching_weights
 
 
@@ -37,7 +37,7 @@ def test_weights_minimize_the_quadratic_form() -> None:
 
 def test_a_missing_class_is_proportions_and_noise_is_not() -> None:
     real, missing, same = two_classes(80, 0, 0.5), two_classes(80, 1, 0.0), two_classes(80, 2, 0.5)
-    distance = Distance.of(real, torch.ones(6, 6, dtype=torch.bool), 40)
+    distance = Distance.of(real, pixel_views(real, torch.ones(6, 6, dtype=torch.bool)), 40)
     embedded = distance.embedded(real)
     missing = missing[torch.randperm(80, generator=torch.Generator().manual_seed(0))]
     found = match(distance, embedded, distance.embedded(missing[:40]), distance.embedded(missing[40:]))

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistics of each image in an area and around it: they tell kinds of faults apart that pixels hardly do.
+
+Photographs differ so much in contrast that the distance of their pixels hardly sees if all have a fifth less of it. But
+how much detail an area has beside what is around it varies far less, and so does the step at its edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from genmonitor.functional.areas import grown, slices_of, within
+from genmonitor.functional.diagnosis.fault_models import averaged
+from genmonitor.linalg.whitening import REACH
+
+LEAST = 1e-4
+"""Added to energies, in squares of the range, before their logarithm: what has less has none."""
+SAME = 1e-3
+"""Part of the range by which neighbors of one value differ at most."""
+FEW = 1e-2
+"""Added to parts of pixels before their logarithm."""
+STEADY = 0.02
+"""Least standard deviation of a statistic: what never varies is not known to the last digit."""
+BORDER = 4
+"""Pixels at the border of an image, an eighth of its side at most, in which plateaus are not counted, where most of
+the area is elsewhere."""
+STEPS = ((0, 1), (1, 0))
+"""To the neighbors at the right and below: down and across."""
+RIDGE = 0.05
+"""Added to variances along principal axes, whose mean is 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Brightness, contrast, detail, steps and plateaus of each image, made uncorrelated among real ones.
+
+    Attributes:
+        rows, columns: what is looked at: the area and pixels around it.
+        regions: pixels of the area, and of what is around it; weights of sum 1 [h w, 2].
+        pairs: the same of pixels whose right, and whose lower neighbor is there too, in the area, at its edge, and where
+            plateaus are counted [2, h w, 3].
+        color: mean of the area's channels among real images [C].
+        mean: of the statistics among real images [S].
+        axes: from them to uncorrelated ones [S, S].
+    """
+
+    rows: slice
+    columns: slice
+    regions: Tensor
+    pairs: Tensor
+    color: Tensor
+    mean: Tensor
+    axes: Tensor
+
+    @classmethod
+    def of(cls, real: Tensor, area: Tensor, around: bool = True) -> Statistics:
+        """Take mean and axes from real images.
+
+        Args:
+            real: the images [N, C, H, W], which fill [0, 1].
+            area: bool [H, W].
+            around: whether to look around the area as well, and at its edge: a band of two pixels, since the place of
+                an area may be a pixel off.
+        """
+        inside, edge, near = within(area)[:2][-1], grown(area, 1), grown(area, 1 + REACH)
+        if not around:
+            inside = edge = near = area
+        rows, columns = slices_of(near)
+        inside, edge, beyond = (x[rows, columns] for x in (inside, edge & ~inside, near & ~edge))
+        central = inside & _central(area.shape)[rows, columns]
+        flat = central if 2 * central.sum() > inside.sum() else inside
+        parts = (inside, edge, flat)
+        beside = [[x & F.pad(x[down:, right:], (0, right, 0, down)) for x in parts] for down, right in STEPS]
+        regions, *pairs = [_weights(x).to(real) for x in ([inside, beyond], *beside)]
+        color = (real[..., rows, columns].flatten(2) @ regions[:, 0]).mean(0)
+        plain = cls(rows, columns, regions, torch.stack(pairs), color, real.new_zeros(()), real.new_ones(()))
+        values = plain.values(real).double()
+        deviation = values.std(0).clamp_min(STEADY)
+        variances, axes = torch.linalg.eigh(((values - values.mean(0)) / deviation).T.cov())
+        axes = axes / (variances.clamp_min(0) + RIDGE).sqrt() / deviation[:, None]
+        return replace(plain, mean=values.mean(0).to(real), axes=axes.to(real))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Return the uncorrelated statistics [N, S] of images [N, C, H, W]."""
+        return (self.values(images) - self.mean) @ self.axes
+
+    def values(self, images: Tensor) -> Tensor:
+        """Return the statistics [N, S] of images [N, C, H, W]."""
+        x = images[..., self.rows, self.columns]
+        to_right, down = F.pad(x[..., 1:] - x[..., :-1], (0, 1)), F.pad(x[..., 1:, :] - x[..., :-1, :], (0, 0, 0, 1))
+        brightness = x.flatten(2) @ self.regions
+        power, detail = (_energy(part, self.regions) for part in (x, x - averaged(x)))
+        contrast = (power - brightness.square().mean(1)).clamp_min(0)
+        steps = [_energy(part, pairs[:, :2]) for part, pairs in zip((to_right, down), self.pairs, strict=True)]
+        same = [part.abs().lt(SAME).to(x) for part in (to_right, down)]
+        plateaus = [_energy(part, pairs[:, 2:]) for part, pairs in zip(same, self.pairs, strict=True)]
+        moved = (brightness[..., 0] - self.color).abs()
+        logarithms = torch.cat(
+            [torch.cat([contrast, detail, *steps], 1) + LEAST, torch.cat(plateaus, 1) + FEW], 1
+        ).log()
+        return torch.cat([brightness.flatten(1), moved, logarithms], 1)
+
+
+def _central(shape: Sequence[int]) -> Tensor:
+    """Return a mask [H, W] of pixels that are not at the border of an image, where shifts and padding repeat some."""
+    out = torch.zeros(*shape, dtype=torch.bool)
+    rows, columns = (slice(width, size - width) for size in shape for width in [min(BORDER, size // 8)])
+    out[rows, columns] = True
+    return out
+
+
+def _energy(x: Tensor, weights: Tensor) -> Tensor:
+    """Return the weighted mean of squares of images [N, C, h, w] by each of some weights [h w, R], over channels."""
+    return (x.flatten(2).square() @ weights).mean(1)
+
+
+def _weights(masks: Sequence[Tensor]) -> Tensor:
+    """Return masks [h, w] as weights [h w, R] of sum 1; those of nothing are 0."""
+    weights = torch.stack([*masks]).flatten(1).float()
+    return (weights / weights.sum(1, keepdim=True).clamp_min(1)).T.contiguous()
