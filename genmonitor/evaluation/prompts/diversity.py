@@ -206,9 +206,7 @@ def ignored_prompts(found: PromptFidelity | None, prompts: Sequence[str]) -> lis
 def fidelity_table(found: PromptFidelity, prompts: Sequence[str]) -> Table:
     """Return a row for each prompt, the least followed first."""
     rows = zip(prompts, found.by_prompt.tolist(), found.of_others.tolist(), found.p_value.tolist(), strict=True)
-    shown = [
-        [str(x), f"{own:.3g}", f"{other:.3g}", "" if math.isnan(p) else format_p(p)] for x, own, other, p in rows
-    ]
+    shown = [[str(x), f"{own:.3g}", f"{other:.3g}", "" if math.isnan(p) else format_p(p)] for x, own, other, p in rows]
     order = (found.by_prompt - found.of_others).argsort().tolist()
     return Table(["prompt", "CLIPScore", "of other images", "no closer"], [shown[i] for i in order])
 
