@@ -26,11 +26,11 @@ class DiversityMonitor(PromptedMonitor):
     prompts explain; up to 2000 samples `diversity/conditional_vendi`, the modes among the images of one prompt, and
     `diversity/information_vendi`, by what factor prompts multiply these, both at least 1. With a calibration
     `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged over the prompts: high is similar, low
-    is varied. Where `output_encoder` and `prompt_encoder` are the two sides of one CLIP or SigLIP, `diversity/clip_score`
-    in [-100, 100], how close images are to their prompts, beside `/clip_score_shuffled`, what images with the prompts
-    of others get, and, where real images have captions, `/real_clip_score`; prompts that may be ignored are named, and
-    the report has a table of all. With real images also `diversity/precision`, `/recall`, `/density`, `/coverage` (5 nearest neighbors)
-    and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get. And
+    is varied. If the encoders are the two sides of one CLIP or SigLIP, `diversity/clip_score` in [-100, 100] says how
+    close images are to their prompts, beside `/clip_score_shuffled`, the same with the prompts of others, and
+    `/real_clip_score`, that of real images with their captions if they have any; prompts that may be ignored are named,
+    and the report has a table of all. With real images also `diversity/precision`, `/recall`, `/density`, `/coverage`
+    (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get. And
     `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
