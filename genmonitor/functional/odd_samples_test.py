@@ -43,6 +43,7 @@ class OddSamples(NamedTuple):
         scores: of each sample, float64 [N]: the lower, the odder.
         odd: samples that are odder than 99 % of the held-out ones, the oddest first, int64 [K]: about 1 % of those that
             have nothing odd are among them.
+        lowest: score of the oddest held-out sample, float64 scalar.
         window: where each sample is oddest, int64 [N], one of `windows`.
         windows: bool [W, h, w], the whole image last; of features, of one value [1, 1, 1].
     """
@@ -51,6 +52,7 @@ class OddSamples(NamedTuple):
     share: Tensor
     scores: Tensor
     odd: Tensor
+    lowest: Tensor
     window: Tensor
     windows: Tensor
 
@@ -99,7 +101,8 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     n = len(fake)
     odd = lower_than_held_out(scores[:n], scores[n:])
     parts = count_test(len(odd), n, len(held_out))
-    return OddSamples(*parts, scores[:n], odd, _where(below[view, :, torch.arange(len(both))][:n]), windows)
+    where = _where(below[view, :, torch.arange(len(both))][:n])
+    return OddSamples(*parts, scores[:n], odd, scores[n:].amin(), where, windows)
 
 
 def _where(below: Tensor) -> Tensor:
