@@ -24,7 +24,7 @@ COMPARED = 500
 """Real images to be like, and to be compared with, at most: their distances are the most of the work."""
 FAR = 1.5
 """Times the score of the strangest held-out image from which a sample is strange by itself: by chance 1.4 is rare."""
-NAMED, SHOWN = 5, 16
+NAMED, SHOWN = 3, 16
 """Samples that a sentence names, and that a figure shows."""
 COPIED = "copied"
 
