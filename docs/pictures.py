@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 from lightning import LightningModule, Trainer, seed_everything
-from PIL import Image
 from matplotlib.ticker import PercentFormatter
+from PIL import Image
 from sklearn.datasets import load_digits, load_sample_image
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d

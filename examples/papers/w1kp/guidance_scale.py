@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stronger guidance, less varied images: W1KP and the trace of the covariance by the scale of the guidance.
+"""How varied images are under stronger guidance: W1KP and the trace of the covariance by the scale of the guidance.
 
 python examples/papers/w1kp/guidance_scale.py       # two minutes; a table over three trainings
 
