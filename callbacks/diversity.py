@@ -26,8 +26,11 @@ class DiversityMonitor(PromptedMonitor):
     prompts explain; up to 2000 samples `diversity/conditional_vendi`, the modes among the images of one prompt, and
     `diversity/information_vendi`, by what factor prompts multiply these, both at least 1. With a calibration
     `diversity/w1kp` in [0, 1], how alike the images of one prompt are, averaged over the prompts: high is similar, low
-    is varied. With real images also `diversity/precision`, `/recall`, `/density`, `/coverage` (5 nearest neighbors)
-    and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get. And
+    is varied. If the encoders are the two sides of one CLIP or SigLIP, `diversity/clip_score` in [-100, 100] says how
+    close images are to their prompts, beside `/clip_score_shuffled`, the same with the prompts of others, and
+    `/real_clip_score`, that of real images with their captions if they have any; prompts that may be ignored are named,
+    and the report has a table of all. With real images also `diversity/precision`, `/recall`, `/density`, `/coverage`
+    (5 nearest neighbors) and, constant over the run, `/real_vendi` and `/real_rke`, what so many real images get. And
     `diversity/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     The Vendi score and Scendi grow with `n_samples`, RKE hardly does: compare runs with the same one only.
@@ -51,7 +54,8 @@ class DiversityMonitor(PromptedMonitor):
             `genmonitor.encoders.image_encoder` makes published ones.
         prompt_encoder: from a list of n strings, or labels int64 [n], to features [n, e]; or the name of a published
             one on this machine, such as "clip" or "minilm", see `text_encoder`; None for one-hot labels. Modules are
-            frozen and kept out of the trained module.
+            frozen and kept out of the trained module. Encoders of your own whose features of images and prompts can be
+            compared say so by an attribute `space` of the same value.
         kernel: of outputs, None for the cosine. A Gaussian needs `num_features`; its gamma comes from real images.
         prompt_kernel: of prompts, None for the cosine.
         num_features: random Fourier features of each Gaussian kernel.

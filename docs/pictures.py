@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the pictures of "Read the curves": what a monitor shows of four generators of digits whose state is known.
+"""Draw the pictures of "Read the curves" and of "Where images are wrong, and how", of faults that are planted.
 
-python docs/pictures.py [FOLDER]     # half a minute; docs/pictures if no folder is given
+python docs/pictures.py [FOLDER]     # a minute; docs/pictures if no folder is given
 
-Nothing is learned here. Each generator draws real digits that the monitor has not seen, under noise that fades over
-the first epochs; from epoch 8 on three of them have a fault.
+Nothing is learned here. For the curves, each of four generators draws real digits that the monitor has not seen, under
+noise that fades over the first epochs; from epoch 8 on three of them have a fault. The others are of real images in
+two halves: one of them has a class with less contrast and three odd images, or is blurred.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from pathlib import Path
 
 import torch
 from lightning import LightningModule, Trainer, seed_everything
+from matplotlib.ticker import PercentFormatter
 from PIL import Image
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_sample_image
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 from torch.utils.data import DataLoader
 
-from genmonitor import PRDC, RKEScore
+from genmonitor import PRDC, RKEScore, diagnose
 from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.evaluation.regions.presenter import diagnosis_figures
+from genmonitor.plotting.style import add_axes, new_figure
 
 EPOCHS, CLEAR, FAULT = 12, 5, 8
 CASES = ("good", "collapsed", "regional", "memorized")
@@ -111,12 +115,49 @@ def watch(case: str, folder: Path) -> str:
     return f"| {case} | {smallest:.3f} | " + " | ".join(f"{float(value):.2f}" for value in values) + " |"
 
 
+def draw_odd_samples(folder: Path) -> None:
+    """Plant a class with less contrast and three odd images among digits; draw what is shown of both."""
+    loaded = load_digits()
+    images, classes = torch.from_numpy(loaded.images).float()[:, None] / 16, torch.from_numpy(loaded.target)
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(len(images), generator=generator)[:1600]
+    (fake, real), (of_fake, of_real) = images[order].split(800), classes[order].split(800)
+    threes, fake = of_fake == 3, fake.clone()
+    fake[threes] = 0.6 * fake[threes] + 0.4 * fake[threes].mean((1, 2, 3), keepdim=True)
+    fake[17] += 0.4 * torch.rand(8, 8, generator=generator)
+    fake[203] = 1 - fake[203]
+    fake[431] = fake[431].flatten()[torch.randperm(64, generator=generator)].view(1, 8, 8)
+    sets = {"odd-samples": (fake, real, "single_samples"), "class-3": (fake[threes], real[of_real == 3], "diagnosis")}
+    for name, (generated, others, figure) in sets.items():
+        found = diagnose(generated, others)
+        diagnosis_figures(found, found.findings[0], (0, 1))[figure]().savefig(folder / f"{name}.png", dpi=80)
+
+
+def draw_details(folder: Path) -> None:
+    """Blur half of the pieces of a photograph a little; draw the energy of each size of detail."""
+    photograph = torch.from_numpy(load_sample_image("china.jpg").copy()).permute(2, 0, 1)[None].float() / 255
+    pieces = photograph.unfold(2, 32, 20).unfold(3, 32, 20).permute(0, 2, 3, 1, 4, 5).reshape(-1, 3, 32, 32)
+    pieces = pieces[torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))]
+    real, fake = pieces[::2], pieces[1::2]
+    fake = 0.4 * fake + 0.6 * avg_pool2d(fake, 3, 1, 1, count_include_pad=False)
+    bands = diagnose(fake, real, aligned=False).bands
+    figure = new_figure(480, 300, "Energy of generated images by size of detail", "real images: 100 %")
+    axes = add_axes(figure, 60, 30, 400, 200)
+    ends = [*(f"{low}-{2 * low} px" for low in bands.wavelengths[:-1]), f"{bands.wavelengths[-1]} px and more"]
+    axes.bar(ends, bands.energy)
+    axes.axhline(1, color="black", linewidth=1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    figure.savefig(folder / "details.png")
+
+
 def main() -> None:
     """Draw everything."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent / "pictures"
     folder.mkdir(parents=True, exist_ok=True)
     columns = ["smallest p", "error of the image", "precision", "coverage", "RKE", "distance to training"]
     header = f"| generator | {' | '.join(columns)} |"
+    draw_odd_samples(folder)
+    draw_details(folder)
     rows = [watch(case, folder) for case in CASES]
     (folder / "table.md").write_text("\n".join([header, "| --- |" + " ---: |" * 6, *rows]) + "\n")
     print((folder / "table.md").read_text())

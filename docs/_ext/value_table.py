@@ -8,13 +8,13 @@ from collections.abc import Collection
 from typing import Any
 
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, DiversityEvaluator, DiversitySettings
-from genmonitor.evaluation.prompts.diversity import diversity_values
+from genmonitor.evaluation.prompts.diversity import FIDELITY, diversity_values
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 
 PLACE = "<!-- the values -->"
 RANGES = {"cms": "0 to 1", "p": "0 to 1", "share": "parts of 1", "log": "from about 0", "signed": "any", "linear": ""}
-SAID = re.compile(r", (?:in (\[0, 1\])|(at least 1|0 or more))")
+SAID = re.compile(r", (?:in \[(-?\d+), (\d+)\]|(at least 1|0 or more))")
 """Where a meaning itself says the range: it then stands in the column."""
 BETTER = {"high": "higher", "low": "lower", None: ""}
 
@@ -22,7 +22,8 @@ BETTER = {"high": "higher", "low": "lower", None: ""}
 def declared() -> dict[str, Collection[ValueSpec]]:
     """Return the declarations of each monitor: of two regions and the constant pixels, or of two classes."""
     prompts, regions = range(2), ["cluster_1", "cluster_2", "constant"]
-    diversity = [*diversity_values(1000, True, True, True), *DiversityEvaluator(DiversitySettings(prompts)).values()]
+    diversity = [*diversity_values(1000, True, True, True), *FIDELITY]
+    diversity += DiversityEvaluator(DiversitySettings(prompts)).values()
     return {
         "`PixelClusterMonitor`: `cms/…`": RegionValues(regions, ["image", "product", "mmd", *regions]).specs,
         "`DiversityMonitor`: `diversity/…`": {x.key: x for x in diversity}.values(),
@@ -37,7 +38,7 @@ def rows(specs: Collection[ValueSpec]) -> list[str]:
     for spec in specs:
         chart = "hidden" if spec.detail else spec.chart if spec.chart else "its own"
         said = SAID.search(spec.about)
-        limits = RANGES[spec.scale] if said is None else "0 to 1" if said[1] else said[2]
+        limits = RANGES[spec.scale] if said is None else said[3] or f"{said[1]} to {said[2]}"
         row = (SAID.sub("", spec.about), limits, BETTER[spec.better], chart)
         alike.setdefault(row, []).append(f"`{spec.key}`")
     out = []

@@ -27,12 +27,21 @@ class TextFeatures(nn.Module):
         length: tokens of a string at most.
         padded: whether every string is padded to `length` and pads are attended to, as in SigLIP's training.
         lower: whether strings are lowercased first.
+        space: name of the space that the embeddings share with those of images; None where they share none.
     """
 
     def __init__(
-        self, tower: nn.Module, head: nn.Module, tokenizer: Any, length: int, padded: bool = False, lower: bool = False
+        self,
+        tower: nn.Module,
+        head: nn.Module,
+        tokenizer: Any,
+        length: int,
+        padded: bool = False,
+        lower: bool = False,
+        space: str | None = None,
     ) -> None:
         super().__init__()
+        self.space = space
         self.tower, self.head, self.tokenizer = tower, head, tokenizer
         self.length, self.padded, self.lower = length, padded, lower
 
@@ -107,11 +116,12 @@ def text_encoder(name: str | Path) -> TextFeatures:
     kind, config = model.config.model_type, model.config
     if kind == "clip":
         length = config.text_config.max_position_embeddings
-        return TextFeatures(model.text_model, _Projection(model.text_projection), tokenizer, length).eval()
+        projection = _Projection(model.text_projection)
+        return TextFeatures(model.text_model, projection, tokenizer, length, space=str(where)).eval()
     if kind == "siglip":
         length = config.text_config.max_position_embeddings
         tower, pooled = model.text_model, _Projection(nn.Identity())
-        return TextFeatures(tower, pooled, tokenizer, length, padded=True, lower=True).eval()
+        return TextFeatures(tower, pooled, tokenizer, length, padded=True, lower=True, space=str(where)).eval()
     head, limits = _sentence_head(local_folder(where)), _read(local_folder(where) / "sentence_bert_config.json") or {}
     lengths = (
         limits.get("max_seq_length"),

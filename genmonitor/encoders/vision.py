@@ -85,7 +85,7 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
     else:
         raise ValueError(f"Expected `name` to be a DINOv2, CLIP or SigLIP model, but {where!s} is of kind {kind!r}.")
     preprocessor = load_local(where, transformers.AutoImageProcessor.from_pretrained)
-    return ImageFeatures(*parts, preprocessor, checked).eval()
+    return ImageFeatures(*parts, preprocessor, checked, None if kind == "dinov2" else str(where)).eval()
 
 
 class ImageFeatures(nn.Module):
@@ -97,6 +97,7 @@ class ImageFeatures(nn.Module):
         num_features: d.
         preprocessor: the model's image processor, of transformers.
         value_range: (low, high) of the images.
+        space: name of the space that the features share with those of texts; None where they share none.
 
     Attributes:
         num_features: d, where torchmetrics looks for it.
@@ -112,9 +113,10 @@ class ImageFeatures(nn.Module):
         num_features: int,
         preprocessor: Any,
         value_range: tuple[float, float],
+        space: str | None = None,
     ) -> None:
         super().__init__()
-        self.tower, self.projection, self.num_features = tower, projection, num_features
+        self.tower, self.projection, self.num_features, self.space = tower, projection, num_features, space
         size, crop = dict(preprocessor.size), preprocessor.crop_size
         self.short_side = size.get("shortest_edge")  # None where the whole image becomes a square
         self.side = size["height"] if self.short_side is None else crop["height"]

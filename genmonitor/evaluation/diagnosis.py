@@ -110,8 +110,8 @@ class Diagnosis:
         return () if self.singles is None else self.singles.copies
 
     def __str__(self) -> str:
-        """Say the findings, one per line, then what was left out or failed."""
-        return "\n".join([*map(str, self.findings), *self.left_out, *self.failures])
+        """Say the findings, details aside, one per line, then what was left out or failed."""
+        return "\n".join([*(str(x) for x in self.findings if not x.detail), *self.left_out, *self.failures])
 
     def __repr__(self) -> str:
         return f"Diagnosis({self.findings[0]})"
@@ -244,14 +244,20 @@ def _with_others(
     bands: BandEnergy | None,
     whole: Sequence[Tensor],
 ) -> list[Finding]:
-    """Add what was found of single samples and of bands of frequency: what to look at first comes first."""
+    """Add what was found of single samples and of bands of frequency: what to look at first comes first.
+
+    A fault that is named changes energies and makes many samples strange: then these are details.
+    """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = [] if singles is None else singles.memorized(whole[0])
-    of_bands = [] if bands is None else band_finding(bands)
-    strange, uncovered = ([], []) if singles is None else (singles.strangest(), singles.without_samples())
-    first = [*copied, *wrong[:1], *of_bands, *wrong[1:2]]
-    later = [*wrong[2:], *uncovered]
-    return [*first, *strange, *later, *fine] if first else [*later, *fine, *strange]
+    others = [] if bands is None else band_finding(bands)
+    if singles is not None:
+        others += singles.without_samples() + singles.strangest()
+    if any(x.kinds for x in wrong):
+        others = [replace(x, detail=True) if x.fine is False else x for x in others]
+        return [*copied, *wrong, *others, *fine]
+    unusual, usual = ([x for x in others if (x.fine is False) is of] for of in (True, False))
+    return [*copied, *wrong, *unusual, *fine, *usual]
 
 
 def _patches(images: Tensor, seed: int) -> Tensor:

@@ -31,6 +31,7 @@ from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
+from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.kernels import Kernel
@@ -90,6 +91,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._fidelity: FidelityMetrics | None = None
         self._real_features: Tensor | None = None  # this process's
         self._real_spread = math.inf  # whatever the prompt
+        self._real_clip_score: float | None = None
         self._least: list[PromptVariability] = []
         self._samples, self._outputs = NO_SAMPLES, NO_SAMPLES.images
 
@@ -109,15 +111,17 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._check_size()
         if self.calibration is not None:
             self.calibration.check("features of the output encoder", self._encode(probe[:0]))
-        self._fidelity, self._real_features, self._real_spread = None, None, math.inf
+        self._fidelity, self._real_features, self._real_spread, self._real_clip_score = None, None, math.inf, None
         if subset is not None:
             real_features = self._encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             self._fidelity = FidelityMetrics(real_features, self.kernel, self.num_features)
             self._real_spread = float(kernel_dispersion(comm.gather_rows(real_features), self.kernel).value)
             self._real_features = real_features
+            if self._share_a_space:
+                self._real_clip_score = self._clip_score_of(subset, real_features, comm)
         if self.extra_metrics is not None:
             prompts = self._given_prompts_of(torch.arange(len(probe)))
-            own = (*text.SCORES, *text.REAL, *self.measure.specs(self._groups).values())
+            own = (*text.SCORES, *text.REAL, *text.FIDELITY, *self.measure.specs(self._groups).values())
             self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
         self._metric = self._new_metric().to(probe.device)
         return report
@@ -159,6 +163,13 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         with comm.all_ranks_or_none():
             spread = spread_by_prompt(ordered, self._groups, self.kernel)
         values |= self.measure.values(spread, self._groups)
+        followed: PromptFidelity | None = None
+        if self._share_a_space:
+            with comm.all_ranks_or_none():
+                followed = self._compare_with_prompts(outputs, indices)
+            values |= {"clip_score": float(followed.score), "clip_score_shuffled": float(followed.shuffled)}
+            if self._real_clip_score is not None:
+                values["real_clip_score"] = self._real_clip_score
         if self._measures_pairs:
             with comm.all_ranks_or_none():
                 pairs = self.metric.vendi_of_pairs(outputs, self._prompts_of(indices))
@@ -170,7 +181,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         ends = mode_ends(scores, self._samples, ENDS, comm)
         own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
         shares = (modes.eigenvalues / own).tolist()
-        return DiversityEvaluation(values, shares, ends, least, spread, reusability)
+        return DiversityEvaluation(values, shares, ends, least, spread, reusability, followed)
 
     def standard_errors(
         self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
@@ -219,13 +230,14 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
         given = self.prompts is not None, self._measures_pairs, self.calibration is not None
-        spread = self.measure.specs(self._groups)
-        return [*text.diversity_values(self.n_samples, *given), *spread.values(), *self._extra.specs]
+        fidelity, spread = text.FIDELITY if self._share_a_space else (), self.measure.specs(self._groups)
+        return [*text.diversity_values(self.n_samples, *given), *fidelity, *spread.values(), *self._extra.specs]
 
     def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return the prompts that have lost their variety, if any, and how varied the samples are."""
+        """Return the prompts that have lost their variety or are ignored, if any, and how varied the samples are."""
         lost = self.measure.findings(self._changes.standing, history[-1], self._groups)
-        return (*lost, text.state(history[-1], self.n_samples))
+        ignored = text.ignored_prompts(evaluation.followed, self._by_prompt.distinct)
+        return (*lost, *ignored, text.state(history[-1], self.n_samples))
 
     def presenter(self) -> text.DiversityPresenter:
         """Return what shows the samples and their modes."""
@@ -246,6 +258,32 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     @property
     def _measures_pairs(self) -> bool:
         return self.prompts is not None and self.n_samples <= MAX_PAIRS
+
+    @property
+    def _share_a_space(self) -> bool:
+        """Whether images and prompts can be compared, as both encoders state: those of one CLIP or SigLIP can."""
+        spaces = {getattr(encoder.encoder, "space", None) for encoder in (self._output_encoder, self._prompt_encoder)}
+        return len(spaces) == 1 and None not in spaces and len(self._by_prompt.distinct) > 1
+
+    def _compare_with_prompts(self, outputs: Tensor, indices: Tensor) -> PromptFidelity:
+        first = [self._by_prompt.values.index(prompt) for prompt in self._by_prompt.distinct]
+        return prompt_fidelity(outputs, self._prompt_rows[first].to(outputs), self._by_prompt.numbers(indices))
+
+    def _clip_score_of(self, subset: RealSubset, features: Tensor, comm: Collective) -> float | None:
+        """Return CLIPScore of all real images with their captions, None where they have none.
+
+        Args:
+            subset: real images.
+            features: of this process's.
+            comm: the processes that evaluate together.
+        """
+        cosines = torch.empty(0, dtype=torch.float64, device=features.device)
+        with comm.all_ranks_or_none():
+            if captions := subset.captions(comm.rank_indices(len(subset))):
+                texts = self._prompt_encoder(captions).to(features)
+                cosines = torch.nn.functional.cosine_similarity(features.double(), texts.double())
+        cosines = comm.gather_rows(cosines)
+        return 100 * float(cosines.mean()) if len(cosines) else None
 
     def _scores(self, computed: Mapping[str, Tensor]) -> Sequence[str]:
         """Name the scores among what the metric computes, without prompts those of the outputs alone."""

@@ -22,7 +22,9 @@ SELDOM = LEVEL / 5
 """Level of strange samples and of real images that none is like."""
 COMPARED = 500
 """Real images to be like, and to be compared with, at most: their distances are the most of the work."""
-NAMED, SHOWN = 5, 16
+FAR = 1.5
+"""Times the score of the strangest held-out image from which a sample is strange by itself: by chance 1.4 is rare."""
+NAMED, SHOWN = 3, 16
 """Samples that a sentence names, and that a figure shows."""
 COPIED = "copied"
 
@@ -110,7 +112,7 @@ class SingleSamples:
         return [Finding(text, Area("real images"), "", "uncovered", fine=False, p=p)]
 
     def strangest(self) -> list[Finding]:
-        """Name the strangest samples and where they are strange, whether or not chance may bring as many."""
+        """Name the strangest samples and where they are strange; a detail where chance brings such and as many."""
         p, windows, named = float(self.strange.p_value), self.strange.windows, []
         for i in self.strange.odd[:NAMED].tolist():
             window = windows[self.strange.window[i]]
@@ -118,13 +120,17 @@ class SingleSamples:
             named.append(f"{self.numbers[i]}{place}")
         if not named:
             return []
-        many = p <= SELDOM
-        share = percent(len(self.strange.odd) / len(self.strange.scores))
-        how_many = f"{share} are stranger than 99 % of real images" if many else "as many as chance may bring"
-        text = f"Strangest samples: {', '.join(named)}; {how_many} ({format_p(p)})."
-        samples = tuple(self.strange.odd[:SHOWN].tolist())
-        fine = False if many else None
-        return [Finding(text, Area("single samples"), "", "strange", fine=fine, p=p, samples=samples)]
+        many, far = p <= SELDOM, int((self.strange.scores < FAR * self.strange.lowest).sum())
+        if many:
+            share = percent(len(self.strange.odd) / len(self.strange.scores))
+            what = f"{share} are stranger than 99 % of real images ({format_p(p)})"
+        elif far:
+            what = f"the first{f' {far} are' if far > 1 else ' is'} far stranger than any real image"
+        else:
+            what = f"as many as chance may bring ({format_p(p)})"
+        text, samples = f"Strangest samples: {', '.join(named)}; {what}.", tuple(self.strange.odd[:SHOWN].tolist())
+        options = {"fine": False if many else None, "p": p, "samples": samples, "detail": not (many or far)}
+        return [Finding(text, Area("single samples"), "", "strange", **options)]
 
 
 def of_copies(

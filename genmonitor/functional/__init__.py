@@ -13,6 +13,7 @@ from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
 from genmonitor.functional.odd_samples_test import OddSamples, odd_samples_test
 from genmonitor.functional.prdc import precision_recall_density_coverage
+from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
 from genmonitor.functional.realism_and_rarity import realism_and_rarity
 from genmonitor.functional.relative_similarity import (
@@ -41,6 +42,7 @@ __all__ = [
     "DataCopying",
     "MMDInfluence",
     "OddSamples",
+    "PromptFidelity",
     "RelativeSimilarity",
     "ReusabilityCurve",
     "W1KPCalibration",
@@ -59,6 +61,7 @@ __all__ = [
     "odd_samples_test",
     "pixel_cka",
     "precision_recall_density_coverage",
+    "prompt_fidelity",
     "prompt_reusability",
     "prompt_split",
     "prompt_split_energy",

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,8 @@ from genmonitor.functional.data_copying_test import count_test, lower_than_held_
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels.means import check_sides
 from genmonitor.linalg.chunking import in_cache
-from genmonitor.linalg.distances import squared_distances
+from genmonitor.linalg.distances import squared_norms
+from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
 NEIGHBORS = 3
@@ -29,6 +31,8 @@ SPREAD = 0.05
 LOCAL = 0.2
 """By how much lower the logarithm of the realism in a window is than in the whole image, if it is said to be there."""
 
+Box = tuple[slice, slice]
+
 
 class OddSamples(NamedTuple):
     """What `odd_samples_test` found.
@@ -39,6 +43,7 @@ class OddSamples(NamedTuple):
         scores: of each sample, float64 [N]: the lower, the odder.
         odd: samples that are odder than 99 % of the held-out ones, the oddest first, int64 [K]: about 1 % of those that
             have nothing odd are among them.
+        lowest: score of the oddest held-out sample, float64 scalar.
         window: where each sample is oddest, int64 [N], one of `windows`.
         windows: bool [W, h, w], the whole image last; of features, of one value [1, 1, 1].
     """
@@ -47,6 +52,7 @@ class OddSamples(NamedTuple):
     share: Tensor
     scores: Tensor
     odd: Tensor
+    lowest: Tensor
     window: Tensor
     windows: Tensor
 
@@ -95,7 +101,8 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     n = len(fake)
     odd = lower_than_held_out(scores[:n], scores[n:])
     parts = count_test(len(odd), n, len(held_out))
-    return OddSamples(*parts, scores[:n], odd, _where(below[view, :, torch.arange(len(both))][:n]), windows)
+    where = _where(below[view, :, torch.arange(len(both))][:n])
+    return OddSamples(*parts, scores[:n], odd, scores[n:].amin(), where, windows)
 
 
 def _where(below: Tensor) -> Tensor:
@@ -105,48 +112,51 @@ def _where(below: Tensor) -> Tensor:
     return window.where(lowest < below[:, last] - LOCAL, last)
 
 
-def _windows(height: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return the windows of an image, bool [W, H, W], and its tiles, by which windows are cut [H, W]."""
-    rows, columns = torch.arange(height) * TILES // height, torch.arange(width) * TILES // width
-    places = range(TILES - 1)
-    inside = [
-        ((rows - top) // 2 == 0)[:, None] & ((columns - left) // 2 == 0)[None] for top in places for left in places
-    ]
-    return torch.stack([*inside, torch.ones(height, width, dtype=torch.bool)]), rows[:, None] * TILES + columns
+def _windows(height: int, width: int) -> tuple[Tensor, list[Box]]:
+    """Return the windows of an image, bool [W, H, W], and its tiles, in rows, by which windows are cut."""
+    edges = [[-(-i * size // TILES) for i in range(TILES + 1)] for size in (height, width)]
+    rows, columns = ([slice(*pair) for pair in pairwise(some)] for some in edges)
+    windows = torch.zeros((TILES - 1) ** 2 + 1, height, width, dtype=torch.bool)
+    for i, (top, left) in enumerate(product(range(TILES - 1), repeat=2)):
+        windows[i, edges[0][top] : edges[0][top + 2], edges[1][left] : edges[1][left + 2]] = True
+    windows[-1] = True
+    return windows, [*product(rows, columns)]
 
 
-def _whole(height: int, width: int) -> tuple[Tensor, Tensor]:
-    return torch.ones(1, height, width, dtype=torch.bool), torch.zeros(height, width, dtype=torch.long)
+def _whole(height: int, width: int) -> tuple[Tensor, list[Box]]:
+    return torch.ones(1, height, width, dtype=torch.bool), [(slice(0, height), slice(0, width))]
 
 
 def _views(samples: Tensor, real: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield samples and real ones as [N, C, sites]: as they are and, of images, whitened."""
-    yield (samples.flatten(2), real.flatten(2)) if real.ndim == 4 else (samples[:, :, None], real[:, :, None])
+    """Yield samples and real ones as [N, C, H, W]: as they are and, of images, whitened."""
+    yield (samples, real) if real.ndim == 4 else (samples[:, :, None, None], real[:, :, None, None])
     if real.ndim == 4 and min(real.shape[2:]) >= TILES:
         whitening = Whitening.of(real)
-        yield whitening(samples).flatten(2), whitening(real).flatten(2)
+        yield whitening(samples), whitening(real)
 
 
-def _realism(x: Tensor, real: Tensor, tiles: Tensor, windows: Tensor) -> Tensor:
-    """Return the logarithm of the realism of x [N, C, sites] in each window, [W, N]."""
-    # differences that 8 bits do not hold make nothing odd
+def _realism(x: Tensor, real: Tensor, tiles: Sequence[Box], windows: Tensor) -> Tensor:
+    """Return the logarithm of the realism of x [N, C, H, W] in each window, [W, N]."""
+    # differences that 8 bits do not hold make nothing odd; that is more than float32 rounds off squares and products
     step = (float(real.max() - real.min()) * STEP) ** 2 / 6 * real.shape[1]
     least = (step * windows.flatten(1).sum(1)).clamp_min(torch.finfo(x.dtype).tiny)[:, None, None].to(x)
-    order, sizes = tiles.flatten().argsort(stable=True), real.shape[1] * tiles.flatten().bincount()
-    in_window = windows.flatten(1)[:, order[(sizes.cumsum(0) - sizes) // real.shape[1]]].to(x)
-    mean, order, cuts = real.mean(0), order.to(x.device), sizes.tolist()
-    x, real = ((side - mean).transpose(1, 2)[:, order].flatten(1) for side in (x, real))
-    parts = real.split(cuts, 1)
+    in_window = torch.stack([windows[:, rows.start, columns.start] for rows, columns in tiles], 1).to(x)
+    mean = real.mean(0)
+    x, real = x - mean, real - mean  # once: pieces of rows are slow to subtract
+    x_parts, parts = ([side[:, :, *box].flatten(1) for box in tiles] for side in (x, real))
+    x_squares, squares = (in_window @ torch.stack([squared_norms(part) for part in some]) for some in (x_parts, parts))
 
-    def distances(samples: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    def distances(of: Sequence[Tensor], own: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Yield which rows and their squared distances to the real samples in each window [W, n, K]."""
-        for rows in in_cache(len(samples), x.element_size() * len(real) * (len(cuts) + 2 * len(windows))):
-            found = [squared_distances(*pair) for pair in zip(samples[rows].split(cuts, 1), parts, strict=True)]
-            yield rows, torch.einsum("wt,tnk->wnk", in_window, torch.stack(found)) + least
+        for rows in in_cache(len(of[0]), x.element_size() * len(real) * (len(tiles) + 2 * len(windows))):
+            products = torch.stack([part[rows] @ y.T for part, y in zip(of, parts, strict=True)])
+            found = torch.tensordot(in_window, products, 1).mul_(-2)
+            yield rows, found.add_(own[:, rows, None]).add_(squares[:, None]).clamp_min_(0).add_(least)
 
     radii = []
-    for rows, found in distances(real):
-        found[:, :, rows].diagonal(dim1=1, dim2=2).fill_(torch.inf)
-        radii.append(found.topk(min(NEIGHBORS, len(real) - 1), largest=False).values[:, :, -1])
-    balls = torch.cat(radii, 1)[:, None]
-    return torch.cat([(balls / found).amax(2) for _, found in distances(x)], 1).log() / 2
+    with full_precision():
+        for rows, found in distances(parts, squares):
+            found[:, :, rows].diagonal(dim1=1, dim2=2).fill_(torch.inf)
+            radii.append(found.topk(min(NEIGHBORS, len(real) - 1), largest=False).values[:, :, -1])
+        balls = torch.cat(radii, 1)[:, None]
+        return torch.cat([(balls / found).amax(2) for _, found in distances(x_parts, x_squares)], 1).log() / 2

@@ -73,3 +73,13 @@ def test_a_diagnosis_says_what_detail_is_missing(aligned):
     assert texts[0].startswith("Details of 2-4 px have ")
     assert diagnosis.of_image()["energy_2"] < 0.3
     assert diagnosis.bands.p_value[0] == 0.005
+
+
+def test_what_a_named_fault_explains_is_a_detail():
+    images = 3 * avg_pool2d(torch.rand(400, 1, 24, 24, generator=torch.Generator().manual_seed(0)), 3, 1, 1)
+    noise = 0.5 * torch.randn(200, 1, 24, 24, generator=torch.Generator().manual_seed(1))
+    diagnosis = diagnose(images[:200] + noise, images[200:])
+    assert "noise" in str(diagnosis)
+    assert "energy" not in str(diagnosis)
+    assert "strange" not in str(diagnosis).lower()
+    assert {x.measure for x in diagnosis.findings if x.detail} >= {"energy_2", "strange"}

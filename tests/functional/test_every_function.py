@@ -36,6 +36,7 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "odd_samples_test": lambda c: functional.odd_samples_test(c(FAKE_IMAGES), c(IMAGES[:20]), c(IMAGES[20:])).scores,
     "pixel_cka": lambda c: functional.pixel_cka(c(IMAGES)),
     "precision_recall_density_coverage": lambda c: functional.precision_recall_density_coverage(c(Y), c(X)),
+    "prompt_fidelity": lambda c: functional.prompt_fidelity(c(X), c(Y[:7]), c(PROMPTS)).score,
     "prompt_reusability": lambda c: functional.prompt_reusability(c(X), calibration=functional.calibrate(c(Y))),
     "prompt_split": lambda c: functional.prompt_split(c(X), c(T), c(Y), c(T[:24]), num_features=16).eigenvalues,
     "prompt_split_energy": lambda c: functional.prompt_split_energy(c(X), c(T), c(Y), c(T[:24])),

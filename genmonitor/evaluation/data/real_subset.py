@@ -66,6 +66,13 @@ class RealSubset:
             return self._probe[:0]
         return self._source.read([self._chosen[i] for i in positions])
 
+    def captions(self, positions: range) -> list[str]:
+        """Read the captions of some of them; none where they have none."""
+        try:
+            return prompts_of(self._source, [self._chosen[i] for i in positions], labels=False)
+        except ValueError:
+            return []
+
     def value_range(self) -> tuple[float, float]:
         """Return the lowest and highest value."""
         return float(self._probe.min()), float(self._probe.max())

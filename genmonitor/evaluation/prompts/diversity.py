@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,14 +11,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from genmonitor._formatting import format_p
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptMeasure, quoted
 from genmonitor.evaluation.prompts.modes import ModeEnds
-from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples
+from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, reusability_curve, w1kp_by_prompt
+from genmonitor.functional.prompt_fidelity import PromptFidelity
+from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.functional.w1kp.subsets import REUSED
 from genmonitor.plotting import diversity as plots
@@ -65,10 +69,37 @@ REAL = tuple(
     ValueSpec(f"real_{key}", f"{title} of as many real images, constant over the run", detail=True, baseline_of=key)
     for key, title in (("vendi", "Vendi score"), ("rke", "RKE score"))
 )
+_CLIP_SCORE = "Images beside their prompts (CLIPScore)"
+FIDELITY = (
+    ValueSpec(
+        "clip_score",
+        "how close images are to their prompts, 100 times the cosine of their embeddings, in [-100, 100]; read it "
+        "between that of shuffled prompts and that of real images with their captions",
+        "images and their prompts",
+        chart=_CLIP_SCORE,
+        better="high",
+    ),
+    ValueSpec(
+        "clip_score_shuffled",
+        "the same for images with the prompts of others: what a generator that ignores its prompts gets",
+        "shuffled prompts",
+        chart=_CLIP_SCORE,
+    ),
+    ValueSpec(
+        "real_clip_score",
+        "the same for real images with their captions, constant over the run",
+        "real images",
+        chart=_CLIP_SCORE,
+        baseline_of="clip_score",
+    ),
+)
+"""Values where the encoders of images and prompts share a space."""
 OF_OUTPUTS = ("vendi", "rke")
 """Scores that have nothing to do with prompts."""
 LISTED, SHOWN = 5, 6
 """Least varied prompts that are listed, and images of each."""
+NAMED = 3
+"""Ignored prompts that a sentence names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +133,7 @@ class DiversityEvaluation(Evaluation):
         least_varied: the least varied prompts, without a calibration none.
         spread: how spread the samples of each prompt are.
         reusability: how many images the prompts are good for, without a calibration None.
+        followed: how close images are to their prompts; None where the encoders share no space.
     """
 
     shares: list[float]
@@ -109,6 +141,7 @@ class DiversityEvaluation(Evaluation):
     least_varied: list[LeastVaried]
     spread: Mapping[str, Estimate] = field(default_factory=dict)
     reusability: ReusabilityCurve | None = None
+    followed: PromptFidelity | None = None
 
 
 def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> list[ValueSpec]:
@@ -148,7 +181,34 @@ def state(record: Record, n: int, kind: str = "images") -> Finding:
             f"; the prompts explain {100 * record['prompt_share']:.0f} % of the variety; the model's own: Scendi "
             f"{record['scendi']:.3g}"
         )
+    if "clip_score" in record:
+        best = f", real images {record['real_clip_score']:.3g}" if "real_clip_score" in record else ""
+        modes += f"; CLIPScore {record['clip_score']:.3g} (shuffled prompts {record['clip_score_shuffled']:.3g}{best})"
     return Finding(f"{modes}.", Area(f"all {kind}"), "", "vendi")
+
+
+def ignored_prompts(found: PromptFidelity | None, prompts: Sequence[str]) -> list[Finding]:
+    """Name the prompts whose images are no closer to them than those of other prompts, by more than chance."""
+    p = [] if found is None else found.p_value.tolist()
+    ignored = sorted((i for i, value in enumerate(p) if value > LEVEL), key=lambda i: -p[i])
+    if not ignored:
+        return []
+    named = ", ".join(quoted(str(prompts[i])) for i in ignored[:NAMED])
+    more = f" and {len(ignored) - NAMED} more" if len(ignored) > NAMED else ""
+    smallest = format_p(min(p[i] for i in ignored))
+    text = (
+        f"{len(ignored)} of {len(prompts)} prompts may be ignored: the images of {named}{more} are no closer to their "
+        f"prompt than those of other prompts ({smallest if len(ignored) == 1 else smallest.replace('=', '≥')})."
+    )
+    return [Finding(text, Area("prompts"), "", "clip_score", fine=False)]
+
+
+def fidelity_table(found: PromptFidelity, prompts: Sequence[str]) -> Table:
+    """Return a row for each prompt, the least followed first."""
+    rows = zip(prompts, found.by_prompt.tolist(), found.of_others.tolist(), found.p_value.tolist(), strict=True)
+    shown = [[str(x), f"{own:.3g}", f"{other:.3g}", "" if math.isnan(p) else format_p(p)] for x, own, other, p in rows]
+    order = (found.by_prompt - found.of_others).argsort().tolist()
+    return Table(["prompt", "CLIPScore", "of other images", "no closer"], [shown[i] for i in order])
 
 
 def _kept(change: Change) -> str:
@@ -268,6 +328,12 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
         head = f"{'':<32}{'last':>9}{'highest':>12}{'':>16}{'real images':>13}"
         title = f"Variety of the samples, epoch {last['epoch']:g}, {self.n} images"
         return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [self.note]), ""])
+
+    def tables(self, evaluation: DiversityEvaluation) -> Mapping[str, Table]:
+        """Return how close the images of each prompt are to it, where that can be measured."""
+        if evaluation.followed is None or self.prompts is None:
+            return {}
+        return {"prompts": fidelity_table(evaluation.followed, self.prompts.distinct)}
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the samples at both ends of the model's own modes."""

@@ -28,6 +28,7 @@ from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.fitted import Fitted
 from genmonitor.evaluation.regions.values import IMAGE, RegionValues
 from genmonitor.evaluation.results import History, Presenter, Record, Samples, ShownImages, Table, curve, when
+from genmonitor.evaluation.text.diagnosis import capital
 from genmonitor.evaluation.text.table import aligned, terminal_width, within
 from genmonitor.functional.diagnosis import in_words
 from genmonitor.partition import PixelPartition
@@ -166,9 +167,10 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
         return {"diagnosis": drawn}
     shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
-    said = [str(x) for x in reversed(diagnosis.findings) if x.measure in ("strange", "uncovered")]
+    said = " ".join(str(x) for x in reversed(diagnosis.findings) if x.measure in ("strange", "uncovered"))
+    title, _, note = said.partition("; ")
     nowhere = to_array(torch.zeros(diagnosis.average.shape[1:]))
-    odd = partial(plots.side_by_side, shown, nowhere, None, value_range, *said)
+    odd = partial(plots.side_by_side, shown, nowhere, None, value_range, title, capital(note))
     return {"diagnosis": drawn, "single_samples": odd}
 
 
