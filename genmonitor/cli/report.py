@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor report`: the page of a run written again, or several runs merged into one."""
+"""`genmonitor report`: writes the page of a run again, or merges several runs into one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         nargs="+",
         type=nonempty_path,
-        help="the folder of a run, such as runs/dcgan-digits/version_0; or several that evaluated checkpoints of one "
-        "training, such as the tasks of an array job, to merge into one",
+        help="the folder of a run, such as runs/dcgan-digits/version_0; or several to merge, such as those of the "
+        "tasks of an array job, each of which evaluated some checkpoints of one training",
     )
     add("--out", metavar="FOLDER", type=nonempty_path, help="the folder of the merged run")
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Write the page."""
     if (len(args.run) > 1) != (args.out is not None):
-        raise ValueError("Expected `--out` with several runs, and only with these. Give the folder of the merged run.")
+        raise ValueError("Expected `--out` with several runs, and only then. Give the folder of the merged run.")
     report = write_report(find_folder(args.run[0])) if args.out is None else merge_runs(args.run, args.out)
     monitors = {monitor.prefix: _as_data(monitor) for monitor in read_run(report.parent).monitors}
     return {"report": str(report), "monitors": monitors}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that evaluated parts of one history, such as the tasks of an array job, merged into one."""
+"""Several runs, such as the tasks of an array job, merged into one history."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from genmonitor._io import atomic_write
+from genmonitor._io import atomic_write, read_json
 from genmonitor.partition import PixelPartition
-from genmonitor.report.files import BY_EPOCH, FOLDER, MANIFEST, find_prefixes, own_files, owner
+from genmonitor.report.contents import (
+    BY_EPOCH,
+    FOLDER,
+    MANIFEST,
+    as_list,
+    as_record,
+    find_prefixes,
+    own_files,
+    owner,
+)
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.page import write_report
 from genmonitor.report.run import find_folder
 
-SAME = ("monitor", "settings", "linkage", "weights", "module", "data")
-"""What manifests must agree on, beside regions and real images."""
-NOTE = (
-    "the evaluations are of several runs: alerts, and changes since the best evaluation, are those within each of them"
-)
+SAME = ("monitor", "settings", "seed", "n_samples", "prompts", "linkage", "weights", "module", "data")
+"""What manifests must agree on, besides the regions and the real images."""
+NOTE = "Separate runs made these evaluations: alerts, and changes since the best evaluation, are those of each run."
 
 
 class _Part(NamedTuple):
@@ -32,15 +39,15 @@ class _Part(NamedTuple):
 
 
 def merge_runs(runs: Sequence[Path], out: Path) -> Path:
-    """Write the evaluations of several runs, in the order of their steps, as one; return its page.
+    """Write the evaluations of several runs as one run, ordered by step; return its page.
 
     Args:
-        runs: their folders.
-        out: the folder of the merged run, which replaces an earlier one.
+        runs: folders of runs that evaluated checkpoints of one training with the same settings.
+        out: the folder of the merged run; an earlier merge there is replaced.
 
     Raises:
-        FileNotFoundError: if one is no run.
-        ValueError: if they did not evaluate the same way, two evaluated one step, or one is in `out`.
+        FileNotFoundError: if a folder has no evaluations.
+        ValueError: if settings differ, two runs evaluated the same step, a manifest is damaged, or a run is in `out`.
     """
     folders, target = [find_folder(run) for run in runs], out / FOLDER
     if target.resolve() in (folder.resolve() for folder in folders):
@@ -51,7 +58,7 @@ def merge_runs(runs: Sequence[Path], out: Path) -> Path:
     target.mkdir(parents=True, exist_ok=True)
     for prefix, parts in merged.items():
         written.start(prefix)
-        for folder in dict.fromkeys(part.folder for part in parts):  # of files without a step, the last stays
+        for folder in dict.fromkeys(part.folder for part in parts):  # files without a step: those of the last
             for path in own_files(folder):
                 mine = owner(path, prefixes) == prefix and not MANIFEST.fullmatch(path.name)
                 if mine and (BY_EPOCH.fullmatch(path.stem) or folder == parts[-1].folder):
@@ -65,13 +72,16 @@ def merge_runs(runs: Sequence[Path], out: Path) -> Path:
 
 
 def _ordered(prefix: str, folders: Sequence[Path]) -> list[_Part]:
-    """Return the evaluations under a prefix by their steps; refuse those that are no parts of one history."""
+    """Return the evaluations under a prefix, ordered by step; refuse those that do not make one history."""
     parts: list[_Part] = []
     for folder in folders:
         for path in own_files(folder):
             if (match := MANIFEST.fullmatch(path.name)) and match[1] == prefix:
-                manifest = json.loads(path.read_text(encoding="utf-8"))
-                parts.append(_Part(manifest["evaluation"]["step"], folder, manifest))
+                manifest = read_json(path)
+                record = as_record(manifest.get("evaluation")) if isinstance(manifest, dict) else {}
+                if "step" not in record:
+                    raise ValueError(f"Expected a manifest of an evaluation, but {path} is damaged. Remove it.")
+                parts.append(_Part(record["step"], folder, manifest))
     parts.sort(key=lambda part: part.step)
     for one, other in pairwise(parts):
         where = f"{one.folder.parent} and {other.folder.parent}"
@@ -81,14 +91,14 @@ def _ordered(prefix: str, folders: Sequence[Path]) -> list[_Part]:
         differ += [key for key in ("partition", "real") if _artifact(one, key) != _artifact(other, key)]
         if differ:
             raise ValueError(
-                f"Expected runs that evaluated the same way, but {where} differ in {', '.join(differ)}. Evaluate both "
-                "with the same settings, or give both the same `partition`."
+                f"Expected runs with the same settings, but {where} differ in {', '.join(differ)}. Evaluate both "
+                "again with the same settings, real images and `partition`."
             )
     return parts
 
 
 def _artifact(part: _Part, key: str) -> Any:
-    """Return what must be the same in the file that a manifest names: regions, or which real images are compared."""
+    """Return what must agree of a file that a manifest names: the regions, or the indices of the real images."""
     name = part.manifest.get(key)
     path = part.folder / str(name)
     if not name or not path.is_file():
@@ -101,5 +111,4 @@ def _artifact(part: _Part, key: str) -> Any:
 
 def _notes(folder: Path, prefix: str) -> list[dict[str, Any]]:
     path = folder / f"{prefix}_notes.json"
-    notes: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return notes
+    return [note for note in as_list(read_json(path) if path.is_file() else None) if isinstance(note, dict)]

@@ -7,6 +7,7 @@ from _helpers.replayed import Digits, quiet
 from _helpers.runs import make_run, write_evaluation
 from _helpers.swept import measured_in, new, train
 
+from genmonitor import PixelPartition
 from genmonitor.report.merge import NOTE, merge_runs
 from genmonitor.report.run import read_run
 
@@ -51,28 +52,37 @@ def test_a_step_that_two_runs_evaluated_is_refused(tasks, tmp_path):
         merge_runs([*tasks, tmp_path / "again"], tmp_path / "merged")
 
 
-@pytest.mark.parametrize("changed", ["settings", "module"])
-def test_runs_that_evaluated_otherwise_are_refused(tasks, tmp_path, changed):
+@pytest.mark.parametrize("changed", ["settings", "seed", "module"])
+def test_runs_with_other_settings_are_refused(tasks, tmp_path, changed):
     change(tasks[1], **{changed: "another"})
-    with pytest.raises(ValueError, match=rf"evaluated the same way, but .*task_0 and .*task_1 differ in {changed}"):
+    with pytest.raises(ValueError, match=rf"with the same settings, but .*task_0 and .*task_1 differ in {changed}"):
         merge_runs(tasks, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
 
 def test_a_run_is_not_merged_into_itself(tasks):
-    with pytest.raises(ValueError, match="`--out` apart from the runs, but got .*task_1"):
+    with pytest.raises(ValueError, match=r"`--out` apart from the runs, but got .*task_1"):
         merge_runs(tasks, tasks[1])
 
 
-@pytest.mark.parametrize("words", [["--out", "merged"], []])
-def test_the_command_merges_several_runs_into_a_folder(tasks, genmonitor, monkeypatch, tmp_path, words):
-    monkeypatch.chdir(tmp_path)
-    status, said, told = genmonitor("report", *tasks, *words)
-    if words:
-        assert (status, said) == (0, "Report: merged/genmonitor/report.html\n")
-    else:
-        assert status == 2
-        assert "Expected `--out` with several runs" in told
+def test_a_folder_without_evaluations_is_named(tasks, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"manifests of a monitor, but got .*empty"):
+        merge_runs([*tasks, tmp_path / "empty"], tmp_path / "merged")
+
+
+@pytest.mark.parametrize("written", ['{"evaluation": {"st', '{"evaluation": {"image": 0.9}}', "[1]"])
+def test_a_damaged_manifest_is_named(tasks, tmp_path, written):
+    (tasks[1] / "genmonitor" / "cms_evaluation_00002.json").write_text(written)
+    with pytest.raises(ValueError, match=r"but .*task_1.*cms_evaluation_00002.json is damaged. Remove it"):
+        merge_runs(tasks, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_runs_with_other_regions_are_refused(tasks, tmp_path):
+    PixelPartition.grid((3, 4), rows=1, columns=2).save(tasks[2] / "genmonitor" / "cms_partition.npz")
+    with pytest.raises(ValueError, match=r"task_1 and .*task_2 differ in partition"):
+        merge_runs(tasks, tmp_path / "merged")
 
 
 @pytest.mark.slow
@@ -90,7 +100,7 @@ def test_tasks_of_an_array_job_give_the_history_of_one_sweep(tmp_path):
     for checkpoint, task in zip(checkpoints, tasks, strict=True):
         sweep(checkpoint, build, out=task)
     page = merge_runs(tasks, tmp_path / "merged")
-    found = [record for record in read_run(page.parent).monitors[0].records]
+    found = read_run(page.parent).monitors[0].records
     for record, of_one in zip(found, expected, strict=True):
         compared = {key for key in of_one if "vs_best" not in key}
         assert {key: record[key] for key in compared} == {key: of_one[key] for key in compared}
