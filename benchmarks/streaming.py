@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory and time of commands on sets of images that do not fit in memory, within 4 GiB; writes streaming.md.
 
-python benchmarks/streaming.py                        # 50,000 images of 256×256×3, three quarters of an hour on two busy cores
+python benchmarks/streaming.py                        # 50,000 images of 256×256×3: an hour on two busy cores
 python benchmarks/streaming.py --count 500 --side 64  # whether it runs; prints only
 """
 
@@ -45,7 +45,7 @@ def pictures(count: int, side: int) -> Iterator[bytes]:
 
 
 def make(place: Path, count: int, side: int) -> None:
-    """Write the images as a folder, as a tar file and as a dataset of Hugging Face, and an encoder of random weights."""
+    """Write the images as a folder, a tar file and a dataset of Hugging Face, and an encoder of random weights."""
     from datasets import Dataset, Features, Image
     from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
 
@@ -142,9 +142,9 @@ def main() -> None:
             "",
             f"{given.count:,} images of {given.side}×{given.side}×3 in JPEG, "
             f"{given.count * given.side**2 * 12 / 2**30:.0f} GiB in float32, are read from disk by each command. The "
-            f"operating system lets no process have more than {LIMIT // 2**30} GiB of data (`RLIMIT_DATA`). Time is that of "
-            "reading and decoding: the encoder is a DINOv2 of two small layers. All: the command and the workers that "
-            "decode for it; memory that they share is counted once.",
+            f"operating system lets no process have more than {LIMIT // 2**30} GiB of data (`RLIMIT_DATA`). Time is that "
+            "of reading and decoding: the encoder is a DINOv2 of two small layers. All: the command and the workers "
+            "that decode for it; memory that they share is counted once.",
             "",
             table(found, given.count),
             "",
