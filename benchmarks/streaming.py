@@ -141,10 +141,10 @@ def main() -> None:
             f"`python benchmarks/streaming.py{''.join(f' {word}' for word in sys.argv[1:])}` on {machine()}",
             "",
             f"{given.count:,} images of {given.side}×{given.side}×3 in JPEG, "
-            f"{given.count * given.side**2 * 12 / 2**30:.0f} GiB in float32, are read from disk by each command. The "
-            f"operating system lets no process have more than {LIMIT // 2**30} GiB of data (`RLIMIT_DATA`). Time is that "
-            "of reading and decoding: the encoder is a DINOv2 of two small layers. All: the command and the workers "
-            "that decode for it; memory that they share is counted once.",
+            f"{given.count * given.side**2 * 12 / 2**30:.0f} GiB in float32, are read from disk by each command, in "
+            f"{LIMIT // 2**30} GiB of data for each process, a limit of the operating system (`RLIMIT_DATA`). Time is "
+            "that of reading and decoding: the encoder is a DINOv2 of two small layers. All: the command and the "
+            "workers that decode for it; memory that they share is counted once.",
             "",
             table(found, given.count),
             "",
