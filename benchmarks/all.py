@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes all tables of one commit on this machine, and says what became slower beside its peers.
 
+Ratios to peers that another machine measured stay, and this one's get columns of their own beside them.
+
 python benchmarks/all.py                              # all but those that take hours; goes on where it was stopped
 python benchmarks/all.py cms entropy                  # these alone
 python benchmarks/all.py --compare                    # makes nothing: compares the tables with those committed
@@ -16,7 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stamp import HERE, stamp
+from stamp import HERE, processor, stamp
 
 TABLES: dict[str, tuple[str, ...]] = {
     "cms": (),
@@ -67,8 +69,9 @@ def make(name: str) -> None:
 
 
 def is_of(file: Path, commit: str) -> bool:
-    """Say whether a table is of a commit; with changes that are not committed it never is."""
-    return file.exists() and not commit.endswith("+") and commit in re.split("[;,.\n] ?", file.read_text("utf-8"))
+    """Say whether a table is of a commit and this machine; with changes that are not committed it never is."""
+    lines = file.read_text("utf-8").splitlines() if file.exists() and not commit.endswith("+") else []
+    return any(f" of {processor()}: " in line and commit in re.split("[;,.] ?", line) for line in lines)
 
 
 def committed(name: str) -> str:
@@ -85,7 +88,7 @@ def read(text: str) -> Table:
         if line.startswith("## "):
             heading = f"{line[3:]}: "
         cells = [cell.strip() for cell in line.split("|")[1:-1]] if line.startswith("|") else []
-        if cells and columns:
+        if columns and set(cells) - {"---"}:
             rows[heading + cells[0]] = dict(zip(columns, cells, strict=False))
         columns = (columns or cells) if cells else []
     return rows

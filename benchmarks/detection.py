@@ -9,7 +9,6 @@ python benchmarks/detection.py --runs 4 --null 22  # a look, in two minutes
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -36,7 +35,7 @@ from detection_bands import band_rows, width_rows  # noqa: E402
 from detection_images import CLUSTERS, N, Source, sources  # noqa: E402
 from detection_methods import FAULTS, P_VALUES, SIMILARITIES, Values, measured  # noqa: E402
 from detection_trained import real_fault_rows, trained_rows  # noqa: E402
-from stamp import stamp  # noqa: E402
+from stamp import processor, stamp  # noqa: E402
 
 TABLES = ("naming", "level", "bands", "alerts", "real", "seconds")
 NULLS = {  # kind: evaluations, of which seed, the samples' dimension and distribution, seed of the test where fixed
@@ -202,7 +201,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, help="which (all)")
     args = parser.parse_args()
     versions = {"torch": version("torch"), "scipy": version("scipy"), "sklearn": version("scikit-learn")}
-    machine = {"threads": torch.get_num_threads(), "processor": platform.processor() or platform.machine()}
+    machine = {"threads": torch.get_num_threads(), "processor": processor()}
     command = " ".join(["python benchmarks/detection.py", *sys.argv[1:]])
     print(HEAD.format(command=command, commit=stamp(), **machine, **versions, n=N, clusters=CLUSTERS))
     sets = sources()

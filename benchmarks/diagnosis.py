@@ -9,7 +9,6 @@ python benchmarks/diagnosis.py --runs 2 --null 12         # a look, in minutes
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +34,7 @@ from diagnosis_images import SETS  # noqa: E402
 from diagnosis_kinds import kind_row, nothing_row, pair_row, trained_row  # noqa: E402
 from diagnosis_map import METHODS, STRENGTHS, N, level_row, map_row, region_row, seconds_rows  # noqa: E402
 from diagnosis_trainings import EVALUATIONS, TRAININGS, training  # noqa: E402
-from stamp import stamp  # noqa: E402
+from stamp import processor, stamp  # noqa: E402
 
 TABLES = ("kinds", "areas", "others", "pairs", "nothing", "map", "regions", "seconds", "trained", "trainings")
 HEAD = """# Is the diagnosis right: where, what kind of fault, how much of the distance?
@@ -220,7 +219,7 @@ def main() -> None:
     args = arguments()
     torch.set_num_threads(1)
     versions = {"torch": version("torch"), "scipy": version("scipy"), "sklearn": version("scikit-learn")}
-    machine = {"threads": args.processes, "processor": platform.processor() or platform.machine()}
+    machine = {"threads": args.processes, "processor": processor()}
     command = " ".join(["python benchmarks/diagnosis.py", *sys.argv[1:]])
     print(HEAD.format(command=command, commit=stamp(), **machine, **versions, n=N))
     context = get_context("spawn")

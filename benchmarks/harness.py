@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import platform
+import re
 import resource
 import statistics
 import subprocess
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from stamp import stamp
+from all import Table, read
+from stamp import processor, stamp
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 """Where the benchmarks compute: on the GPU if there is one. Peers that know none get their inputs on the CPU."""
@@ -52,8 +53,20 @@ def _runs(repeats: int) -> range:
     return range(1 if ONCE else repeats + 1)
 
 
-def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
-    """Return the median seconds of each, run in turns so that a busy moment hits them alike.
+class Times(float):
+    """The median seconds of some runs, which are `runs`, in turns with those of another's."""
+
+    runs: list[float]
+
+    def __new__(cls, runs: list[float]) -> Times:
+        """Take the median."""
+        times = super().__new__(cls, statistics.median(runs))
+        times.runs = runs
+        return times
+
+
+def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[Times]:
+    """Return the seconds of each, run in turns so that a busy moment hits them alike.
 
     Between them is a pause: the threads of one library's pool spin for a while after its work, on the other's cores.
     """
@@ -66,7 +79,7 @@ def side_by_side(*works: Callable[[], Any], repeats: int = 7) -> list[float]:
             times[index].append(clock() - start)
         if sum(map(sum, times)) > BUDGET:
             break
-    return [statistics.median(some[1:] or some) for some in times]
+    return [Times(some[1:] or some) for some in times]
 
 
 @functools.cache
@@ -108,7 +121,7 @@ def row(
         extrapolated: of which peers these are not measured, and from what they are.
         more: columns of this benchmark alone.
     """
-    ratios = {f"× {peer}": _ratio(theirs / took) for peer, theirs in (peers or {}).items()}
+    ratios = {f"× {peer}": _ratio(theirs, took) for peer, theirs in (peers or {}).items()}
     for peer, source in (extrapolated or {}).items():
         ratios[f"× {peer}"] += f" ({source})"
     errors = {} if error is None else {"error": f"{error:.0e}"}
@@ -116,7 +129,15 @@ def row(
     return {"n": n, "d": d, "seconds": f"{took:.3g}", **ratios, **errors, **_percent(shares), **(more or {})}
 
 
-def _ratio(ratio: float) -> str:
+def _ratio(theirs: float, ours: float) -> str:
+    """Return how many times as long theirs takes; of several turns the median, and the range in brackets."""
+    if not isinstance(theirs, Times) or not isinstance(ours, Times) or len(ours.runs) == 1:
+        return _digits(theirs / ours)
+    ratios = [a / b for a, b in zip(theirs.runs, ours.runs, strict=True)]
+    return f"{_digits(statistics.median(ratios))} ({_digits(min(ratios))}–{_digits(max(ratios))})"
+
+
+def _digits(ratio: float) -> str:
     return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2f}"
 
 
@@ -131,10 +152,12 @@ def peak_gib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-Case = Callable[[], dict[str, Any]]
+Row = dict[str, Any]
+Case = Callable[[], Row]
 
 LEGEND = (
-    "× a peer: how many times as fast as that one in the same run, on the same inputs. Of torch.mm: the formula's own "
+    "× a peer: how many times as fast as that one on the same inputs; of runs in turns the median, and the range in "
+    "brackets. Of torch.mm: the formula's own "
     "multiplications and additions per second, over those of a large product in float32. Of copying: the bytes of the "
     "inputs and the result per second, over those of a large copy. Each case has a process of its own; the times are "
     "medians."
@@ -170,16 +193,19 @@ def run(
         command = [sys.executable, file, "--case", name, *(["--once"] if ONCE else [])]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         rows.append({"case": name.replace("_", " ")} | json.loads(done.stdout.splitlines()[-1]))
+    script = Path(file)
+    table = script.with_name(f"{script.stem}{'-gpu' if DEVICE.type == 'cuda' else ''}.md")
+    options = "".join(f" --{name}" for name in ("long", "once") if getattr(arguments, name))
+    made = f"`python benchmarks/{script.name}{options}` on {machine()}"
+    heads, rows = beside(table.read_text() if table.exists() else "", made, rows)
     columns = list(dict.fromkeys(column for row in rows for column in row))
     lines = ["| " + " | ".join(columns) + " |", "| " + " | ".join("---" for _ in columns) + " |"]
     lines += ["| " + " | ".join(str(row.get(column, "")) for column in columns) + " |" for row in rows]
-    script = Path(file)
-    options = "".join(f" --{name}" for name in ("long", "once") if getattr(arguments, name))
     text = "\n".join(
         [
             f"# {title}",
             "",
-            f"`python benchmarks/{script.name}{options}` on {machine()}",
+            "\n\n".join(heads),
             "",
             legend,
             "",
@@ -188,17 +214,42 @@ def run(
             *([notes, ""] if notes else []),
         ]
     )
-    script.with_name(f"{script.stem}{'-gpu' if DEVICE.type == 'cuda' else ''}.md").write_text(text)
+    table.write_text(text)
     print(text)
+
+
+def beside(page: str, made: str, rows: list[Row]) -> tuple[list[str], list[Row]]:
+    """Put rows beside those of other machines, of which a page keeps the seconds and the ratios to peers.
+
+    Args:
+        page: as it was, empty if there was none. Its first machine has all columns; those of others end with " on ".
+        made: the line that says how and on what this machine made the rows.
+        rows: this machine's.
+
+    Returns:
+        The lines that say how, one for each machine, and the rows.
+    """
+    lines = [line for line in page.splitlines() if line.startswith("`python ")]
+    names = [match[1] for line in lines if (match := re.search(r" threads of (.*?): ", line))]
+    here = processor()
+    if here in names:
+        lines[names.index(here)] = made
+    else:
+        lines.append(made)
+    before: Table = read(page)
+    if not names or here == names[0]:
+        others = [{x: y for x, y in before.get(row["case"], {}).items() if " on " in x} for row in rows]
+        return lines, [row | kept for row, kept in zip(rows, others, strict=True)]
+    added = {
+        row["case"]: {f"{x} on {here}": y for x, y in row.items() if x == "seconds" or x.startswith("× ")}
+        for row in rows
+    }
+    return lines, [{"case": case} | before.get(case, {}) | added.get(case, {}) for case in {**before, **added}]
 
 
 def machine() -> str:
     """Name the machine and the versions."""
-    info = Path("/proc/cpuinfo")
-    model = platform.processor()
-    if info.exists():
-        model = next((line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line), "")
     packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "numpy", "scipy"))
     gpu = f"{torch.cuda.get_device_name()} and " if DEVICE.type == "cuda" else ""
     rates = f"torch.mm {product_rate() / 1e9:.0f} GFLOP/s, copying {copy_rate() / 1e9:.0f} GB/s"
-    return f"{gpu}{torch.get_num_threads()} threads of {model or platform.machine()}: {packages}; {rates}; {stamp()}."
+    return f"{gpu}{torch.get_num_threads()} threads of {processor()}: {packages}; {rates}; {stamp()}."

@@ -7,7 +7,6 @@ python benchmarks/regions.py
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from statistics import fmean
 
 import numpy as np
 import torch
-from stamp import stamp
+from stamp import processor, stamp
 from torch import Tensor
 
 from genmonitor import GaussianKernel, PixelPartition
@@ -31,8 +30,7 @@ COUNTS: tuple[int | None, ...] = (2, 3, 4, 5, 6, 7, 8, None)
 """Numbers of clusters; None for the automatic one."""
 HEAD = """# Do the regions stay?
 
-`python benchmarks/regions.py` on {threads} threads of {processor}: torch {torch}, scipy {scipy};
-{commit}.
+`python benchmarks/regions.py` on {threads} threads of {processor}: torch {torch}, scipy {scipy}; {commit}.
 
 Images are halved at random, regions are found in each half, and the adjusted Rand index says how far they agree: 1 if
 they are the same, 0 by chance; the mean over {repeats} halvings. In brackets: the part of the varying pixels that the
@@ -149,24 +147,14 @@ def row(images: Tensor, truth: Tensor | None, method: Method, size: int | None, 
     return [*cells, str(whole.num_clusters), true, f"{seconds:.1f}"]
 
 
-def _processor() -> str:
-    """Return the processor's name, where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(": ")[2] for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=6, help="halvings (6)")
     repeats = parser.parse_args().repeats
     versions = {name: version(name) for name in ("torch", "scipy")}
-    processor = _processor()
     print(
-        HEAD.format(threads=torch.get_num_threads(), processor=processor, repeats=repeats, commit=stamp(), **versions)
+        HEAD.format(threads=torch.get_num_threads(), processor=processor(), repeats=repeats, commit=stamp(), **versions)
     )
     methods: list[tuple[str, Method, int | None]] = [("1000 at random", by("average"), 1000)]
     methods += [(linkage, by(linkage), None) for linkage in LINKAGES] + [("default", default, None)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which commit a table is of."""
+"""Which commit a table is of, and which machine."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from pathlib import Path
 
@@ -20,3 +21,11 @@ def stamp() -> str:
         return f"commit {git('rev-parse', '--short=10', 'HEAD')}{'+' if changed else ''}"
     except (OSError, subprocess.CalledProcessError):
         return "no commit"
+
+
+def processor() -> str:
+    """Name this machine's processor, by which tables tell machines apart."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.split(":")[1].strip() for line in lines if "model name" in line)
+    return next(named, platform.processor() or platform.machine())

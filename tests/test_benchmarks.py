@@ -152,13 +152,49 @@ def test_rows_of_several_tables_are_told_apart_by_their_headings(load):
     assert (rows["A: one"]["x"], rows["B: one"]["x"]) == ("1", "2")
 
 
-def test_table_of_another_commit_or_of_changed_files_is_made_again(load):
-    table, is_of = BENCHMARKS / "cms.md", load("all").is_of
-    commit = re.search("commit [0-9a-f]+|$", table.read_text("utf-8"))[0]
-    assert not is_of(table, "commit 0000000000")
-    if commit:
-        assert is_of(table, commit)
-        assert not is_of(table, f"{commit}+")
+def test_table_of_another_commit_or_machine_or_of_changed_files_is_made_again(load, monkeypatch):
+    tables, table = load("all"), BENCHMARKS / "cms.md"
+    processor, commit = re.search(r" threads of (.*?): .*(commit [0-9a-f]+)", table.read_text("utf-8")).groups()
+    monkeypatch.setattr(tables, "processor", lambda: processor)
+    assert tables.is_of(table, commit)
+    assert not tables.is_of(table, f"{commit}+")
+    assert not tables.is_of(table, "commit 0000000000")
+    monkeypatch.setattr(tables, "processor", lambda: "another")
+    assert not tables.is_of(table, commit)
+
+
+def test_ratio_of_runs_in_turns_is_their_median_and_range(load):
+    harness = load("harness")
+    ours, theirs = harness.Times([1.0, 2.0, 4.0]), harness.Times([3.0, 4.0, 4.0])
+    assert (float(ours), float(theirs)) == (2, 4)
+    assert harness._ratio(theirs, ours) == "2.00 (1.00–3.00)"
+    assert harness._ratio(30.0, ours) == "15"
+    assert load("all").ratio_in("2.00 (1.00–3.00)") == 2
+    works = [lambda: None, lambda: None]
+    assert [len(times.runs) for times in harness.side_by_side(*works, repeats=2)] == [2, 2]
+
+
+def test_a_second_machine_has_columns_of_its_own(load, monkeypatch):
+    harness = load("harness")
+
+    def page_of(machine, ratio, page, case="one"):
+        monkeypatch.setattr(harness, "processor", lambda: machine)
+        made = f"`python benchmarks/x.py` on 2 threads of {machine}: torch; commit {ratio}."
+        heads, rows = harness.beside(page, made, [{"case": case, "seconds": "1", "× peer": ratio, "error": "0"}])
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        cells = [columns, ["---"] * len(columns), *([row.get(column, "") for column in columns] for row in rows)]
+        return "\n\n".join(heads) + "\n\n" + "\n".join(f"| {' | '.join(some)} |" for some in cells)
+
+    page = page_of("B", "3", page_of("A", "2", ""))
+    assert load("all").read(page) == {
+        "one": {"case": "one", "seconds": "1", "× peer": "2", "error": "0", "seconds on B": "1", "× peer on B": "3"}
+    }
+    page = page_of("A", "5", page_of("B", "4", page))  # each replaces its own
+    rows = load("all").read(page)["one"]
+    assert (rows["× peer"], rows["× peer on B"]) == ("5", "4")
+    assert re.findall("commit .", page) == ["commit 5", "commit 4"]
+    rows = load("all").read(page_of("B", "6", page, case="two"))  # a case that it did not run stays
+    assert (rows["one"]["× peer"], rows["two"]["× peer on B"], rows["two"]["× peer"]) == ("5", "6", "")
 
 
 def test_every_table_has_a_script(load):

@@ -29,7 +29,7 @@ COMMANDS = {
     "clusters": "find out which pixels of a set of images belong together",
     "replay": "measure a logged value again from its manifest and a checkpoint",
     "sweep": "evaluate the checkpoints of a run as if a monitor had been there",
-    "report": "write the report.html of a run again",
+    "report": "write the report.html of a run again, or merge several runs into one",
 }
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5

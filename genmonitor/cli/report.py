@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`genmonitor report`: the page of a run written again."""
+"""`genmonitor report`: writes the page of a run again, or merges several runs into one."""
 
 from __future__ import annotations
 
@@ -8,21 +8,31 @@ from typing import Any
 
 from genmonitor.cli.arguments import nonempty_path
 from genmonitor.report import find_folder, write_report
+from genmonitor.report.merge import merge_runs
 from genmonitor.report.run import MonitorRun, read_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument(
-        "run", metavar="RUN", type=nonempty_path, help="the folder of a run, such as runs/dcgan-digits/version_0"
+    add = parser.add_argument
+    add(
+        "run",
+        metavar="RUN",
+        nargs="+",
+        type=nonempty_path,
+        help="the folder of a run, such as runs/dcgan-digits/version_0; or several to merge, such as those of the "
+        "tasks of an array job, each of which evaluated some checkpoints of one training",
     )
+    add("--out", metavar="FOLDER", type=nonempty_path, help="the folder of the merged run")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Write the page."""
-    folder = find_folder(args.run)
-    monitors = {monitor.prefix: _as_data(monitor) for monitor in read_run(folder).monitors}
-    return {"report": str(write_report(folder)), "monitors": monitors}
+    if (len(args.run) > 1) != (args.out is not None):
+        raise ValueError("Expected `--out` with several runs, and only then. Give the folder of the merged run.")
+    report = write_report(find_folder(args.run[0])) if args.out is None else merge_runs(args.run, args.out)
+    monitors = {monitor.prefix: _as_data(monitor) for monitor in read_run(report.parent).monitors}
+    return {"report": str(report), "monitors": monitors}
 
 
 def _as_data(monitor: MonitorRun) -> dict[str, Any]:

@@ -29,17 +29,16 @@ def unit_sphere(x: Tensor) -> Tensor:
     kind = torch.finfo(x.dtype)
     # squares leave the range of a dtype before values do: of a norm below the root of the smallest number over the
     # precision, squares that matter to it are lost
-    least, most = norms.detach().aminmax() if len(x) else (1, 1)
-    if not kind.tiny**0.5 / kind.eps <= float(least) <= float(most) < math.inf:
+    least, most = torch.stack(norms.detach().aminmax()).tolist() if len(x) else (1, 1)
+    if not kind.tiny**0.5 / kind.eps <= least <= most < math.inf:
         largest = x.detach().abs().amax(1, keepdim=True)
         x = x / largest.where(largest > 0, 1)
         norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    zeros = int((norms == 0).sum())
-    if zeros:
-        raise ValueError(
-            f"Expected samples other than the zero vector for the cosine kernel, but {zeros} of {len(x)} are zero. "
-            "Leave them out or use a Gaussian kernel."
-        )
+        if zeros := int((norms == 0).sum()):
+            raise ValueError(
+                f"Expected samples other than the zero vector for the cosine kernel, but {zeros} of {len(x)} are zero. "
+                "Leave them out or use a Gaussian kernel."
+            )
     return x / norms
 
 

@@ -149,7 +149,8 @@ class KernelMetric(GenerativeMetric):
 
     def _kernel(self, gamma: str) -> Kernel:
         """Return a kernel, with its gamma once that is known."""
-        kernel, value = self._kernels[gamma], float(getattr(self, gamma))
+        kernel = self._kernels[gamma]
+        value = float(getattr(self, gamma)) if kernel.takes_gamma else math.nan
         return kernel if math.isnan(value) else replace(kernel, gamma=value)
 
     def _resolved(self, gamma: str, x: Tensor) -> Kernel:

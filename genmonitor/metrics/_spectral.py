@@ -106,7 +106,6 @@ class SpectralMetric(MomentMetric):
 
         The value carries the gradient of the batch where `is_differentiable`. Where samples are kept, a gamma that is
         open stays open.
-        open stays open.
         """
         self._unshare_moments()
         self.update(*args, **kwargs)

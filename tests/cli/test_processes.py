@@ -12,6 +12,7 @@ import time
 
 import pytest
 from _helpers.modules import LIGHTNING_SAYS
+from _helpers.pretrained import save_dinov2
 from _helpers.replayed import Digits
 from _helpers.swept import new, train
 
@@ -44,6 +45,24 @@ def waiting():
 def patient():
     return new(), Digits(), quiet(sample_fn=lambda module, n: module.sample(n))
 """
+DIES = """
+import os, signal, sys
+from genmonitor.cli import compare, main
+from genmonitor.encoders.frozen import FeatureCache
+
+def dying(work):
+    def work_and_die(*args, **kwargs):
+        done = work(*args, **kwargs)
+        if os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+    return work_and_die
+
+FeatureCache.get = dying(FeatureCache.get)
+compare.read_outputs = dying(compare.read_outputs)
+sys.exit(main())
+"""
 BREAKS = """
 import os, sys
 from genmonitor.cli import main, results
@@ -67,6 +86,7 @@ def here(classes, files, tmp_path, monkeypatch):
     (tmp_path / "images").symlink_to(classes)
     (tmp_path / "build.py").write_text(SETUP)
     (tmp_path / "breaks.py").write_text(BREAKS)
+    (tmp_path / "dies.py").write_text(DIES)
     lines = [{"prompt": "ab"[i // 2], "output": f"word{i} and {i * i}"} for i in range(3)]
     (tmp_path / "texts.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return tmp_path
@@ -142,6 +162,11 @@ def test_more_processes_than_outputs(alone, words):
     assert found["finding"] == expected["finding"]
 
 
+def test_more_processes_than_images(alone):
+    words = [*COMMANDS["compare"].split(), "--n-samples", "3"]
+    agree(result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words), alone(*words))
+
+
 def test_processes_of_slurm_find_each_other(here, alone):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -193,6 +218,25 @@ def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here, alone):
         expected := alone(*words, "build.py:patient", "--out", "one")["histories"],
     )
     assert len(expected["cms"]) == 2
+
+
+def test_killed_process_of_a_comparison_leaves_no_files(here):
+    status, out, _ = run(*BOTH, "dies.py", *COMMANDS["compare"].split())
+    assert (status, out) == (1, "")
+    assert not (here / "runs").exists()
+
+
+def test_killed_process_loses_no_features_that_were_finished(here, alone):
+    save_dinov2(here / "model")
+    words = ["diversity", "images/a", "--encoder", "model", "--batch-size", "10", "--cache"]
+    status, out, _ = run(*BOTH, "dies.py", *words, "cache")
+    assert (status, out) == (1, "")
+    assert not (here / "runs").exists()
+    kept = {path: path.stat().st_mtime_ns for path in (here / "cache").iterdir()}
+    assert 0 < len(kept) < 4  # of 36 images in batches of 10
+    found = result(*BOTH, *COMMAND, *words, "cache")
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    agree(found, alone(*words, "other"))
 
 
 def test_wrong_input_is_told_once(here):

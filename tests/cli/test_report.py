@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 
+import pytest
 from _helpers.runs import found, make_run, write_evaluation
 
 from genmonitor.evaluation.findings import Finding
@@ -37,6 +38,25 @@ def test_report_as_json_of_a_run_without_findings(tmp_path, genmonitor):
     write_evaluation(folder, 1, findings=[])
     _, said, _ = genmonitor("report", tmp_path / "run", "--json")
     assert json.loads(said)["monitors"]["cms"]["findings"] == []
+
+
+def test_report_merges_several_runs(tmp_path, genmonitor):
+    for number in (1, 2):
+        make_run(tmp_path / f"task_{number}", evaluations=0)
+        write_evaluation(tmp_path / f"task_{number}" / "genmonitor", number)
+    tasks = [tmp_path / "task_2", tmp_path / "task_1"]
+    status, said, _ = genmonitor("report", *tasks, "--out", tmp_path / "merged", "--json")
+    assert status == 0
+    assert json.loads(said)["monitors"]["cms"]["evaluations"] == 2
+    assert json.loads(said)["monitors"]["cms"]["values"]["step"] == 19
+    assert (tmp_path / "merged" / "genmonitor" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("words", [["run", "other"], ["run", "--out", "merged"]])
+def test_report_takes_out_with_several_runs_alone(genmonitor, words):
+    status, said, complaint = genmonitor("report", *words)
+    assert (status, said) == (2, "")
+    assert "Expected `--out` with several runs, and only then." in complaint
 
 
 def test_report_refuses_what_is_no_run(tmp_path, genmonitor):

@@ -10,10 +10,12 @@ import torch
 from _helpers.citizens import CITIZENS, HALVES, REAL_AND_FAKE, feed
 from _helpers.meta_tensor import MetaTensor
 from matplotlib import pyplot
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchmetrics import MetricCollection
 
 import genmonitor
 from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelCKA, PromptSplit, W1KPScore
+from genmonitor.metrics._spectral import SpectralMetric
 
 every = pytest.mark.parametrize("name", CITIZENS)
 
@@ -47,6 +49,33 @@ def test_the_order_changes_nothing_where_it_should_not(name):
         assert differ(found, expected)
     else:
         same(found, expected)
+
+
+class Waits(TorchDispatchMode):
+    """Counts what makes a processor wait until a device has computed: its values decide what is done next."""
+
+    OPERATORS = ("_local_scalar_dense", "nonzero", "is_nonzero", "equal", "masked_select", "_unique2", "unique_dim")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func.overloadpacket.__name__ in self.OPERATORS
+        return func(*args, **(kwargs or {}))
+
+
+@every
+def test_a_batch_waits_for_the_device_as_often_whatever_its_size(name):
+    citizen, counts = CITIZENS[name], []
+    for size in (4, 10):
+        *before, (tensors, how) = citizen.calls(size)
+        metric = citizen.fed(before)
+        with Waits() as waits:
+            metric.update(*(x.repeat(size, *[1] * (x.ndim - 1)) for x in tensors), **how)
+        counts.append(waits.count)
+    streams = isinstance(metric, SpectralMetric)  # these read gamma and the number of features as well
+    assert counts[0] == counts[1] <= (6 if streams else 1) * len(tensors)
 
 
 @every

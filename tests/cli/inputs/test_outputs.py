@@ -566,7 +566,7 @@ def blocks(count, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["folder", "images.tar", "images.npy"])
+@pytest.mark.parametrize("kind", ["folder", "images.tar", "images.npy", "table"])
 def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, kind):
     place = tmp_path / kind
     if kind == "images.npy":
@@ -574,6 +574,10 @@ def test_images_of_which_memory_holds_a_part_are_encoded(tmp_path, run_within, k
     else:
         for number, image in enumerate(blocks(5000, seed=0)):
             save(tmp_path / "folder" / f"{number}.png", image)
+    if kind == "table":
+        datasets = pytest.importorskip("datasets")
+        rows = [str(tmp_path / "folder" / f"{number}.png") for number in range(5000)]
+        datasets.Dataset.from_dict({"image": rows}, datasets.Features(image=datasets.Image())).save_to_disk(place)
     if kind == "images.tar":
         packed(place, tmp_path / "folder", *(f"{number}.png" for number in range(5000)))
     model = save_dinov2(tmp_path / "model")
