@@ -129,8 +129,8 @@ class SingleSamples:
         else:
             what = f"as many as chance may bring ({format_p(p)})"
         text, samples = f"Strangest samples: {', '.join(named)}; {what}.", tuple(self.strange.odd[:SHOWN].tolist())
-        options = {"fine": False if many else None, "p": p, "samples": samples, "detail": not (many or far)}
-        return [Finding(text, Area("single samples"), "", "strange", **options)]
+        area, fine = Area("single samples"), False if many else None
+        return [Finding(text, area, "", "strange", fine=fine, p=p, samples=samples, detail=not (many or far))]
 
 
 def of_copies(

@@ -42,7 +42,7 @@ class Statistics:
     Attributes:
         rows, columns: what is looked at: the area and pixels around it.
         regions: pixels of the area, and of what is around it; weights of sum 1 [h w, 2].
-        pairs: the same of pixels whose right, and whose lower neighbor is there too, in the area, at its edge, and where
+        pairs: the same of pixels whose right, and whose lower neighbor is there too: in the area, at its edge, where
             plateaus are counted [2, h w, 3].
         color: mean of the area's channels among real images [C].
         mean: of the statistics among real images [S].
