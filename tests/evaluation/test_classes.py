@@ -20,7 +20,7 @@ OF_REAL, OF_FAKE = (torch.arange(n) % 5 for n in (600, 300))
 SIDES = PixelPartition.grid((4, 6), 1, 2)
 
 
-def faded(fake, which, by=0.6):
+def faded(fake, which, by=0.4):
     """Take contrast from the images of one class."""
     out, mean = fake.clone(), fake.mean((1, 2, 3), keepdim=True)
     out[which] = (mean + by * (fake - mean))[which]
@@ -38,7 +38,7 @@ def test_the_wrong_class_is_named_with_its_fault_and_the_others_are_not(one_wron
     assert [x.differs for x in one_wrong.classes] == [False, False, False, True, False]
     first = one_wrong.findings[0]
     assert first.kinds[0].name == "faded"
-    assert abs(first.kinds[0].strength) == pytest.approx(0.4, abs=0.1)
+    assert abs(first.kinds[0].strength) == pytest.approx(0.6, abs=0.1)
     assert set(OF_FAKE[list(first.samples)].tolist()) == {3}
 
 

@@ -24,9 +24,9 @@ from genmonitor.functional.diagnosis.fault_models import FaultModel, Measured
 
 ALL, FEW = 10**6, 6
 """How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
-LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.19)), (ALL, 3, (1.09, 1.03)))
+LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.41, 1.19)), (ALL, 3, (1.09, 1.03)))
 """The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
-ADDS = 0.05
+ADDS = 0.1
 """What a further fault must explain."""
 SAME = 0.04
 """Part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler."""
