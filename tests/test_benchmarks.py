@@ -63,7 +63,7 @@ def test_steps_of_a_comparison_are_measured(load):
     with pytest.MonkeyPatch.context() as patch:
         for owner, method in sizes.STEPS.values():
             patch.setattr(owner, method, getattr(owner, method))  # what the benchmark puts in its place goes again
-        found = sizes.measure(sizes.Case((3, 16, 16), 40, 2))
+        found = sizes.measure(sizes.Case((3, 16, 16), 100, 2))
     assert found.keys() == sizes.STEPS.keys()
     assert all(of["seconds"] > 0 and 0 < of["rate"] < 2 and 0.1 < of["GiB"] < 20 for of in found.values())
     assert sizes.exponent(1.0, 8.0, 2) == "3.0"
