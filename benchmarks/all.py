@@ -28,6 +28,7 @@ TABLES: dict[str, tuple[str, ...]] = {
     "promptsplit": (),
     "regions": (),
     "growth": (),
+    "sizes": (),
     "cka": ("--long",),
 }
 """Arguments of each script, the quick ones first."""

@@ -144,7 +144,8 @@ def main() -> None:
             f"{given.count * given.side**2 * 12 / 2**30:.0f} GiB in float32, are read from disk by each command, in "
             f"{LIMIT // 2**30} GiB of data for each process, a limit of the operating system (`RLIMIT_DATA`). Time is "
             "that of reading and decoding: the encoder is a DINOv2 of two small layers. All: the command and the "
-            "workers that decode for it; memory that they share is counted once.",
+            "workers that decode for it; memory that they share is counted once. A dataset's file is mapped: what the "
+            "system keeps of it in memory counts.",
             "",
             table(found, given.count),
             "",

@@ -58,6 +58,27 @@ def test_case_is_right_and_stands_beside_its_peers(script, case, n, error, peers
 
 
 @pytest.mark.slow
+def test_steps_of_a_comparison_are_measured(load):
+    sizes = load("sizes")
+    with pytest.MonkeyPatch.context() as patch:
+        for owner, method in sizes.STEPS.values():
+            patch.setattr(owner, method, getattr(owner, method))  # what the benchmark puts in its place goes again
+        found = sizes.measure(sizes.Case((3, 16, 16), 100, 2))
+    assert found.keys() == sizes.STEPS.keys()
+    assert all(of["seconds"] > 0 and 0 < of["rate"] < 2 and 0.1 < of["GiB"] < 20 for of in found.values())
+    assert sizes.exponent(1.0, 8.0, 2) == "3.0"
+
+
+@pytest.mark.slow
+def test_commands_read_streamed_images_within_their_limit():
+    pytest.importorskip("datasets")
+    lines = printed(BENCHMARKS / "streaming.py", "--count", "60", "--side", "32").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `")]
+    assert [row[1] for row in cells] == ["60", "60", "60", "120"]
+    assert all(0.1 < float(row[4]) < 4 for row in cells)
+
+
+@pytest.mark.slow
 def test_alerts_name_the_region_by_the_second_evaluation():
     lines = printed(BENCHMARKS / "detection.py", "--tables", "alerts", "--runs", "1").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
