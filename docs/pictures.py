@@ -100,7 +100,7 @@ def watch(case: str, folder: Path) -> str:
         with Image.open(last) as grid:  # without its last five rows
             grid.crop((0, 0, grid.width, grid.height - 532)).save(folder / f"{case}-samples.png")
     found = monitor.history[-1]
-    of_regions = [spec.key for spec in monitor.values() if spec.scale == "p" and spec.region != "image"]
+    of_regions = [spec.key for spec in monitor.values() if spec.scale == "p" and spec.region not in (None, "image")]
     smallest = min(found[key] for key in of_regions)
     torch.manual_seed(1)
     generated = model.sample(480)
