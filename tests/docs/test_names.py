@@ -28,7 +28,15 @@ def test_every_path_exists():
     code = re.findall(r"[` ]((?:examples|benchmarks|docs|callbacks|genmonitor|tests)/[\w./-]*\w)", TEXT)
     named = {*links, *code} - {"genmonitor/report.html"}  # that is in a run's folder
     assert len(named) > 30
-    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+    assert sorted(path for path in named if not (ROOT / path.partition("#")[0]).exists()) == []
+
+
+def test_every_section_that_readme_links_to_exists():
+    links = re.findall(r"\]\((docs/[^)#]+)#([^)]+)\)", PAGES["README.md"])
+    headings = {page: re.findall(r"^#+ (.+)$", PAGES[page], re.MULTILINE) for page, _ in links}
+    assert len(links) > 3
+    for page, section in links:
+        assert section in {heading.lower().replace(" ", "-") for heading in headings[page]}
 
 
 def test_configurations_in_the_table_are_those_of_the_folder():

@@ -152,6 +152,8 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
     areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like what was found
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
+    whole = finding.area.mask is None or bool(finding.area.mask.all())
+    apart = whole and all(kind.name != "modes" for kind in finding.kinds)  # else proportions are among the shares
     drawn = partial(
         diagnosis_plots.diagnosis_figure,
         to_array(diagnosis.average),
@@ -159,7 +161,7 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
         list(map(to_array, areas)),
         {name: to_array(images) for name, images in diagnosis.examples.items()},
         shares,
-        diagnosis.proportions if finding.area.mask is None or bool(finding.area.mask.all()) else 0.0,
+        diagnosis.proportions if apart else 0.0,
         value_range,
         str(finding),
         finding.cause,
