@@ -64,6 +64,16 @@ def format_p(p: float) -> str:
     return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
 
 
+def format_distance(distance: float) -> str:
+    """Write a distance with three significant digits, and without an exponent below a million.
+
+    Example:
+        >>> format_distance(2.5), format_distance(94.21), format_distance(1003.7)
+        ('2.5', '94.2', '1000')
+    """
+    return f"{float(f'{distance:.3g}'):g}"
+
+
 def format_ratio(ratio: float) -> str:
     """Write an error ratio with two significant digits.
 

@@ -72,7 +72,7 @@ def diagnosis_figure(
     left = 18 if drawn is None else _MAP + 80
     body = max(0 if drawn is None else _MAP + 60, len(rows) * row_height)
     width, bottom = max(left + wide + 36, 640), 84
-    heading, below = _lines(title, int((width - 36) / 10.2)), _lines(note, int((width - 36) / 7.2))
+    heading, below = _lines(title, int((width - 36) / 10.8)), _lines(note, int((width - 36) / 7.2))
     head = 14 + _TITLE * len(heading) + _NOTE * len(below) + 24
     figure = new_figure(width, body + bottom + head, "\n".join(heading), "\n".join(below))
     figure.texts[1].set_y(1 - (16 + _TITLE * len(heading)) / (body + bottom + head))

@@ -104,7 +104,7 @@ function slide(figure, pictures) {
   followers.push((step) => {
     const { epoch, step: at, source, width } = latestAt(pictures, step), image = figure.querySelector("img");
     image.src = source;
-    image.style.minWidth = `${Math.floor(0.8 * width)}px`;
+    image.style.setProperty("--readable", `${Math.floor(0.8 * width)}px`);
     figure.querySelector("output").textContent = `epoch ${epoch}, step ${at}`;
   });
 }

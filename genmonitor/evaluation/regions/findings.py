@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from genmonitor._formatting import format_p, format_ratio
+from genmonitor._formatting import format_distance, format_p, format_ratio
 from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.functional.mmd_influence import MMDInfluence
@@ -119,8 +119,8 @@ class RegionFindings:
         if epoch is None:
             epoch = min((x for x in records[:-1] if key in x), key=lambda x: x[key])["epoch"]
         at_best = next((x[key] for x in records[:-1] if x.get("epoch") == epoch and key in x), None)
-        then = "less" if at_best is None else f"{at_best:.3g}" if at_best > BY_CHANCE else "within chance"
-        return f"{records[-1][key]:.3g}, at its best {then} at epoch {epoch:g}"
+        then = "less" if at_best is None else format_distance(at_best) if at_best > BY_CHANCE else "within chance"
+        return f"{format_distance(records[-1][key])}, at its best {then} at epoch {epoch:g}"
 
     def area(self, region: str) -> Area:
         """Return a region with its place in words."""
@@ -182,7 +182,7 @@ class RegionFindings:
                 found.append(self.got_worse(records, name, best))
             for view in (view for view, key in keys.items() if differs(better[key])):
                 key, verdict = keys[view], f"{view} better than ever before ({format_p(better[keys[view]])})"
-                text = f"{self.area(name)}: {verdict}: distance from real images {last[key]:.3g}."
+                text = f"{self.area(name)}: {verdict}: distance from real images {format_distance(last[key])}."
                 found.append(Finding(text, self.area(name), verdict, key, None, better[key], detail=True))
         return found
 
