@@ -36,7 +36,9 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
         >>> unexplained_sentence("whole image", FaultKind("blurred", 0.8, "px", 0.08), 0.005)
         'Whole image: no simple fault explains what is wrong there (the best, blurred, explains 8 %; p = 0.005).'
     """
-    tried = f"the best, {best.name.replace("_", " ")}, explains {percent(best.share)}; " if best and best.share > 0 else ""
+    tried = ""
+    if best and best.share > 0:
+        tried = f"the best, {best.name.replace('_', ' ')}, explains {percent(best.share)}; "
     return f"{capital(place)}: no simple fault explains what is wrong there ({tried}{format_p(p)})."
 
 
