@@ -194,7 +194,7 @@ rectangle among all of them at once, in memory that grows with the square of the
 ## Share of torch.mm's rate
 
 Multiplications and additions of the products that a step makes, per second, over those of a large product in float32.
-The clusters' comes from features, linkage and the number of clusters as well as from products.
+Clusters also take a linkage, which makes no products.
 
 {table(["case", *STEPS], cells(lambda of: f"{of['rate']:.0%}"))}
 
