@@ -246,18 +246,19 @@ def _with_others(
 ) -> list[Finding]:
     """Add what was found of single samples and of bands of frequency: what to look at first comes first.
 
-    A fault that is named changes energies and makes many samples strange: then these are details.
+    A fault that is named changes energies and makes many samples strange: then these are details, a few that are by
+    far the strangest aside.
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = [] if singles is None else singles.memorized(whole[0])
-    others = [] if bands is None else band_finding(bands)
-    if singles is not None:
-        others += singles.without_samples() + singles.strangest()
-    if any(x.kinds for x in wrong):
-        others = [replace(x, detail=True) if x.fine is False else x for x in others]
-        return [*copied, *wrong, *others, *fine]
-    unusual, usual = ([x for x in others if (x.fine is False) is of] for of in (True, False))
-    return [*copied, *wrong, *unusual, *fine, *usual]
+    explained = any(x.kinds for x in wrong)
+    of_bands = [] if bands is None else band_finding(bands)
+    strange, uncovered = ([], []) if singles is None else (singles.strangest(explained), singles.without_samples())
+    others = [replace(x, detail=explained) for x in of_bands] + strange
+    others += [replace(x, detail=explained) for x in uncovered]
+    said = [x for x in others if x.fine is False or (wrong and not x.detail)]
+    rest = [x for x in others if x not in said]
+    return [*copied, *wrong[:2], *said, *wrong[2:], *fine, *rest]
 
 
 def _patches(images: Tensor, seed: int) -> Tensor:

@@ -111,8 +111,12 @@ class SingleSamples:
         text = f"{percent(float(self.uncovered.share))} of the real images are unlike any sample ({format_p(p)})."
         return [Finding(text, Area("real images"), "", "uncovered", fine=False, p=p)]
 
-    def strangest(self) -> list[Finding]:
-        """Name the strangest samples and where they are strange; a detail where chance brings such and as many."""
+    def strangest(self, explained: bool = False) -> list[Finding]:
+        """Name the strangest samples and where they are strange; a detail where chance brings such and as many.
+
+        Args:
+            explained: whether a fault is known that makes many samples strange; then a few by far the strangest count.
+        """
         p, windows, named = float(self.strange.p_value), self.strange.windows, []
         for i in self.strange.odd[:NAMED].tolist():
             window = windows[self.strange.window[i]]
@@ -121,16 +125,28 @@ class SingleSamples:
         if not named:
             return []
         many, far = p <= SELDOM, int((self.strange.scores < FAR * self.strange.lowest).sum())
-        if many:
+        few = 0 < far <= max(NAMED, len(self.strange.scores) // 100)
+        if few:
+            what = f"the first{f' {far} are' if far > 1 else ' is'} far stranger than any real image"
+        elif many or far:
             share = percent(len(self.strange.odd) / len(self.strange.scores))
             what = f"{share} are stranger than 99 % of real images ({format_p(p)})"
-        elif far:
-            what = f"the first{f' {far} are' if far > 1 else ' is'} far stranger than any real image"
         else:
             what = f"as many as chance may bring ({format_p(p)})"
         text, samples = f"Strangest samples: {', '.join(named)}; {what}.", tuple(self.strange.odd[:SHOWN].tolist())
         area, fine = Area("single samples"), False if many else None
-        return [Finding(text, area, "", "strange", fine=fine, p=p, samples=samples, detail=not (many or far))]
+        return [
+            Finding(
+                text,
+                area,
+                "",
+                "strange",
+                fine=fine,
+                p=p,
+                samples=samples,
+                detail=not (few if explained else many or far),
+            )
+        ]
 
 
 def of_copies(
