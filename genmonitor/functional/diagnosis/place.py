@@ -192,13 +192,17 @@ def _by_pixel(images: Images, mask: Tensor, significant: Tensor, faults: Faults)
 def best_rectangle(gain: Tensor) -> Tensor:
     """Return the rectangle whose sum of a matrix [H, W] is largest, as a mask."""
     sums = F.pad(gain.double(), (1, 0, 1, 0)).cumsum(0).cumsum(1)
-    height, width = gain.shape
-    rows, columns = torch.combinations(torch.arange(height + 1), 2), torch.combinations(torch.arange(width + 1), 2)
-    strips = sums[rows[:, 1]] - sums[rows[:, 0]]
-    inside = strips[:, columns[:, 1]] - strips[:, columns[:, 0]]
-    row, column = divmod(int(inside.argmax()), len(columns))
-    out = torch.zeros(height, width, dtype=torch.bool)
-    out[rows[row, 0] : rows[row, 1], columns[column, 0] : columns[column, 1]] = True
+    best, found = -torch.inf, (slice(0), slice(0))
+    for top in range(len(gain)):  # all rectangles at once would not fit in memory
+        strips = sums[top + 1 :] - sums[top]
+        before, left = strips[:, :-1].cummin(1)
+        of_strips = strips[:, 1:] - before
+        if float(of_strips.max()) > best:
+            row, right = divmod(int(of_strips.argmax()), gain.shape[1])
+            best = float(of_strips.max())
+            found = slice(top, top + row + 1), slice(int(left[row, right]), right + 1)
+    out = torch.zeros(gain.shape, dtype=torch.bool)
+    out[found] = True
     return out
 
 
