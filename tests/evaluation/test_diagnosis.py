@@ -13,6 +13,7 @@ from torch import Tensor
 import genmonitor
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import Finding
+from genmonitor.functional.two_sample_test import LEVEL
 
 N = 200
 WHOLE = torch.ones(16, 16, dtype=torch.bool)
@@ -352,3 +353,11 @@ def test_bad_input_is_refused(change: dict[str, object], error: type[Exception],
     arguments = {"fake": disks(20, 1), "real": disks(20, 2), "area": CORNER} | change
     with pytest.raises(error, match=says):
         diagnose(**arguments)  # type: ignore[arg-type]
+
+
+def test_what_is_wrong_beside_a_region_is_not_said_of_it() -> None:
+    x = disks(2 * N, 1)
+    quarter = torch.zeros(16, 16, dtype=torch.bool)
+    quarter[8:, 8:] = True
+    found = diagnose(torch.where(quarter, 0.5 * x, x), disks(2 * N, 2), partition=PixelPartition.grid((16, 16), 2, 2))
+    assert [area.p <= LEVEL for area in found.areas.values()] == [bool(x.mask[-1, -1]) for x in found.areas.values()]

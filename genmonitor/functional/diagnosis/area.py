@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from genmonitor.functional.areas import within
 from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
 from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured, of_parts
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares, usable
@@ -103,9 +102,13 @@ def diagnose_area(
             tested, and stays where it is.
     """
     failures: list[str] = []
-    by_map = p is not None
-    p = _permutation_p(images, mask) if p is None else p
-    fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, within(mask)[: 1 + by_map][-1]))
+    around = p is not None
+    if p is None:
+        p = _permutation_p(images, mask, around=False)
+        shown = _by_surroundings(images, mask, models, image, skip_failing) if p > LEVEL else None
+        if shown is not None:
+            return shown
+    fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, around))
     explained, share, weights, of_image = None, 0.0, None, 0.0
     tried = usable([*models, *of_parts(mask)], fitted, images.halves[0][0], failures, skip_failing)
     if p <= LEVEL and judged.left(()) > 0:
@@ -122,6 +125,20 @@ def diagnose_area(
     return AreaDiagnosis(
         mask, judged.left(()), p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures)
     )
+
+
+def _by_surroundings(
+    images: Images, mask: Tensor, models: Sequence[FaultModel | Measured], image: Distance | None, skip_failing: bool
+) -> AreaDiagnosis | None:
+    """Return what is wrong with an area that is right alone; None where no fault of it explains what is around it.
+
+    A part of another image is right alone, and so may be one that is a little brighter: that shows at its edge. But
+    what is around it may be what is wrong.
+    """
+    if bool(mask.all()) or (p := _permutation_p(images, mask, around=True)) > SURE:
+        return None
+    found = diagnose_area(images, mask, models, image, skip_failing, p)
+    return found if found.explained and found.explained.named and found.explained.share >= SHOWN else None
 
 
 def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Faults) -> float:
@@ -179,11 +196,11 @@ def _divided(
     return min(max(share, 0.0), 1.0), weights, explained
 
 
-def _permutation_p(images: Images, area: Tensor) -> float:
+def _permutation_p(images: Images, area: Tensor, around: bool) -> float:
     """Test no difference of an area by all images; the kernel is that of both sides together, so the level is exact."""
     n, m = len(images.fake), len(images.real)
     both = torch.cat([images.fake, images.real])
-    gram = Distance.with_gram(both, all_views(both, area), min(n, m))[1].double().fill_diagonal_(0)
+    gram = Distance.with_gram(both, all_views(both, area, around), min(n, m))[1].double().fill_diagonal_(0)
     fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, images.seed)]).T.to(gram)
     real = 1 - fake
     of_fake, of_real = gram @ fake, gram @ real

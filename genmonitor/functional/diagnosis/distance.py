@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from genmonitor.functional.areas import slices_of
+from genmonitor.functional.areas import slices_of, within
 from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.linalg.distances import centered, squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
@@ -109,16 +109,17 @@ def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
     return [_Pixels(rows, columns, inside, x) for x in (None, Whitening.of(real[..., rows, columns]))]
 
 
-def all_views(real: Tensor, area: Tensor, seen: Tensor | None = None) -> list[Values]:
-    """Return structure, texture and statistics of an area; these look around it, too.
+def all_views(real: Tensor, area: Tensor, around: bool = False) -> list[Values]:
+    """Return structure, texture and statistics of an area.
 
     Args:
         real: images that whiten [N, C, H, W].
         area: bool [H, W].
-        seen: pixels of the area whose structure and texture count, where its place may be a pixel off; None for all.
+        around: whether what is around it shows what is wrong with it, and its place may be a pixel off: statistics are
+            then of both and of its edge, structure and texture of what is a pixel within.
     """
-    views = pixel_views(real, area if seen is None else seen)
-    return [*views, Statistics.of(real, area)] if len(views) > 1 else views
+    views = pixel_views(real, within(area)[:2][-1] if around else area)
+    return [*views, Statistics.of(real, area, around)] if len(views) > 1 else views
 
 
 @dataclass(frozen=True, eq=False)

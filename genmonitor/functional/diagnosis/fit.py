@@ -161,7 +161,7 @@ def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
             return
         starts = [found[-1][1]]
         if len(found) == 1:  # two may hide each other, and neither be the best alone: noise hides most of all
-            starts += [faults for _, faults in singles[1:2]]
+            starts += [faults for _, faults in singles[:2] if faults != starts[0]]
             starts += [(PutFault(x, s),) for x in models if x.name == "noisy" for s in x.strengths if 0.02 < s < 0.2]
         more = _search(side, starts, models, FEW)
         if not more or more[0][0] > found[-1][0] - ADDS * nothing:
