@@ -179,9 +179,7 @@ def main() -> None:
 
 `compare` of n generated images with n real ones; 1.2 n others serve for the regions and the baseline. The size of the
 sites is chosen: at most 64×64 of them. Each case has a process of its own; a step that calls another is without it.
-Fewer than 100 images a side are not diagnosed. Diagnosis of 256×256 and 512×512 is missing: it looks for the best
-rectangle among all of them at once, in memory that grows with the square of the number of pixels, more than 20 GiB at
-256×256.
+Fewer than 100 images a side are not diagnosed, so diagnosis and map are missing of 256×256 and 512×512.
 
 ## Seconds
 
