@@ -315,7 +315,7 @@ def compare(
         >>> real, fake = images[:300], images[300:].clone()
         >>> fake[..., 2:] *= 0.5
         >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
-        Right half, 2×4 px: contrast − 46 %; explains 99 % of what is wrong there (p = 0.005).
+        Right half, 2×4 px: contrast − 48 %; explains 100 % of what is wrong there (p = 0.005).
     """
     settings, comm = RegionSettings.of(locals() | {"diagnose_every": 1}), comm or SingleProcess()
     device = torch.device(device or (plain(fake).device if isinstance(fake, Tensor) else "cpu"))
