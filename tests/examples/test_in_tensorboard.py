@@ -68,7 +68,7 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
     chromium = opened("custom_scalars")
     loaded = re.compile(r"Matches \([1-9]")
     card = "tf-custom-scalar-multi-line-chart-card"
-    charts = shown(chromium, card, lambda x: len(x) == 8 and all(loaded.search(text) for text in x))
+    charts = shown(chromium, card, lambda x: len(x) == 10 and all(loaded.search(text) for text in x))
     clusters = [f"cms/cluster_{number} (" for number in range(1, 6)]
     assert charts[0].startswith("CMS by region")
     assert all(name in charts[0] for name in [*clusters, "cms/constant ("])
@@ -77,6 +77,8 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
         "CMS of image and product": ["image", "product"],
         "Variety": ["spread", "nearest"],
         "What the diagnosis explains": ["explained", "proportions"],
+        "Single samples": ["strange", "uncovered"],
+        "Energy by size of detail": ["energy_2", "energy_4"],
         "Error ratio": [f"error_ratio_{name}" for name in regions],
         "Structure": [f"structure_{name}" for name in regions],
         "Texture": [f"texture_{name}" for name in regions],
@@ -94,7 +96,7 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
 
 
 def test_the_figures_are_among_the_images(opened):
-    names = ("cka", "clusters", "clusters_over_average", "curves", "diagnosis", "samples")
+    names = ("cka", "clusters", "clusters_over_average", "curves", "diagnosis", "samples", "single_samples")
     texts = shown(opened("images"), "tf-image-loader", lambda x: len(x) == len(names))
     assert [text.split()[0] for text in texts] == [f"cms/{name}" for name in names]
 
