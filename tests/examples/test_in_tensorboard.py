@@ -77,7 +77,7 @@ def test_all_clusters_are_drawn_in_one_chart(opened):
         "CMS of image and product": ["image", "product"],
         "Variety": ["spread", "nearest"],
         "What the diagnosis explains": ["explained", "proportions"],
-        "Single samples": ["strange", "uncovered"],
+        "Single samples": ["strange", "uncovered", "copied"],
         "Energy by size of detail": ["energy_2", "energy_4"],
         "Error ratio": [f"error_ratio_{name}" for name in regions],
         "Structure": [f"structure_{name}" for name in regions],
