@@ -9,7 +9,7 @@ from itertools import pairwise
 from torch import Tensor
 
 from genmonitor._formatting import format_p
-from genmonitor.evaluation.findings import Area, Finding, differs
+from genmonitor.evaluation.findings import SELDOM, Area, Finding
 from genmonitor.evaluation.text.diagnosis import capital
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.band_energy_test import DIRECTIONS, BandEnergy, band_energy_test
@@ -78,10 +78,10 @@ def band_finding(found: BandEnergy) -> list[Finding]:
     wrong = []
     for px, size, *of_band in zip(least, sizes, *found[1:], strict=True):
         energy, p, directed, p_directed = (x.tolist() for x in of_band)
-        one = [i for i, value in enumerate(p_directed) if differs(value)]
+        one = [i for i, value in enumerate(p_directed) if value <= SELDOM]
         if len(one) == 1:
             wrong.append((directed[one[0]], p_directed[one[0]], f"{DIRECTIONS[one[0]]} of {size or 'all sizes'}", px))
-        elif one or differs(p):
+        elif one or p <= SELDOM:
             wrong.append((energy, min(p, *p_directed), f"details of {size or 'all sizes'}", px))
     if not wrong:
         return []

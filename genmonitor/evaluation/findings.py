@@ -19,6 +19,9 @@ from genmonitor.functional.two_sample_test import LEVEL
 HEADLINES = 5
 """Findings that are given in full at most."""
 
+SELDOM = LEVEL / 5
+"""Level of what a diagnosis looks for beside areas: sizes of detail, strange samples, real images that none is like."""
+
 ALERT_LEVEL = 0.002
 """The level of each of the two evaluations that an alert needs; `benchmarks/detection.py` says what comes of it."""
 EVALUATIONS_BELOW = 2

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from genmonitor._formatting import format_p
 from genmonitor._places import describe_place
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.evaluation.findings import SELDOM, Area, FaultKind, Finding
 from genmonitor.evaluation.text.diagnosis import cause_sentence, percent, with_strength
 from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.odd_samples_test import OddSamples, odd_samples_test
@@ -18,8 +18,6 @@ from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 
 RARELY = LEVEL / 50
 """Level of copies, which are an alert."""
-SELDOM = LEVEL / 5
-"""Level of strange samples and of real images that none is like."""
 COMPARED = 500
 """Real images to be like, and to be compared with, at most: their distances are the most of the work."""
 FAR = 1.5

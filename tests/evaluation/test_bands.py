@@ -30,6 +30,10 @@ def test_the_band_that_differs_most_is_said_first_and_others_are_spoken_of():
     ]
 
 
+def test_what_chance_brings_in_one_of_twenty_comparisons_is_not_said():
+    assert said([0.9, 1.0, 1.0], [0.03, 0.9, 0.9]) == []
+
+
 def test_one_direction_that_differs_is_named():
     p_directed = [[0.005, 0.9, 0.9], [0.9] * 3, [0.9] * 3]
     directed = [[4.0, 1.0, 1.0], [1.0] * 3, [1.0] * 3]

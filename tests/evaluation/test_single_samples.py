@@ -36,7 +36,7 @@ def test_odd_samples_are_named_by_their_numbers_with_the_place(sets):
     assert " 1150" in finding.text
     assert {17, 150} == set(finding.samples[:2])
     assert torch.equal(found.shown["the strangest samples"][:2], sets[0][list(finding.samples[:2])])
-    assert finding.fine is None  # two among 200 may be chance, and are named all the same
+    assert finding.fine is None  # chance brings two among 200 too, but they are named
     assert finding.text.endswith("; the first 2 are far stranger than any real image.")
     assert not finding.detail
 
