@@ -130,21 +130,10 @@ class SingleSamples:
             share = percent(len(self.strange.odd) / len(self.strange.scores))
             what = f"{share} are stranger than 99 % of real images ({format_p(p)})"
         else:
-            what = f"as many as chance may bring ({format_p(p)})"
+            what = f"as many as chance brings ({format_p(p)})"
         text, samples = f"Strangest samples: {', '.join(named)}; {what}.", tuple(self.strange.odd[:SHOWN].tolist())
-        area, fine = Area("single samples"), False if many else None
-        return [
-            Finding(
-                text,
-                area,
-                "",
-                "strange",
-                fine=fine,
-                p=p,
-                samples=samples,
-                detail=not (few if explained else many or far),
-            )
-        ]
+        area, fine, detail = Area("single samples"), False if many else None, not (few if explained else many or far)
+        return [Finding(text, area, "", "strange", fine=fine, p=p, samples=samples, detail=detail)]
 
 
 def of_copies(

@@ -79,7 +79,7 @@ def test_nothing_is_said_of_real_images_in_place_of_generated_ones():
     found = looked_at(draw[:300], draw[300:])
     assert found.copies == ()
     assert found.without_samples() == []
-    assert all(x.fine is None and x.detail and "as many as chance may" in x.text for x in found.strangest())
+    assert all(x.fine is None and x.detail and "as many as chance brings" in x.text for x in found.strangest())
 
 
 def test_too_few_images_are_not_looked_at():

@@ -169,8 +169,8 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     if diagnosis.singles is None or diagnosis.average.shape[-1] == 1 or not diagnosis.singles.shown:
         return {"diagnosis": drawn}
     shown = {name: to_array(images) for name, images in diagnosis.singles.shown.items()}
-    said = " ".join(str(x) for x in diagnosis.findings if x.measure in ("strange", "uncovered"))
-    title, _, note = said.partition("; ")
+    said = [str(x) for x in diagnosis.findings if x.measure in ("strange", "uncovered")]
+    title, note = said if len(said) == 2 else " ".join(said).partition("; ")[::2]
     nowhere = to_array(torch.zeros(diagnosis.average.shape[1:]))
     odd = partial(plots.side_by_side, shown, nowhere, None, value_range, title, capital(note))
     return {"diagnosis": drawn, "single_samples": odd}
