@@ -41,11 +41,12 @@ CKA = """def CKA(X, Y, kernel):
 @pytest.fixture
 def clone(tmp_path):
     def made(factor=1.0):
-        (tmp_path / "lib").mkdir(exist_ok=True)
-        (tmp_path / "lib/metrics.py").write_text(FORMULAS.replace("FACTOR", str(factor)))
+        folder = tmp_path / str(factor)  # of its own: bytecode of a file as old and as long would be taken for it
+        (folder / "lib").mkdir(parents=True)
+        (folder / "lib/metrics.py").write_text(FORMULAS.replace("FACTOR", str(factor)))
         cells = [{"source": ["import numpy\n"]}, {"source": CKA.splitlines(keepends=True)}]
-        (tmp_path / "experiments.ipynb").write_text(json.dumps({"cells": cells}))
-        return tmp_path
+        (folder / "experiments.ipynb").write_text(json.dumps({"cells": cells}))
+        return folder
 
     return made
 
