@@ -3,6 +3,7 @@
 
 import json
 import sys
+from unittest.mock import MagicMock
 
 import against_published_cms
 import pytest
@@ -59,7 +60,7 @@ def test_agreement_and_its_lack_are_told_apart(clone):
     assert max(same.values()) < 1e-14
     other = dict(compare_means(load(clone(1.5)), 0.03, *sides))
     assert max(off for name, off in other.items() if name.startswith("MMD")) > 1e-3
-    assert "multiprocess" not in sys.modules
+    assert not isinstance(sys.modules.get("multiprocess"), MagicMock)  # datasets, if it is there, has the real one
 
 
 @pytest.mark.slow
