@@ -39,7 +39,7 @@ def diagnosis_figure(
     drawn: tuple[Array, Array] | None,
     areas: Sequence[Array],
     examples: Mapping[str, Array],
-    shares: Mapping[str, float],
+    shares: Mapping[str, float] | None,
     proportions: float = 0.0,
     value_range: tuple[float, float] = (0.0, 1.0),
     title: str = "",
@@ -53,7 +53,7 @@ def diagnosis_figure(
             (H, W), which leave it clear where they are above 0.05; None where images are not aligned.
         areas: booleans (H, W) to outline, the one of the examples first.
         examples: images (n, c, H, W) by the title of the row; n alike, at most 6.
-        shares: of the distance that each fault explains, by its words.
+        shares: of the distance that each fault explains, by its words; None of copies, which are at no distance.
         proportions: share that right images in wrong proportions explain.
         value_range: what to show as black and as white.
         title: the finding.
@@ -71,7 +71,7 @@ def diagnosis_figure(
     wide = max((canvas.shape[1] for canvas, _ in pasted.values()), default=0)
     left = 18 if drawn is None else _MAP + 80
     body = max(0 if drawn is None else _MAP + 60, len(rows) * row_height)
-    width, bottom = max(left + wide + 36, 640), 84
+    width, bottom = max(left + wide + 36, 640), 36 if shares is None else 84
     heading, below = _lines(title, int((width - 36) / 10.8)), _lines(note, int((width - 36) / 7.2))
     head = 14 + _TITLE * len(heading) + _NOTE * len(below) + 24
     figure = new_figure(width, body + bottom + head, "\n".join(heading), "\n".join(below))
@@ -88,7 +88,8 @@ def diagnosis_figure(
         if areas:
             _outline(ax, to_array(areas[0]).astype(int), corners, rows[name].shape[1])
         top -= row_height
-    _draw_shares(add_axes(figure, 18, 22, width - 36, _BAR), shares, proportions)
+    if shares is not None:
+        _draw_shares(add_axes(figure, 18, 22, width - 36, _BAR), shares, proportions)
     return figure
 
 

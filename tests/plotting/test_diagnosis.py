@@ -187,3 +187,9 @@ def test_a_long_finding_goes_on_in_a_second_line():
 def test_a_short_one_takes_less_room():
     assert drawn(title="Short.").bbox.height < drawn(title="Long words " * 12).bbox.height
     assert drawn(note="").bbox.height < drawn(note="Usual cause.").bbox.height
+
+
+def test_copies_which_are_at_no_distance_have_no_bar():
+    figure, without = drawn(), drawn(shares=None)
+    assert len(without.axes) == len(figure.axes) - 1
+    assert all(ax.get_legend() is None for ax in without.axes)

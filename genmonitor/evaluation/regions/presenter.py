@@ -160,7 +160,7 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
         None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
         list(map(to_array, areas)),
         {name: to_array(images) for name, images in diagnosis.examples.items()},
-        shares,
+        None if finding.kinds and finding.kinds[0].name == "copies" else shares,
         diagnosis.proportions if apart else 0.0,
         value_range,
         str(finding),
