@@ -189,7 +189,7 @@ def test_a_short_one_takes_less_room():
     assert drawn(note="").bbox.height < drawn(note="Usual cause.").bbox.height
 
 
-def test_copies_which_are_at_no_distance_have_no_bar():
+def test_images_at_no_distance_have_no_bar():
     figure, without = drawn(), drawn(shares=None)
     assert len(without.axes) == len(figure.axes) - 1
     assert all(ax.get_legend() is None for ax in without.axes)
