@@ -361,3 +361,11 @@ def test_what_is_wrong_beside_a_region_is_not_said_of_it() -> None:
     quarter[8:, 8:] = True
     found = diagnose(torch.where(quarter, 0.5 * x, x), disks(2 * N, 2), partition=PixelPartition.grid((16, 16), 2, 2))
     assert [area.p <= LEVEL for area in found.areas.values()] == [bool(x.mask[-1, -1]) for x in found.areas.values()]
+
+
+def test_noise_that_nobody_sees_does_not_hide_what_is_seen():
+    flat = [(disks(N, seed) - 0.25).clamp(0, 1) for seed in (11, 12)]  # exactly black around the disk
+    fake = (0.7 * flat[0] + 0.003 * noise(flat[0])).clamp(0, 1)
+    found = diagnose(fake, flat[1]).findings[0]
+    assert found.kinds[0].name == "faded"
+    assert "noisy" not in [kind.name for kind in found.kinds]

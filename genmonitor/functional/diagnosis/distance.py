@@ -110,7 +110,10 @@ def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
 
 
 def all_views(real: Tensor, area: Tensor, around: bool = False) -> list[Values]:
-    """Return structure, texture and statistics of an area.
+    """Return structure, texture and, of less than all of the image, statistics of an area.
+
+    Of the whole image statistics would decide alone: samples of a trained generator are never quite flat where real
+    images are, which statistics see sooner than a pattern or a missing class, and no person does.
 
     Args:
         real: images that whiten [N, C, H, W].
@@ -119,7 +122,7 @@ def all_views(real: Tensor, area: Tensor, around: bool = False) -> list[Values]:
             then of both and of its edge, structure and texture of what is a pixel within.
     """
     views = pixel_views(real, within(area)[:2][-1] if around else area)
-    return [*views, Statistics.of(real, area, around)] if len(views) > 1 else views
+    return views if len(views) == 1 or bool(area.all()) else [*views, Statistics.of(real, area, around)]
 
 
 @dataclass(frozen=True, eq=False)
