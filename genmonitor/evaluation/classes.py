@@ -31,6 +31,7 @@ DIAGNOSED = 40
 SAID = 3
 """Groups of classes that a sentence names."""
 LEFT_OUT = -1
+"""Number of the class of images that are not compared."""
 NO_LABELS = (
     "Classes are not compared one by one: no prompt has 8 generated images and 8 real ones with a label like it. The "
     "labels of real images are found in a batch as (images, labels), or under the name label or prompt."
