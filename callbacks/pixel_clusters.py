@@ -88,7 +88,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         aligned: whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
             photographs of anything, it compares patches from random places: it names kinds of faults, no places.
         prompts: strings, or class labels as integers, for a conditional module: sample i has prompt i modulo their
-            number. None for samples without prompts.
+            number. None for samples without prompts. Where real images have labels or captions like them, each prompt
+            is tested and diagnosed on its own, with one level for all; `cms/p_class` is the smallest p-value.
         reuse: "validation" for the first n_samples images that `validation_step` generates, in place of ones drawn for
             the evaluation. That saves the sampling and costs comparability: these have no seeds of their own, so curves
             move with their noise too, changes are found less surely, and no checkpoint can give the values again.

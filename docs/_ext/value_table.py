@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings, DiversityEvaluator, DiversitySettings
+from genmonitor.evaluation.classes import P_CLASS
 from genmonitor.evaluation.prompts.diversity import FIDELITY, diversity_values
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
@@ -22,10 +23,11 @@ BETTER = {"high": "higher", "low": "lower", None: ""}
 def declared() -> dict[str, Collection[ValueSpec]]:
     """Return the declarations of each monitor: of two regions and the constant pixels, or of two classes."""
     prompts, regions = range(2), ["cluster_1", "cluster_2", "constant"]
-    diversity = [*diversity_values(1000, True, True, True), *FIDELITY]
+    diversity = [*diversity_values(1000, True, True, True), *FIDELITY, P_CLASS]
     diversity += DiversityEvaluator(DiversitySettings(prompts)).values()
+    of_regions = RegionValues(regions, ["image", "product", "mmd", *regions]).specs
     return {
-        "`PixelClusterMonitor`: `cms/…`": RegionValues(regions, ["image", "product", "mmd", *regions]).specs,
+        "`PixelClusterMonitor`: `cms/…`": [*of_regions, P_CLASS],
         "`DiversityMonitor`: `diversity/…`": {x.key: x for x in diversity}.values(),
         "`DisagreementMonitor`: `disagreement/…`": DisagreementEvaluator(DisagreementSettings(prompts)).values(),
         "Every monitor": RUN_VALUES,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -14,6 +15,7 @@ from torch import Tensor
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.data.real_subset import prompts_of
 from genmonitor.evaluation.diagnosis import diagnose
 from genmonitor.evaluation.findings import Area, FaultKind, Finding, differs
 from genmonitor.evaluation.results import Table
@@ -28,6 +30,12 @@ DIAGNOSED = 40
 """Images of a class on each side from which it is said what is wrong with it."""
 SAID = 3
 """Groups of classes that a sentence names."""
+LEFT_OUT = -1
+"""Number of the class of images that are not compared."""
+NO_LABELS = (
+    "Classes are not compared one by one: no prompt has 8 generated images and 8 real ones with a label like it. The "
+    "labels of real images are found in a batch as (images, labels), or under the name label or prompt."
+)
 P_CLASS = ValueSpec(
     "p_class",
     "smallest p-value of a class, which counts that there are several: at 0.05 or less, that class differs from the "
@@ -109,9 +117,30 @@ def checked_labels(
     return sides["fake_labels"].values, sides["real_labels"].values
 
 
+def real_labels(source: ImageSource, indices: Sequence[int], prompts: Prompts, n: int) -> list[Any]:
+    """Return the prompt of each real image, None for one that is not generated for.
+
+    Args:
+        source: real images, whose batches hold their prompts.
+        indices: of those that generated images are compared with.
+        prompts: of the generated images.
+        n: generated images.
+
+    Returns:
+        A prompt or None for each; [] where they have none, or too few of any to be compared.
+    """
+    try:
+        labels = prompts_of(source, indices, prompts.are_labels)
+    except ValueError:
+        return []
+    real, fake = Counter(labels), Counter(prompts.names(n))
+    enough = any(min(real[x], count) >= MIN_SAMPLES for x, count in fake.items())
+    return [x if x in fake else None for x in labels] if enough else []
+
+
 def compare_classes(
-    fake: ImageSource,
-    real: ImageSource,
+    fake: ImageSource | Tensor,
+    real: ImageSource | Tensor,
     fake_labels: Sequence[Any],
     real_labels: Sequence[Any],
     device: torch.device | None = None,
@@ -122,10 +151,10 @@ def compare_classes(
     """Test each class with one level for all, and diagnose those that differ.
 
     Args:
-        fake: N generated images.
+        fake: N generated images; or, to be tested alone, features of them [N, D].
         real: M real ones.
         fake_labels: the class of each [N].
-        real_labels: the class of each [M].
+        real_labels: the class of each [M]; None for one to be left out.
         device: to compute on.
         seed: of the choice of at most 500 images of a class on each side, and of the tests.
         at_most: classes that are diagnosed, none where more than half differ; None for all that do.
@@ -134,11 +163,11 @@ def compare_classes(
     Raises:
         ValueError: if no class has 8 images on both sides.
     """
-    classes = sorted({*fake_labels, *real_labels})
-    numbers = {label: number for number, label in enumerate(classes)}
+    classes = sorted({*fake_labels, *real_labels} - {None})
+    numbers = {None: LEFT_OUT} | {label: number for number, label in enumerate(classes)}
     sides = [_some_of_each(torch.tensor([numbers[x] for x in of]), seed) for of in (fake_labels, real_labels)]
     (of_fake, number_fake), (of_real, number_real) = sides
-    some_fake, some_real = fake.read(of_fake).to(device), real.read(of_real).to(device)
+    some_fake, some_real = _rows(fake, of_fake).to(device), _rows(real, of_real).to(device)
     p_values = two_sample_test_by_class(some_fake, some_real, number_fake, number_real, seed=seed)
     wrong = sorted((x for x in p_values if differs(float(p_values[x]))), key=lambda x: float(p_values[x]))
     if at_most is not None:
@@ -158,10 +187,14 @@ def compare_classes(
     return tuple(results)
 
 
+def _rows(of: ImageSource | Tensor, indices: Tensor) -> Tensor:
+    return of[indices.to(of.device)] if isinstance(of, Tensor) else of.read(indices)
+
+
 def _some_of_each(numbers: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Choose at most so many images of each class; return their indices, in order, and their classes."""
     order = torch.randperm(len(numbers), generator=torch.Generator().manual_seed(seed))
-    kept = [order[numbers[order] == number][:MAX_PER_CLASS] for number in numbers.unique()]
+    kept = [order[numbers[order] == number][:MAX_PER_CLASS] for number in numbers.unique() if number != LEFT_OUT]
     chosen = torch.cat(kept).sort().values
     return chosen, numbers[chosen]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,15 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.feature_metrics import FidelityMetrics, check_neighbors
 from genmonitor.encoders.frozen import Encoder
+from genmonitor.evaluation.classes import (
+    NO_LABELS,
+    P_CLASS,
+    ClassResult,
+    compare_classes,
+    real_labels,
+    smallest_p,
+    with_classes,
+)
 from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -90,6 +100,8 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         self._metric: DiversityMetric | None = None
         self._fidelity: FidelityMetrics | None = None
         self._real_features: Tensor | None = None  # this process's
+        self._real_labels: list[Any] = []  # of the real images of all processes, see `real_labels`
+        self._labeled = NO_SAMPLES.images  # features of these images
         self._real_spread = math.inf  # whatever the prompt
         self._real_clip_score: float | None = None
         self._least: list[PromptVariability] = []
@@ -112,16 +124,23 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         if self.calibration is not None:
             self.calibration.check("features of the output encoder", self._encode(probe[:0]))
         self._fidelity, self._real_features, self._real_spread, self._real_clip_score = None, None, math.inf, None
+        self._real_labels, self._labeled = [], NO_SAMPLES.images
         if subset is not None:
             real_features = self._encode(subset.read(comm.rank_indices(len(subset))).to(probe.device))
             self._fidelity = FidelityMetrics(real_features, self.kernel, self.num_features)
-            self._real_spread = float(kernel_dispersion(comm.gather_rows(real_features), self.kernel).value)
+            of_all = comm.gather_rows(real_features)
+            self._real_spread = float(kernel_dispersion(of_all, self.kernel).value)
             self._real_features = real_features
             if self._share_a_space:
                 self._real_clip_score = self._clip_score_of(subset, real_features, comm)
+            if self._groups.by_prompt:
+                given = subset.source, subset.chosen, self._by_prompt, self.n_samples
+                self._real_labels, self._labeled = comm.from_rank_zero(lambda: real_labels(*given)), of_all
+                if not self._real_labels:
+                    report = replace(report, messages=(*report.messages, NO_LABELS))
         if self.extra_metrics is not None:
             prompts = self._given_prompts_of(torch.arange(len(probe)))
-            own = (*text.SCORES, *text.REAL, *text.FIDELITY, *self.measure.specs(self._groups).values())
+            own = (*text.SCORES, *text.REAL, *text.FIDELITY, P_CLASS, *self.measure.specs(self._groups).values())
             self._extra.check(self._encode(probe), self._real_features, prompts, own=own)
         self._metric = self._new_metric().to(probe.device)
         return report
@@ -163,6 +182,10 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         with comm.all_ranks_or_none():
             spread = spread_by_prompt(ordered, self._groups, self.kernel)
         values |= self.measure.values(spread, self._groups)
+        classes: tuple[ClassResult, ...] = ()
+        if self._real_labels:
+            classes = comm.from_rank_zero(lambda: self._compare_classes(ordered))
+            values |= smallest_p(classes)
         followed: PromptFidelity | None = None
         if self._share_a_space:
             with comm.all_ranks_or_none():
@@ -181,7 +204,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         ends = mode_ends(scores, self._samples, ENDS, comm)
         own = (1 - computed["prompt_share"]).clamp_min(1e-12)  # the outputs' covariance has trace 1
         shares = (modes.eigenvalues / own).tolist()
-        return DiversityEvaluation(values, shares, ends, least, spread, reusability, followed)
+        return DiversityEvaluation(values, shares, ends, least, spread, reusability, followed, classes)
 
     def standard_errors(
         self, samples: Samples, comm: Collective | None = None, progress: Progress = no_progress
@@ -231,13 +254,18 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         """Return the declarations of the scores, of each prompt's spread and of the extra metrics."""
         given = self.prompts is not None, self._measures_pairs, self.calibration is not None
         fidelity, spread = text.FIDELITY if self._share_a_space else (), self.measure.specs(self._groups)
-        return [*text.diversity_values(self.n_samples, *given), *fidelity, *spread.values(), *self._extra.specs]
+        classes = [P_CLASS] if self._real_labels else []
+        scores = text.diversity_values(self.n_samples, *given)
+        return [*scores, *fidelity, *classes, *spread.values(), *self._extra.specs]
 
     def findings(self, evaluation: DiversityEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return the prompts that have lost their variety or are ignored, if any, and how varied the samples are."""
+        """Return the prompts that lost their variety, are ignored or unlike real images, and how varied samples are."""
         lost = self.measure.findings(self._changes.standing, history[-1], self._groups)
         ignored = text.ignored_prompts(evaluation.followed, self._by_prompt.distinct)
-        return (*lost, *ignored, text.state(history[-1], self.n_samples))
+        found: tuple[Finding, ...] = (text.state(history[-1], self.n_samples),)
+        if evaluation.classes:
+            found = tuple(x for x in with_classes(found, evaluation.classes) if not x.fine)
+        return (*lost, *ignored, *found)
 
     def presenter(self) -> text.DiversityPresenter:
         """Return what shows the samples and their modes."""
@@ -268,6 +296,11 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
     def _compare_with_prompts(self, outputs: Tensor, indices: Tensor) -> PromptFidelity:
         first = [self._by_prompt.values.index(prompt) for prompt in self._by_prompt.distinct]
         return prompt_fidelity(outputs, self._prompt_rows[first].to(outputs), self._by_prompt.numbers(indices))
+
+    def _compare_classes(self, outputs: Tensor) -> tuple[ClassResult, ...]:
+        """Test the outputs of each prompt, row i of sample i, against the real images of it."""
+        labels = self._by_prompt.names(len(outputs)), self._real_labels
+        return compare_classes(outputs, self._labeled, *labels, outputs.device, self.seed, at_most=0)
 
     def _clip_score_of(self, subset: RealSubset, features: Tensor, comm: Collective) -> float | None:
         """Return CLIPScore of all real images with their captions, None where they have none.

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -18,12 +17,18 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._formatting import Band, error_ratio
 from genmonitor._io import Progress, no_progress, write_json
 from genmonitor.encoders.frozen import SiteEncoder
-from genmonitor.evaluation.classes import P_CLASS, ClassResult, compare_classes, smallest_p, with_classes
+from genmonitor.evaluation.classes import (
+    NO_LABELS,
+    P_CLASS,
+    ClassResult,
+    compare_classes,
+    real_labels,
+    smallest_p,
+    with_classes,
+)
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
-from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
-from genmonitor.evaluation.data.real_subset import prompts_of
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, chosen_patch_size, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
@@ -53,10 +58,6 @@ DIAGNOSED_BYTES = 2**28
 """Of the images on each side that are diagnosed: of larger ones there are fewer, and 100 at least."""
 CLASSES = 3
 """That are diagnosed in an evaluation: each takes about a second."""
-NO_LABELS = (
-    "Classes are not compared one by one: no prompt has 8 generated images and 8 real ones with a label like it. The "
-    "labels of real images are found in a batch as (images, labels), or under the name label or prompt."
-)
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""
 
@@ -112,7 +113,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self.is_last = False
         self._constant = False
         self._indices = torch.empty(0, dtype=torch.long)
-        self._real_labels: list[Any] = []  # of the real images that are compared with; none where they have none
+        self._real_labels: list[Any] = []  # of the real images that are compared with, see `real_labels`
         self._regions: Regions | None = None  # fixed for the run
         self._fitted: Fitted | None = None  # with this process's real images
         self._cka: Tensor | None = None  # until it is drawn, on rank zero
@@ -343,25 +344,17 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         )
 
     def _find_labels(self, split: RealSplit) -> list[Any]:
-        """Return the prompt of each real image; none where they have none, or too few of any to be compared."""
         if self.prompts is None:
             return []
-        try:
-            labels = prompts_of(split.compared, split.for_comparison, self.prompts.are_labels)
-        except ValueError:
-            return []
-        real, fake = Counter(labels), Counter(self.prompts.names(self.n_samples))
-        return labels if any(min(real[x], count) >= MIN_SAMPLES for x, count in fake.items()) else []
+        return real_labels(split.compared, split.for_comparison, self.prompts, self.n_samples)
 
     def _compare_classes(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> tuple[ClassResult, ...]:
         assert self.prompts is not None  # whose labels these are
-        labels, wanted = self._real_labels, set(self.prompts.values)
-        known = [i for i, label in enumerate(labels) if label in wanted]
         return compare_classes(
-            ImageSource(fake),
-            ImageSource(real[known]),
+            fake,
+            real,
             self.prompts.named(indices),
-            [labels[i] for i in known],
+            self._real_labels,
             fake.device,
             self.settings.seed,
             at_most=CLASSES,

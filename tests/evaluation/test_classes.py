@@ -3,16 +3,16 @@ import json
 
 import pytest
 import torch
-from _helpers.evaluations import halves
+from _helpers.evaluations import diversity_evaluator, evaluate, fit, halves, message
+from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from genmonitor import PixelPartition, compare
 from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
-from genmonitor.evaluation.classes import P_CLASS, ClassResult, class_finding, compare_classes
+from genmonitor.evaluation.classes import NO_LABELS, P_CLASS, ClassResult, class_finding, compare_classes
 from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.evaluator import commit_evaluation
-from genmonitor.evaluation.pixel_clusters import NO_LABELS
 from genmonitor.functional import two_sample_test_by_class
 
 REAL, FAKE = halves(600, 1), halves(300, 2)
@@ -171,3 +171,65 @@ def test_real_images_without_labels_of_the_prompts_are_spoken_of_and_nothing_is_
     assert "p_class" not in evaluation.values
     assert P_CLASS not in evaluator.values()
     assert evaluator.presenter().tables(evaluation) == {}
+
+
+# DiversityEvaluator, on features
+
+
+def of_prompts(data, prompts=range(5), n=300, **settings):
+    """Return an evaluator of five classes that was fitted to real images, and what `fit` said."""
+    evaluator = diversity_evaluator(prompts=prompts, n_samples=n, **settings)
+    return evaluator, fit(evaluator, data, FAKE)
+
+
+def test_diversity_names_the_wrong_class_first_with_a_curve_and_a_table():
+    evaluator, report = of_prompts(TensorDataset(REAL, OF_REAL))
+    assert NO_LABELS not in report.messages
+    wrong, history = faded(FAKE, OF_FAKE == 3), []
+    evaluation = evaluate(evaluator, wrong, history)
+    assert evaluation.values["p_class"] == 0.005
+    assert P_CLASS in evaluator.values()
+    said = message(evaluator, evaluation, history)
+    assert said.startswith("Class 3: unlike real images (p = 0.005). No evidence of a difference in classes 0-2, 4 (")
+    assert evaluator.findings(evaluation, history)[0].measure == "p_class"
+    table = evaluator.presenter().tables(evaluation)["classes"]
+    assert (len(table.rows), table.rows[0][0]) == (5, "3")
+
+
+def test_diversity_tests_features_against_real_images_of_the_class():
+    encoder = nn.Sequential(nn.AvgPool2d(2), nn.Flatten())
+    real, labels = REAL[:200], OF_REAL[:200]  # fewer than are generated, so all are compared with, in another order
+    evaluator, _ = of_prompts(TensorDataset(real, labels), output_encoder=encoder)
+    fake = faded(FAKE, OF_FAKE == 1, 0.7)
+    expected = two_sample_test_by_class(encoder(fake), encoder(real), OF_FAKE, labels)
+    found = evaluate(evaluator, fake).classes
+    assert [x.p for x in found] == [float(p) for p in expected.values()]
+    assert [(x.n_fake, x.n_real) for x in found] == [(60, 40)] * 5
+
+
+def test_diversity_says_nothing_of_classes_where_none_differs_and_it_last_where_all_do():
+    evaluator, _ = of_prompts(TensorDataset(REAL, OF_REAL))
+    history = []
+    right = evaluate(evaluator, FAKE, history)
+    assert right.values["p_class"] > 0.05
+    assert "lass" not in message(evaluator, right, history)
+    wrong = evaluate(evaluator, 0.5 * FAKE, history)
+    first, second = evaluator.findings(wrong, history)
+    assert "modes in 300 images" in str(first)
+    assert str(second) == "All 5 classes: unlike real images (p = 0.005)."
+
+
+@pytest.mark.parametrize("data", [REAL, TensorDataset(REAL, OF_REAL + 100)])
+def test_diversity_without_labels_of_the_prompts_says_so(data):
+    evaluator, report = of_prompts(data)
+    assert NO_LABELS in report.messages
+    evaluation = evaluate(evaluator, FAKE)
+    assert "p_class" not in evaluation.values
+    assert P_CLASS not in evaluator.values()
+    assert evaluator.presenter().tables(evaluation) == {}
+
+
+@pytest.mark.parametrize("settings", [{"prompts": None}, {"prompts": range(100)}], ids=["no prompts", "few of each"])
+def test_diversity_has_no_word_on_classes_that_cannot_be_tested(settings):
+    _, report = of_prompts(TensorDataset(REAL, OF_REAL), **settings)
+    assert report.messages == ()

@@ -14,7 +14,7 @@ from torch.nn.functional import avg_pool2d, interpolate
 from torch.utils.data import DataLoader, TensorDataset
 
 from genmonitor import PixelPartition
-from genmonitor.callbacks import PixelClusterMonitor
+from genmonitor.callbacks import DiversityMonitor, PixelClusterMonitor
 from genmonitor.cli import main
 
 pytestmark = pytest.mark.slow
@@ -116,10 +116,11 @@ def test_a_class_and_copies_during_training(tmp_path, capsys):
     monitor = PixelClusterMonitor(
         partition=PixelPartition.grid((16, 16), 1, 2), n_samples=400, prompts=range(4), on_alert=alerts.append
     )
+    variety = DiversityMonitor(range(4), n_samples=400)
     trainer = Trainer(
         default_root_dir=tmp_path,
         max_epochs=3,
-        callbacks=[monitor],
+        callbacks=[monitor, variety],
         accelerator="cpu",
         enable_progress_bar=False,
         enable_checkpointing=False,
@@ -136,3 +137,6 @@ def test_a_class_and_copies_during_training(tmp_path, capsys):
         assert "Class 2: contrast − " in said
         assert "% of the images are near copies of real ones (p < 0.0001). Copied are real images " in said
     assert "against real images of the class" in page
+    assert [record["p_class"] <= 0.05 for record in variety.history] == [False, True, True]
+    for said in (str(variety.findings[0]), page):
+        assert "Class 2: unlike real images (p = 0.005). No evidence of a difference in classes 0, 1, 3" in said

@@ -34,12 +34,16 @@ class RealSubset:
         chosen: their indices in it.
         shape: (C, H, W) of generated images.
 
+    Attributes:
+        source: the set.
+        chosen: their indices in it.
+
     Raises:
         ValueError: if there are fewer than 2, or they are not of this shape.
     """
 
     def __init__(self, source: ImageSource, chosen: Sequence[int], shape: tuple[int, ...]) -> None:
-        self._source, self._chosen = source, list(chosen)
+        self.source, self.chosen = source, list(chosen)
         if len(self) < 2:
             raise ValueError(f"Expected at least 2 real images, but {source.name} holds {len(self)}. Give more.")
         self._probe = self.read(range(min(PROBE_IMAGES, len(self))))
@@ -58,18 +62,18 @@ class RealSubset:
         return cls(source, order[:n].tolist(), shape)
 
     def __len__(self) -> int:
-        return len(self._chosen)
+        return len(self.chosen)
 
     def read(self, positions: range) -> Tensor:
         """Read some of them, on the CPU; of none, an empty tensor of their shape."""
         if not len(positions):
             return self._probe[:0]
-        return self._source.read([self._chosen[i] for i in positions])
+        return self.source.read([self.chosen[i] for i in positions])
 
     def captions(self, positions: range) -> list[str]:
         """Read the captions of some of them; none where they have none."""
         try:
-            return prompts_of(self._source, [self._chosen[i] for i in positions], labels=False)
+            return prompts_of(self.source, [self.chosen[i] for i in positions], labels=False)
         except ValueError:
             return []
 
@@ -87,7 +91,7 @@ class RealSubset:
 
     def notes(self, n: int) -> tuple[str, ...]:
         """Return notes: that they are fewer than n, or change each time they are read."""
-        notes = self._source.notes + self._source.reading_notes(self._chosen)
+        notes = self.source.notes + self.source.reading_notes(self.chosen)
         if len(self) < n:
             notes += (f"only {len(self)} real images available for comparison with {n} generated ones",)
         return notes

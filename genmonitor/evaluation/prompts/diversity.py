@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from genmonitor._formatting import format_p
+from genmonitor.evaluation.classes import ClassResult, class_data, class_table
 from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import Area, Finding
@@ -134,6 +135,7 @@ class DiversityEvaluation(Evaluation):
         spread: how spread the samples of each prompt are.
         reusability: how many images the prompts are good for, without a calibration None.
         followed: how close images are to their prompts; None where the encoders share no space.
+        classes: what was found of each prompt beside its real images; empty where these have no labels.
     """
 
     shares: list[float]
@@ -142,6 +144,7 @@ class DiversityEvaluation(Evaluation):
     spread: Mapping[str, Estimate] = field(default_factory=dict)
     reusability: ReusabilityCurve | None = None
     followed: PromptFidelity | None = None
+    classes: tuple[ClassResult, ...] = ()
 
 
 def diversity_values(n: int, prompted: bool, paired: bool, calibrated: bool) -> list[ValueSpec]:
@@ -330,10 +333,13 @@ class DiversityPresenter(Presenter[DiversityEvaluation]):
         return "\n".join(["", title, head, *rows, *gone, *least, *filter(None, [self.note]), ""])
 
     def tables(self, evaluation: DiversityEvaluation) -> Mapping[str, Table]:
-        """Return how close the images of each prompt are to it, where that can be measured."""
-        if evaluation.followed is None or self.prompts is None:
-            return {}
-        return {"prompts": fidelity_table(evaluation.followed, self.prompts.distinct)}
+        """Return how close the images of each prompt are to it and to its real images, where that can be measured."""
+        out = {}
+        if evaluation.followed is not None and self.prompts is not None:
+            out["prompts"] = fidelity_table(evaluation.followed, self.prompts.distinct)
+        if evaluation.classes:
+            out["classes"] = class_table(class_data(evaluation.classes))
+        return out
 
     def figures(self, evaluation: DiversityEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
         """Return what draws the samples at both ends of the model's own modes."""
