@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -95,8 +96,10 @@ def diagnosis_figure(
 
 
 def _lines(text: str, length: int) -> list[str]:
-    """Break a text into three lines at most, of so many characters each."""
-    return textwrap.wrap(printable(text, 3 * length), length, max_lines=3, placeholder="…")
+    """Break a text into three lines at most, of so many characters each; a p-value stays in one."""
+    whole = re.sub(r"p ([=<≤]) ", "p\u00a0\\1\u00a0", printable(text, 3 * length))
+    lines = textwrap.wrap(whole, length, max_lines=3, placeholder="…")
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def _draw_map(

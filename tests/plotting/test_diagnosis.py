@@ -184,6 +184,13 @@ def test_a_long_finding_goes_on_in_a_second_line():
     assert title.replace("\n", " ") == sentence
 
 
+def test_a_p_value_is_not_broken():
+    sentence = "Lower left corner, 4×4 px: contrast − 66 %; explains 100 % of what is wrong there (p = 0.005)."
+    title = drawn(title=sentence).texts[0].get_text()
+    assert title.count("\n") == 1
+    assert "p = 0.005" in title
+
+
 def test_a_short_one_takes_less_room():
     assert drawn(title="Short.").bbox.height < drawn(title="Long words " * 12).bbox.height
     assert drawn(note="").bbox.height < drawn(note="Usual cause.").bbox.height

@@ -154,14 +154,14 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
     whole = finding.area.mask is None or bool(finding.area.mask.all())
     apart = whole and all(kind.name != "modes" for kind in finding.kinds)  # else proportions are among the shares
-    right = bool(finding.kinds) and finding.kinds[0].name == "copies" and not finding.kinds[0].share
+    copied = bool(finding.kinds) and finding.kinds[0].name == "copies" and not finding.kinds[0].share
     drawn = partial(
         diagnosis_plots.diagnosis_figure,
         to_array(diagnosis.average),
         None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
         list(map(to_array, areas)),
         {name: to_array(images) for name, images in diagnosis.examples.items()},
-        None if right else shares,
+        None if finding.fine or copied else shares,
         diagnosis.proportions if apart else 0.0,
         value_range,
         str(finding),
