@@ -7,15 +7,13 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import lightning.pytorch as pl
 import torch
 
 from genmonitor.callbacks.checkpoints.files import fit_loop, has_averaged, read_checkpoint
 from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 Weights = Literal["auto", "raw", "averaged"]
 

@@ -53,8 +53,8 @@ def diagnosis_figure(
             (H, W), which leave it clear where they are above 0.05; None where images are not aligned.
         areas: booleans (H, W) to outline, the one of the examples first.
         examples: images (n, c, H, W) by the title of the row; n alike, at most 6.
-        shares: of the distance that each fault explains, by its words; None where images are at no distance, as copies of
-            real ones are.
+        shares: of the distance that each fault explains, by its words; None where images are at no distance, as copies
+            of real ones are.
         proportions: share that right images in wrong proportions explain.
         value_range: what to show as black and as white.
         title: the finding.
