@@ -99,8 +99,7 @@ def _check_same_moment(path: Path, manifest: RunManifest, checkpoint: Path, save
 
 
 def _step(manifest: Path) -> int | None:
-    step: int | None = json.loads(manifest.read_text(encoding="utf-8")).get("global_step")
-    return step
+    return json.loads(manifest.read_text(encoding="utf-8")).get("global_step")
 
 
 def repeatable(manifest: Mapping[str, Any]) -> dict[str, float]:

@@ -86,8 +86,7 @@ def _swap(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
 def loaded_loops(trainer: pl.Trainer) -> dict[str, Any]:
     """Return the state of the training's loop: that in the checkpoint that was loaded, else the Trainer's own."""
     saved = _loaded(trainer)
-    state: dict[str, Any] = trainer.fit_loop.state_dict() if saved is None else fit_loop(saved)
-    return state
+    return trainer.fit_loop.state_dict() if saved is None else fit_loop(saved)
 
 
 def loaded_weights(trainer: pl.Trainer) -> Literal["raw", "averaged"]:

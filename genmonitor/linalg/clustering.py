@@ -57,8 +57,7 @@ def merge_tree(points: Tensor, linkage: Linkage) -> NDArray[Any]:
     from scipy.spatial.distance import squareform
 
     condensed = squareform(_distances(points - points.mean(0)).numpy(), checks=False)
-    merges: NDArray[Any] = scipy_linkage(condensed, method="ward" if linkage == "ward" else "average")[:, :2]
-    return merges
+    return scipy_linkage(condensed, method="ward" if linkage == "ward" else "average")[:, :2]
 
 
 def cut_tree(merges: NDArray[Any], count: int) -> Tensor:

@@ -235,8 +235,7 @@ def made_by_rank_zero(make: Callable[[], _T], rank: int, broadcast: Callable[[An
     received = broadcast(made)
     if isinstance(received, Exception):
         raise received
-    result: _T = received
-    return result
+    return received
 
 
 def broadcast(value: Any) -> Any:
