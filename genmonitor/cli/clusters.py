@@ -105,8 +105,7 @@ def run(args: argparse.Namespace) -> Result:
 
 def format_plain(result: Result) -> str:
     """Format the result as text."""
-    partition = PixelPartition(torch.tensor(result["labels"]))
-    lines = region_lines(partition, result["stability"])
+    lines = region_lines(PixelPartition(torch.tensor(result["labels"])), result["stability"])
     return "\n".join([*_head(result), "", *lines, "", *result["notes"], *result["files"]])
 
 
