@@ -350,7 +350,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             labels = prompts_of(split.compared, split.for_comparison, self.prompts.are_labels)
         except ValueError:
             return []
-        real, fake = Counter(labels), Counter(self.prompts.names(self.n_samples))
+        real, fake = Counter(labels), Counter(self.prompts.named(range(self.n_samples)))
         return labels if any(min(real[x], count) >= MIN_SAMPLES for x, count in fake.items()) else []
 
     def _compare_classes(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> tuple[ClassResult, ...]:

@@ -364,7 +364,7 @@ def check_one_per_prompt(n_samples: int | None, count: int) -> None:
 
 def check_two_per_prompt(prompts: Prompts, n_samples: int) -> None:
     """Refuse a prompt with a single sample, where samples of one prompt are compared."""
-    prompt, fewest = Counter(prompts.names(n_samples)).most_common()[-1]
+    prompt, fewest = Counter(prompts.named(range(n_samples))).most_common()[-1]
     if fewest < 2:
         raise ValueError(
             f"Expected at least 2 samples of each prompt for W1KP, but {prompt!r} has one of {n_samples}. "
