@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
+import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
@@ -50,10 +51,6 @@ from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import PROOFS, prove_unchanged
 from genmonitor.training_state.rng import preserve_rng
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
-
 
 WORST = 1e9
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import Literal, Unpack
 
+import lightning.pytorch as pl
 from torch import Tensor, nn
 from torchmetrics import Metric, MetricCollection
 
@@ -22,9 +23,6 @@ from genmonitor.functional.diagnosis import FaultModel
 from genmonitor.kernels import Kernel
 from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 
 class PixelClusterMonitor(GenerativeMonitor):

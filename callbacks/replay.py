@@ -9,8 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import lightning.pytorch as pl
 import torch
 
 from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest
@@ -30,9 +31,6 @@ from genmonitor.evaluation.values import by_key, lookup
 from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
 from genmonitor.training_state.isolation import preserve_training_state
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 FROM_THE_RUN = {field.name for field in fields(RegionSettings)} - RegionSettings.not_of_clusters - {"kernel"}
 FROM_THE_RUN |= {"partition"}
@@ -101,8 +99,7 @@ def _check_same_moment(path: Path, manifest: RunManifest, checkpoint: Path, save
 
 
 def _step(manifest: Path) -> int | None:
-    step: int | None = json.loads(manifest.read_text(encoding="utf-8")).get("global_step")
-    return step
+    return json.loads(manifest.read_text(encoding="utf-8")).get("global_step")
 
 
 def repeatable(manifest: Mapping[str, Any]) -> dict[str, float]:

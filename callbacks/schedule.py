@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import lightning.pytorch as pl
 
 from genmonitor._validation import check_at_least
 from genmonitor.callbacks.integration.compat import batches_seen
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 
 class Schedule:

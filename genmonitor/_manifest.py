@@ -125,8 +125,7 @@ def where_defined(thing: type) -> str:
         >>> where_defined(Path)
         'pathlib:Path'
     """
-    module = sys.modules.get(thing.__module__)
-    file = getattr(module, "__file__", None)
+    file = getattr(sys.modules.get(thing.__module__), "__file__", None)
     alone = thing.__module__ == "__main__" or ("." not in thing.__module__ and file is not None)
     installed = file is not None and ("site-packages" in file or file.startswith(sys.base_prefix))
     place = str(Path(file).resolve()) if file is not None and alone and not installed else thing.__module__

@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import sys
 from string import ascii_lowercase, digits
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    _Mask = NDArray[np.bool_]
+_Mask = NDArray[np.bool_]
 
 MAP_ROWS, MAP_COLUMNS = 8, 16
 """Of a map of characters: these are about twice as high as wide."""

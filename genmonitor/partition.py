@@ -149,8 +149,7 @@ class PixelPartition:
                 f"{f'{mask.dtype} {list(mask.shape)}' if isinstance(mask, Tensor) else type(mask).__name__}."
             )
         mask = check_tensor("mask", mask.byte() if mask.dtype == torch.bool else mask)
-        values = mask.cpu().unique(return_inverse=True)[1]
-        return cls(by_size(values + 1), patch_size)
+        return cls(by_size(mask.cpu().unique(return_inverse=True)[1] + 1), patch_size)
 
     @classmethod
     def grid(cls, shape: tuple[int, int], rows: int, columns: int, patch_size: int = 1) -> PixelPartition:
@@ -232,8 +231,7 @@ class PixelPartition:
 
     def columns(self, label: int, channels: int) -> Tensor:
         """Return the indices that the pixels of a label have in a flattened image [channels · H · W]."""
-        inside = (self.pixel_labels() == label).flatten()
-        return inside.repeat(channels).nonzero().flatten()
+        return (self.pixel_labels() == label).flatten().repeat(channels).nonzero().flatten()
 
     def check_images(self, name: str, shape: tuple[int, ...]) -> None:
         """Refuse samples of this shape that are not images [N, C, H, W] of the partition's size."""

@@ -68,15 +68,13 @@ def look_at(path: Path) -> Checkpoint:
 
 def fit_loop(saved: dict[str, Any]) -> dict[str, Any]:
     """Return the state of the training's loop in a checkpoint."""
-    loops: dict[str, Any] = saved["loops"]["fit_loop"]
-    return loops
+    return saved["loops"]["fit_loop"]
 
 
 def weights_in(saved: dict[str, Any], averaged: bool) -> dict[str, Any]:
     """Return the averaged or the other weights of a checkpoint, which has both if Lightning averaged weights."""
     # Lightning's WeightAveraging puts the averaged weights where the others were
-    weights: dict[str, Any] = saved["state_dict" if averaged or not has_averaged(saved) else "current_model_state"]
-    return weights
+    return saved["state_dict" if averaged or not has_averaged(saved) else "current_model_state"]
 
 
 def has_averaged(saved: dict[str, Any]) -> bool:

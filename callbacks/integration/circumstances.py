@@ -5,17 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import lightning.pytorch as pl
 import torch
 from tqdm.auto import tqdm
 
 from genmonitor._io import Progress
 from genmonitor._manifest import TrainingManifest, where_defined
 from genmonitor.evaluation.collective import Collective
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 
 class TrainerCollective(Collective):

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import lightning.pytorch as pl
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
@@ -20,9 +21,6 @@ from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import ImageKey, ImageSource, sampled_indices
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 Loaders = tuple[Any, Any]
 """A training loader, and a validation loader or None."""

@@ -7,15 +7,13 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import lightning.pytorch as pl
 import torch
 
 from genmonitor.callbacks.checkpoints.files import fit_loop, has_averaged, read_checkpoint
 from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging
-
-if TYPE_CHECKING:
-    import lightning.pytorch as pl
 
 Weights = Literal["auto", "raw", "averaged"]
 
@@ -88,8 +86,7 @@ def _swap(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
 def loaded_loops(trainer: pl.Trainer) -> dict[str, Any]:
     """Return the state of the training's loop: that in the checkpoint that was loaded, else the Trainer's own."""
     saved = _loaded(trainer)
-    state: dict[str, Any] = trainer.fit_loop.state_dict() if saved is None else fit_loop(saved)
-    return state
+    return trainer.fit_loop.state_dict() if saved is None else fit_loop(saved)
 
 
 def loaded_weights(trainer: pl.Trainer) -> Literal["raw", "averaged"]:

@@ -14,6 +14,7 @@ IMAGES = (
     "a folder of image files or of tar files of these, one such tar file, a dataset that Hugging Face's save_to_disk "
     "wrote, or a file .npy, .npz, .pt or .safetensors"
 )
+PATCH_SIZE = "sites of PxP pixels (default: 1, or as many as leave at most 64x64 sites)"
 MAX_SEED = 2**63 - 1
 
 
@@ -22,6 +23,17 @@ def nonempty(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("expected a path, but got an empty one")
     return text
+
+
+def apart(*places: str) -> tuple[str, ...]:
+    """Name sets by the last parts of their paths, or by the whole where that does not tell them apart.
+
+    Example:
+        >>> apart("runs/new", "runs/old"), apart("new/images", "old/images")
+        (('new', 'old'), ('new/images', 'old/images'))
+    """
+    names = tuple(Path(place).name for place in places)
+    return names if all(names) and len({*names}) == len(names) else places
 
 
 def nonempty_path(text: str) -> Path:

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._io import signals_deferred
-from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
+from genmonitor.cli.arguments import IMAGES, PATCH_SIZE, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import images_of, read_outputs
 from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Result, block_map, colored_table, with_finding
 from genmonitor.evaluation.data.reference import chosen_patch_size, evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters, patch_notes
-from genmonitor.evaluation.regions.presenter import region_lines
+from genmonitor.evaluation.regions.presenter import place_data, region_lines
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.cka import check_patches
@@ -42,12 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of clusters (default: of 2..8, the one on which halves of the images agree best)",
     )
     add("--linkage", choices=LINKAGES, help="(default: chosen together with the number)")
-    add(
-        "--patch-size",
-        type=whole_number(1),
-        metavar="P",
-        help="sites of PxP pixels (default: 1, or as many as leave at most 64x64 sites)",
-    )
+    add("--patch-size", type=whole_number(1), metavar="P", help=PATCH_SIZE)
     add(
         "--n-images",
         type=whole_number(4),
@@ -81,20 +76,13 @@ def run(args: argparse.Namespace) -> Result:
     with show_progress("drawing them"), signals_deferred():
         files = [str(path) for path in folder.write_figures("clusters", figures, step=0).values()]
         partition.save(folder.path / "partition.npz")
-    sizes = partition.sizes()
     return {
         "images": len(images),
         "gamma": kernel.gamma,
         "linkage": found.linkage,
         "stability": stability,
         "regions": {
-            name: {
-                "label": label,
-                "sites": sizes[label],
-                "pixels": sizes[label] * partition.patch_size**2,
-                "where": partition.location(label),
-                "stability": stability.get(name),
-            }
+            name: {**place_data(partition, label), "stability": stability.get(name)}
             for name, label in partition.regions().items()
         },
         "notes": [as_sentence(note) for note in (*found.notes(), *patch_notes(partition, of.patch_size))],
@@ -105,8 +93,7 @@ def run(args: argparse.Namespace) -> Result:
 
 def format_plain(result: Result) -> str:
     """Format the result as text."""
-    partition = PixelPartition(torch.tensor(result["labels"]))
-    lines = region_lines(partition, result["stability"])
+    lines = region_lines(PixelPartition(torch.tensor(result["labels"])), result["stability"])
     return "\n".join([*_head(result), "", *lines, "", *result["notes"], *result["files"]])
 
 

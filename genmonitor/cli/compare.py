@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from genmonitor.cli import results
-from genmonitor.cli.arguments import IMAGES, given_settings, nonempty, nonempty_path, whole_number
+from genmonitor.cli.arguments import IMAGES, PATCH_SIZE, apart, given_settings, nonempty, nonempty_path, whole_number
 from genmonitor.cli.gate import check_names, condition, failures
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import Outputs, images_of, read_images, read_outputs
@@ -58,12 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--train", metavar="TRAIN", type=nonempty, help="images that the generator was trained on, to find copies of")
     add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
     add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
-    add(
-        "--patch-size",
-        type=whole_number(1),
-        metavar="P",
-        help="sites of PxP pixels (default: 1, or as many as leave at most 64x64 sites)",
-    )
+    add("--patch-size", type=whole_number(1), metavar="P", help=PATCH_SIZE)
     add(
         "--not-aligned",
         dest="aligned",
@@ -104,7 +99,8 @@ def run(args: argparse.Namespace) -> Result:
         settings = {**given_settings(args, RegionSettings), **given_labels, "train": train}
         settings |= {"paired": args.paired, "comm": comm, "progress": progress}
         comparison = compare(*images, device=default_device(), **settings)
-    comparison = replace(comparison, names=_names(args.fake, args.other), notes=(*comparison.notes, *notes))
+    names = apart(*filter(None, (args.fake, args.other)))
+    comparison = replace(comparison, names=names, notes=(*comparison.notes, *notes))
     with show_progress("writing the report"):
         written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
@@ -174,14 +170,6 @@ def _gated(comparison: Comparison) -> tuple[list[ValueSpec], dict[str, float]]:
 
 def _worse(region: str) -> ValueSpec:
     return ValueSpec(region_key("p_worse", region), region=region)
-
-
-def _names(fake: str, other: str | None) -> tuple[str, ...]:
-    """Name the sets as briefly as tells them apart."""
-    if other is None:
-        return (Path(fake).name,)
-    names = (Path(fake).name, Path(other).name)
-    return names if all(names) and names[0] != names[1] else (fake, other)
 
 
 def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) -> None:

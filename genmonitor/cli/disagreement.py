@@ -11,7 +11,7 @@ from typing import Any
 
 from genmonitor._io import Progress
 from genmonitor.cli import results
-from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
+from genmonitor.cli.arguments import apart, gaussian_sigma, given_settings, nonempty, number_above, whole_number
 from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
@@ -191,10 +191,8 @@ def _sigma(kernel: Kernel) -> float | None:
     return (2 * kernel.gamma) ** -0.5 if kernel.gamma else None
 
 
-def _titles(sets: Sequence[Outputs]) -> list[str]:
-    """Name two sets as briefly as tells them apart."""
-    names = [x.title for x in sets]
-    return names if names[0] != names[1] else [x.where for x in sets]
+def _titles(sets: Sequence[Outputs]) -> tuple[str, ...]:
+    return apart(*(x.where for x in sets))
 
 
 def _mode_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[dict[str, Any]]:

@@ -172,8 +172,7 @@ def _figures(found: DiversityEvaluation, sets: Sequence[Outputs], prompts: Promp
     if sets[0].images is not None:
         found = replace(found, ends=ModeEnds(sets[0].images.read(found.ends.indices), found.ends.indices))
         bounds = value_range(sets)
-    named = None if prompts is None else Prompts(prompts.values)
-    return evaluation_figures(found, named, bounds)
+    return evaluation_figures(found, None if prompts is None else Prompts(prompts.values), bounds)
 
 
 def _modes(found: DiversityEvaluation, outputs: Outputs, prompts: PromptRows | None) -> list[dict[str, Any]]:

@@ -53,8 +53,7 @@ class TextFeatures(nn.Module):
         device = next(self.parameters()).device
         ids, mask = (tokens[name].to(device) if name in tokens else None for name in ("input_ids", "attention_mask"))
         out = self.tower(input_ids=ids) if self.padded else self.tower(input_ids=ids, attention_mask=mask)
-        embedded: Tensor = self.head(out, mask)
-        return embedded
+        return self.head(out, mask)
 
     def extra_repr(self) -> str:
         """Return the settings of the tokenization."""
@@ -69,8 +68,7 @@ class _Projection(nn.Module):
         self.projection = projection
 
     def forward(self, out: Any, mask: Tensor) -> Tensor:
-        projected: Tensor = self.projection(out.pooler_output)
-        return projected
+        return self.projection(out.pooler_output)
 
 
 class _Pooling(nn.Module):

@@ -140,8 +140,7 @@ class ImageFeatures(nn.Module):
         x = (images.float() - low) / (high - low)
         x = interpolate(x, size, mode=self.interpolation, antialias=True, align_corners=False).clamp(0, 1)
         x = x[:, :, top : top + self.side, left : left + self.side].expand(-1, 3, -1, -1)
-        inputs: Tensor = (x - self.mean) / self.std
-        return inputs
+        return (x - self.mean) / self.std
 
     def _resized(self, height: int, width: int) -> tuple[tuple[int, int], int, int]:
         """Return the size before the crop, and the crop's upper left corner."""
@@ -153,8 +152,7 @@ class ImageFeatures(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Encode images."""
-        features: Tensor = self.projection(self.tower(pixel_values=self.to_inputs(images)).pooler_output)
-        return features
+        return self.projection(self.tower(pixel_values=self.to_inputs(images)).pooler_output)
 
     def extra_repr(self) -> str:
         """Return the settings of the preprocessing."""

@@ -51,8 +51,7 @@ def bands_of(fake: Tensor, real: Tensor, seed: int) -> BandEnergy | None:
     """Compare bands of images [N, C, H, W], at most 1200 of each side, evenly spread; None where they are too small."""
     if min(real.shape[2:]) < SMALLEST:
         return None
-    some = (x[:: -(-len(x) // COMPARED)] for x in (fake, real))
-    return band_energy_test(*some, seed=seed)
+    return band_energy_test(*(x[:: -(-len(x) // COMPARED)] for x in (fake, real)), seed=seed)
 
 
 def band_values(found: BandEnergy) -> dict[str, float]:

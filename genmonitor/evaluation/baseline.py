@@ -92,12 +92,8 @@ def simultaneous_bands(
         tail = TAIL / len(together) if name in together else TAIL
         reach = widen * float(student.ppf(1 - tail, len(draws) - 1)) * (1 + 1 / len(draws)) ** 0.5
         skewed = name in similarities and bool((draws < 1).all())  # pixels that never vary have 1, or nearly so
-        low, middle, high = _interval(torch.log1p(-draws) if skewed else draws, reach)
+        draws = torch.log1p(-draws) if skewed else draws
+        middle, distance = float(draws.quantile(0.5)), reach * float(draws.std())
+        low, high = middle - distance, middle + distance
         out[name] = (-math.expm1(high), -math.expm1(middle), -math.expm1(low)) if skewed else (low, middle, high)
     return out
-
-
-def _interval(draws: Tensor, reach: float) -> Band:
-    """Return the median, and what lies so many standard deviations below and above it."""
-    median, distance = float(draws.quantile(0.5)), reach * float(draws.std())
-    return median - distance, median, median + distance

@@ -133,7 +133,7 @@ def real_labels(source: ImageSource, indices: Sequence[int], prompts: Prompts, n
         labels = prompts_of(source, indices, prompts.are_labels)
     except ValueError:
         return []
-    real, fake = Counter(labels), Counter(prompts.names(n))
+    real, fake = Counter(labels), Counter(prompts.named(range(n)))
     enough = any(min(real[x], count) >= MIN_SAMPLES for x, count in fake.items())
     return [x if x in fake else None for x in labels] if enough else []
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
-from genmonitor.metrics._base import portable
+from genmonitor.metrics._base import broadcast, made_by_rank_zero
 
 _T = TypeVar("_T")
 
@@ -69,20 +69,7 @@ class Collective(ABC):
 
     def from_rank_zero(self, make: Callable[[], _T]) -> _T:
         """Make something on rank zero alone and return it, or raise its error, on every process."""
-        outcome: Any = None
-        failure: Exception | None = None
-        if self.rank == 0:
-            try:
-                outcome = make()
-            except Exception as error:
-                failure = error
-        received = self.broadcast(outcome if failure is None else portable(failure))
-        if failure is not None:
-            raise failure
-        if isinstance(received, Exception):
-            raise received
-        result: _T = received
-        return result
+        return made_by_rank_zero(make, self.rank, self.broadcast)
 
     def gather(self, value: Any) -> list[Any]:
         """Return the values of all processes, in the order of the ranks."""
@@ -134,9 +121,7 @@ class DistributedProcesses(Collective):
 
     def broadcast(self, value: Any) -> Any:
         """Return rank zero's value on every process."""
-        sent = [value]
-        dist.broadcast_object_list(sent, src=0)
-        return sent[0]
+        return broadcast(value)
 
 
 def current_processes() -> Collective:

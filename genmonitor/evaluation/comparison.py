@@ -99,8 +99,7 @@ class Comparison:
 
         Values that were one and the same in all draws, as those of pixels that hardly vary, have no band.
         """
-        bands = self.evaluator.baseline
-        return {name: band for name, band in bands.items() if band[2] - band[0] > RESOLUTION}
+        return {name: band for name, band in self.evaluator.baseline.items() if band[2] - band[0] > RESOLUTION}
 
     @property
     def finding(self) -> str:

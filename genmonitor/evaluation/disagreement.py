@@ -174,8 +174,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
         moved = self.measure.findings(self._changes.standing, history[-1], self._groups)
-        found = evaluation.found.changed
-        return (*moved, text.disagreement_finding(history[-1], found, self._values.against))
+        return (*moved, text.disagreement_finding(history[-1], evaluation.found.changed, self._values.against))
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""

@@ -299,7 +299,7 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
 
     def _compare_classes(self, outputs: Tensor) -> tuple[ClassResult, ...]:
         """Test the outputs of each prompt, row i of sample i, against the real images of it."""
-        labels = self._by_prompt.names(len(outputs)), self._real_labels
+        labels = self._by_prompt.named(range(len(outputs))), self._real_labels
         return compare_classes(outputs, self._labeled, *labels, outputs.device, self.seed, at_most=0)
 
     def _clip_score_of(self, subset: RealSubset, features: Tensor, comm: Collective) -> float | None:

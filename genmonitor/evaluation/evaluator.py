@@ -253,8 +253,7 @@ def run_evaluation(
         samples = draw()
     drawn = time.perf_counter()
     evaluation = _measured(evaluator, samples, seed, comm)
-    seconds = {"sampling_seconds": drawn - start, "metric_seconds": time.perf_counter() - drawn}
-    evaluation.values.update(seconds)
+    evaluation.values.update(sampling_seconds=drawn - start, metric_seconds=time.perf_counter() - drawn)
     return samples, evaluation
 
 

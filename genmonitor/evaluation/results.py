@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -115,7 +115,12 @@ class Table:
 
     def without_pictures(self) -> Table:
         """Leave out the columns in which a cell is a picture."""
-        kept = [i for i in range(len(self.columns)) if not any(isinstance(row[i], np.ndarray) for row in self.rows)]
+        drawn = [name for i, name in enumerate(self.columns) if any(isinstance(x[i], np.ndarray) for x in self.rows)]
+        return self.without(drawn)
+
+    def without(self, headings: Collection[str]) -> Table:
+        """Leave out the columns with these headings."""
+        kept = [i for i, column in enumerate(self.columns) if column not in headings]
         columns, rows = [self.columns[i] for i in kept], [[row[i] for i in kept] for row in self.rows]
         return replace(self, columns=columns, rows=rows)
 

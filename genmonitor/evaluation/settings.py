@@ -48,7 +48,7 @@ class Settings:
 
     def to_manifest(self) -> dict[str, Any]:
         """Return the settings as plain Python that JSON and a checkpoint hold."""
-        return {name: _to_plain(name, value) for name, value in self.arguments().items()}
+        return {name: _to_plain(value) for name, value in self.arguments().items()}
 
     @classmethod
     def from_manifest(cls, saved: Mapping[str, Any]) -> Self:
@@ -364,7 +364,7 @@ def check_one_per_prompt(n_samples: int | None, count: int) -> None:
 
 def check_two_per_prompt(prompts: Prompts, n_samples: int) -> None:
     """Refuse a prompt with a single sample, where samples of one prompt are compared."""
-    prompt, fewest = Counter(prompts.names(n_samples)).most_common()[-1]
+    prompt, fewest = Counter(prompts.named(range(n_samples))).most_common()[-1]
     if fewest < 2:
         raise ValueError(
             f"Expected at least 2 samples of each prompt for W1KP, but {prompt!r} has one of {n_samples}. "
@@ -372,12 +372,12 @@ def check_two_per_prompt(prompts: Prompts, n_samples: int) -> None:
         )
 
 
-def _to_plain(name: str, value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Return a setting as plain Python; what is not plain says of which class it is."""
     if isinstance(value, Kernel):
         kind = type(value)
         known = getattr(kernels, kind.__name__, None) is kind
-        stated = {field.name: _to_plain(name, getattr(value, field.name)) for field in fields(value)}
+        stated = {field.name: _to_plain(getattr(value, field.name)) for field in fields(value)}
         return {"kernel": kind.__name__ if known else f"{kind.__module__}.{kind.__qualname__}", **stated}
     if isinstance(value, PixelPartition):
         return {"labels": value.labels.tolist(), "patch_size": value.patch_size, "names": value.names}

@@ -84,8 +84,7 @@ def cms_from_means(means: KernelMeans, partition: PixelPartition | None) -> Tens
     """Put the value together from the means of the kernel."""
     check_positive_norms(torch.cat([means.within_fake, means.within_real], 1))
     norms = means.within_fake[:, :, None] * means.within_real[:, None, :]
-    cosine = means.across / norms.sqrt()
-    values = cosine.mean((1, 2))
+    values = (means.across / norms.sqrt()).mean((1, 2))
     if partition is None:
         return values[0]
     image, by_region = values[0], values[1:]

@@ -103,8 +103,7 @@ def scendi_score(
     prompt_features = feature_map(prompt_kernel, t.shape[1], num_features, seed)
     if features and prompt_features and len(x) >= max(features.size, prompt_features.size):
         whole = covariance([x, t], [features, prompt_features])
-        joint = JointCovariance.of(whole, features.size, len(x))
-        return scendi_from_covariances(joint, rcond=rcond)
+        return scendi_from_covariances(JointCovariance.of(whole, features.size, len(x)), rcond=rcond)
     return scendi_from_grams(
         gram_matrix(x, kernel, features),
         gram_matrix(t, prompt_kernel, prompt_features),

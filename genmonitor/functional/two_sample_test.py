@@ -110,8 +110,7 @@ def two_sample_test(
     image = familywise_p_values(statistics[:1])[0]
     if partition is None:
         return image
-    by_region = familywise_p_values(statistics[1:])
-    return {"image": image} | dict(zip(partition.regions(), by_region, strict=True))
+    return {"image": image} | dict(zip(partition.regions(), familywise_p_values(statistics[1:]), strict=True))
 
 
 class Pool(NamedTuple):
@@ -252,8 +251,7 @@ def familywise_p_values(statistics: Tensor) -> Tensor:
     Returns:
         float64 [regions].
     """
-    largest = statistics.amax(0)
-    return (largest >= statistics[:, :1] - TIE).double().mean(1)
+    return (statistics.amax(0) >= statistics[:, :1] - TIE).double().mean(1)
 
 
 def check_test_arguments(

@@ -110,8 +110,7 @@ class PairKernel:
         """Return the kernels whose product is the kernel of rows, each with what it takes of them."""
         if self._whole is not None:
             return [(self._whole, rows)]
-        sides = zip((self.output_kernel, self.prompt_kernel), rows.split(self._sizes, dim=1), strict=True)
-        return list(sides)
+        return list(zip((self.output_kernel, self.prompt_kernel), rows.split(self._sizes, dim=1), strict=True))
 
     @property
     def _sizes(self) -> list[int]:

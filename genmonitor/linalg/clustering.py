@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.linalg.precision import full_precision
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Linkage = Literal["average", "ward", "smoothed"]
 LINKAGES = ("average", "ward", "smoothed")
@@ -59,8 +57,7 @@ def merge_tree(points: Tensor, linkage: Linkage) -> NDArray[Any]:
     from scipy.spatial.distance import squareform
 
     condensed = squareform(_distances(points - points.mean(0)).numpy(), checks=False)
-    merges: NDArray[Any] = scipy_linkage(condensed, method="ward" if linkage == "ward" else "average")[:, :2]
-    return merges
+    return scipy_linkage(condensed, method="ward" if linkage == "ward" else "average")[:, :2]
 
 
 def cut_tree(merges: NDArray[Any], count: int) -> Tensor:

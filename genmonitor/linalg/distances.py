@@ -163,8 +163,7 @@ def _norms_suffice(squares: Tensor, others: Tensor, gamma: float | None) -> bool
     """Tell whether no pair of float64 samples needs `_correct`, by their norms alone."""
     if gamma is None or not len(squares) or not len(others):
         return gamma is not None
-    largest = float(squares.max() + others.max())
-    return gamma * largest * torch.finfo(torch.float64).eps <= LOSS
+    return gamma * float(squares.max() + others.max()) * torch.finfo(torch.float64).eps <= LOSS
 
 
 def _correct(distances: Tensor, squares: Tensor, others: Tensor, x: Tensor, y: Tensor, margin: float = 0.0) -> None:

@@ -147,7 +147,9 @@ class Space:
                 continue
             # Ritz pairs cost as much as a step once the basis is large
             if size and (self.exhausted or full or size >= 1.2 * checked):
-                self.residuals, checked = self._left_over(factor, products), size
+                # of a Ritz pair, the part of the next block that the basis lacks
+                left_over = factor @ self.ritz()[1][-factor.shape[1] :]
+                self.residuals, checked = (left_over * (products @ left_over)).sum(0).clamp_min(0).sqrt(), size
                 done = enough(self)
                 if (done and self._converged(count)) or self.exhausted or full:
                     return
@@ -203,11 +205,6 @@ class Space:
         self._compressed = _bordered(self._compressed, self.images.T @ following)
         self._pairs = None
         return following
-
-    def _left_over(self, factor: Tensor, products: Tensor) -> Tensor:
-        """Return the residuals of all Ritz pairs, from the part of the next block that the basis lacks."""
-        left_over = factor @ self.ritz()[1][-factor.shape[1] :]
-        return (left_over * (products @ left_over)).sum(0).clamp_min(0).sqrt()
 
     def _converged(self, count: int) -> bool:
         """Tell whether the wanted residuals are small."""

@@ -214,17 +214,35 @@ def from_rank_zero(choose: Callable[[], _T]) -> _T:
     """Return rank zero's choice on every process, or raise its error on every process, so that none waits for it."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return choose()
-    box: list[Any] = [None]
-    if torch.distributed.get_rank() == 0:
+    return made_by_rank_zero(choose, torch.distributed.get_rank(), broadcast)
+
+
+def made_by_rank_zero(make: Callable[[], _T], rank: int, broadcast: Callable[[Any], Any]) -> _T:
+    """Make something on rank zero alone; return it, or raise its error, on every process.
+
+    Args:
+        make: called on rank zero.
+        rank: of this process.
+        broadcast: from a value to that of rank zero; every process calls it.
+    """
+    made: Any = None
+    if rank == 0:
         try:
-            box[0] = choose()
+            made = make()
         except Exception as error:
-            box[0] = portable(error)
-    torch.distributed.broadcast_object_list(box, src=0)
-    if isinstance(box[0], Exception):
-        raise box[0]
-    chosen: _T = box[0]
-    return chosen
+            broadcast(portable(error))
+            raise
+    received = broadcast(made)
+    if isinstance(received, Exception):
+        raise received
+    return received
+
+
+def broadcast(value: Any) -> Any:
+    """Return the value of the first process of torch.distributed on every process."""
+    sent = [value]
+    torch.distributed.broadcast_object_list(sent, src=0)
+    return sent[0]
 
 
 def _kind(state: Tensor | list[Tensor]) -> tuple[tuple[int, ...], torch.dtype] | None:

@@ -118,7 +118,7 @@ class PixelCKA(AnchoredMetric, KernelMetric):
         values = site_values(x, self.patch_size)
         if not self._fixed:
             self._fixed = from_rank_zero(lambda: {"shape": tuple(x.shape[1:]), **self._choose_expansion(x, values)})
-        if not self._streams:
+        if "degree" not in self._fixed:  # it does not stream
             self.images = [*self.images, x.detach()]  # a new list, since a compute group shares the old one
             return
         expansion = self._expansion()
@@ -180,10 +180,6 @@ class PixelCKA(AnchoredMetric, KernelMetric):
         from genmonitor._html import figure_html
 
         return figure_html(self.plot(self._computed)[0], "CKA between the sites")
-
-    @property
-    def _streams(self) -> bool:
-        return "degree" in self._fixed
 
     def _expansion(self) -> TaylorExpansion:
         """Return the expansion that a streaming metric sums about."""

@@ -135,8 +135,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
             return
         if not self._fixed:
             self._fix(from_rank_zero(lambda: self._chosen(x, t)))
-        pairs = self._pair_kernel()
-        self._add_moments([pairs.rows(x, t)], [self._features(self.num_features)], f"{side}_")
+        self._add_moments([self._pair_kernel().rows(x, t)], [self._features(self.num_features)], f"{side}_")
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
         """Return `eigenvalues` [2 `num_modes`], `total` and `total_error`, all float64.

@@ -81,8 +81,7 @@ class ScendiScore(PromptedMetric):
         """Return float64 scalars `scendi`, `scendi_prompt` and `prompt_share`."""
         if self.streams:
             return scendi_from_covariances(self._joint(), rcond=self.rcond)
-        grams = [gram_matrix(x, kernel) for x, kernel in self._kept()]
-        return scendi_from_grams(*grams, rcond=self.rcond)
+        return scendi_from_grams(*(gram_matrix(x, kernel) for x, kernel in self._kept()), rcond=self.rcond)
 
     def correct(self, outputs: Tensor, prompts: Tensor) -> Tensor:
         """Subtract from outputs what their prompts explain, φ_I - Γ* φ_T, as fitted to the samples seen so far.
@@ -130,12 +129,9 @@ class ScendiScore(PromptedMetric):
     def _features(self, outputs: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
         """Return explicit features of outputs and prompts."""
         self._need_features()
-        samples = self._checked_pairs(outputs, prompts)
-        x, t = (self._features_of(side)(x) for side, x in samples.items())
+        x, t = (self._features_of(side)(x) for side, x in self._checked_pairs(outputs, prompts).items())
         return x, t
 
     def _joint(self) -> JointCovariance:
         self._need_features()
-        covariance = self._covariance()
-        size = self._features_of("outputs").size
-        return JointCovariance.of(covariance, size, int(self.count))
+        return JointCovariance.of(self._covariance(), self._features_of("outputs").size, int(self.count))

@@ -135,6 +135,5 @@ class W1KPScore(GenerativeMetric):
         self.update(features, prompt_index)
 
     def _kept(self) -> tuple[Tensor, Tensor]:
-        count = sum(len(x) for x in self.features)
-        check_count("outputs", count, "update(features, prompt_index)")
+        check_count("outputs", sum(map(len, self.features)), "update(features, prompt_index)")
         return dim_zero_cat(self.features), dim_zero_cat(self.prompt_index)

@@ -31,13 +31,13 @@ from genmonitor.evaluation.evaluator import (
     run_evaluation,
 )
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import MOMENT, History, Samples
+from genmonitor.evaluation.results import MOMENT, Alert, History, Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, by_key, lookup
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
-from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, OnError, not_finite_alert
+from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, OnError
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Monitor:
         self.evaluator, self.sampler = evaluator, sampler
         self.failures = FailurePolicy(on_error)
         self.verbose = check_bool("verbose", verbose)
-        raises, said = self.failures.raises, partial(say, by=inform) if verbose else _say_nothing
+        raises, said = self.failures.raises, partial(say, by=inform) if verbose else lambda text: None
         warned = warn if raises else partial(say, by=warn)
         self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warned, said)
         self.real_images, self.image_key = real_images, image_key
@@ -242,7 +242,9 @@ class Monitor:
             say(f"{type(self).__name__}: this evaluation failed{where} and is skipped.\n{trace}", warn)
         if not_finite:
             if self.failures.found_not_finite() and comm.rank == 0:
-                self.publisher.publish_alert(not_finite_alert(self.prefix, moment.whole_epoch))
+                what = "NaN or infinite values"
+                text = f"the generator produced {what} at epoch {moment.whole_epoch}, which cannot be scored."
+                self.publisher.publish_alert(Alert(f"{self.prefix}: {what}", text))
         else:
             switched_off = self.failures.failed()
             why = "" if elsewhere else f": {type(error).__name__}: {error}"
@@ -348,7 +350,3 @@ def _in_notebook() -> bool:
     """Say whether this is a notebook, and not IPython in a terminal, which shows no pictures."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
-
-
-def _say_nothing(text: str) -> None:
-    """Say nothing, for a monitor that is not `verbose`."""

@@ -171,7 +171,8 @@ class LoopMonitor(Monitor):
                 self._fit(model, comm)
             found = self._run_evaluation(model, comm, moment, _progress(comm))
             if found is not None and comm.rank == 0:
-                self._publish(found, lambda: _circumstances(model, comm))
+                at = {"device": model.device.type, "processes": comm.world_size, "threads": torch.get_num_threads()}
+                self._publish(found, lambda: at)
             if comm.rank == 0:
                 finish_evaluations([self.publisher])
         return None if found is None else found.evaluation
@@ -241,7 +242,3 @@ def _progress(comm: Collective) -> Progress:
 
 def _on_rank_zero(say: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda text: say(text) if current_processes().rank == 0 else None
-
-
-def _circumstances(model: SampledModel, comm: Collective) -> dict[str, Any]:
-    return {"device": model.device.type, "processes": comm.world_size, "threads": torch.get_num_threads()}

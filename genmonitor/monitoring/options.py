@@ -11,7 +11,6 @@ import torch
 
 from genmonitor._validation import check_one_of
 from genmonitor.evaluation.data.images import ImageKey
-from genmonitor.evaluation.results import Alert
 
 OnError = Literal["warn", "raise"]
 
@@ -107,9 +106,3 @@ class FailurePolicy:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over a saved state."""
         self.count, self.not_finite = state["failures"], state["not_finite"]
-
-
-def not_finite_alert(prefix: str, epoch: int) -> Alert:
-    """Return what to say of a generator whose samples are not finite."""
-    text = f"the generator produced NaN or infinite values at epoch {epoch}, which cannot be scored."
-    return Alert(f"{prefix}: NaN or infinite values", text)

@@ -132,8 +132,7 @@ def strip(images: Array, value_range: tuple[float, float]) -> NDArray[Any]:
         array = np.full((1, *array.shape[1:]), value_range[1])
     tiles = to_tiles(array, value_range)
     joined = np.concatenate([np.pad(tile, ((0, 0), (0, GAP), (0, 0)), constant_values=1) for tile in tiles], axis=1)
-    picture: NDArray[Any] = np.round(255 * joined[:, :-GAP]).astype(np.uint8)
-    return picture
+    return np.round(255 * joined[:, :-GAP]).astype(np.uint8)
 
 
 def _pair(sides: PromptSides, value_range: tuple[float, float]) -> tuple[NDArray[Any], NDArray[Any]]:

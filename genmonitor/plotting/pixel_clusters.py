@@ -214,8 +214,7 @@ def sample_grid(
     columns = int(min(np.ceil(np.sqrt(len(tiles))), max(1, 840 // (width + GAP))))
     tiles = tiles[: columns * max(1, 840 // (height + GAP))]
     line = 18 if captions else 0  # pixels
-    padded = np.pad(tiles, ((0, 0), (0, line), (0, 0), (0, 0)), constant_values=1)
-    canvas, corners = paste(padded, columns)
+    canvas, corners = paste(np.pad(tiles, ((0, 0), (0, line), (0, 0), (0, 0)), constant_values=1), columns)
 
     title, note, color = f"{len(corners)} generated samples", "", INK
     if worst is not None:

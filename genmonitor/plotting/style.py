@@ -187,8 +187,7 @@ def region_alone(tiles: NDArray[Any], labels: NDArray[Any], region: int) -> NDAr
         for size, of in zip(tiles.shape[1:3], labels.shape, strict=True)
     )
     inside = (labels == region)[rows[:, None], columns]
-    faint: NDArray[Any] = np.where(inside[None, ..., None], tiles, 1 - FAINT_PART * (1 - tiles))
-    return faint
+    return np.where(inside[None, ..., None], tiles, 1 - FAINT_PART * (1 - tiles))
 
 
 def printable(text: str, length: int) -> str:
@@ -216,8 +215,7 @@ def cms_axis(axes: Iterable[Axes], values: Iterable[float]) -> None:
         ticks, names = [*ticks, 1 - best], [*names, "1"]
 
     def place(cms: NDArray[Any]) -> NDArray[Any]:
-        decades: NDArray[Any] = -np.log10(np.maximum(1 - cms, best))
-        return decades
+        return -np.log10(np.maximum(1 - cms, best))
 
     def cms_at(place: NDArray[Any]) -> NDArray[Any]:
         return 1 - 10.0 ** -np.asarray(place)

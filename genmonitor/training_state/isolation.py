@@ -132,8 +132,7 @@ def _read(get: Callable[[], Any]) -> Any:
 
 def local_part(tensor: Tensor) -> Tensor:
     """Return what this process holds of a tensor: all, where it is not spread over several; the same memory."""
-    part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-    return part
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 @contextmanager

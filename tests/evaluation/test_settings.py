@@ -69,6 +69,14 @@ def test_settings_of_another_version_are_refused():
         RegionSettings.from_manifest(saved)
 
 
+@pytest.mark.parametrize("kind", [RegionSettings, DiversitySettings, DisagreementSettings])
+def test_every_setting_is_checked(kind):
+    needed = {} if kind is RegionSettings else {"prompts": range(3)}
+    for field in fields(kind):
+        with pytest.raises((TypeError, ValueError), match=f"`{field.name}`"):
+            kind(**needed | {field.name: object()})
+
+
 def test_clusters_depend_on_all_settings_but_those_named():
     names = {field.name for field in fields(RegionSettings)}
     assert RegionSettings.not_of_clusters <= names

@@ -56,11 +56,6 @@ class Outputs:
         return "images" if self.images is not None else "texts" if self.texts is not None else "embeddings"
 
     @property
-    def title(self) -> str:
-        """The last part of the path, for tables and figures."""
-        return Path(self.where).name or self.where
-
-    @property
     def shape(self) -> list[int] | None:
         """The shape of one output; None for texts."""
         if self.images is not None:

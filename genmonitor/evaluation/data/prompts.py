@@ -64,10 +64,6 @@ class Prompts:
         table = torch.tensor([places[prompt] for prompt in self.values], device=indices.device)
         return table[indices % len(table)]
 
-    def names(self, n: int) -> list[Any]:
-        """Return the prompt of each of the first n samples, as they were given."""
-        return [self.values[i % len(self.values)] for i in range(n)]
-
     def named(self, indices: Iterable[int]) -> list[Any]:
         """Return the prompt of each of these samples, as they were given."""
         return [self.values[i % len(self.values)] for i in indices]

@@ -200,7 +200,7 @@ def choose_by_prompt(
             "of each, or compare with another `reference`."
         )
     queues = {prompt: iter(indices) for prompt, indices in found.items()}
-    return [next(queues[prompt]) for prompt in prompts.names(rounds * len(prompts))]
+    return [next(queues[prompt]) for prompt in prompts.named(range(rounds * len(prompts)))]
 
 
 def subset_by_prompt(

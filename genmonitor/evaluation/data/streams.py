@@ -100,14 +100,8 @@ def _own_loader(data: Any) -> Any:
         return DataLoader(data, batch_size=READ_BATCH)
     if not isinstance(data, DataLoader):
         return data
-    return DataLoader(
-        data.dataset,
-        batch_size=data.batch_size,
-        collate_fn=data.collate_fn,
-        num_workers=data.num_workers,
-        worker_init_fn=data.worker_init_fn,
-        multiprocessing_context=data.multiprocessing_context,
-    )
+    names = ("batch_size", "collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
+    return DataLoader(data.dataset, **{name: getattr(data, name) for name in names})
 
 
 def _item(batch: Any, index: int, n: int) -> Any:

@@ -75,7 +75,7 @@ class PromptGroups:
     """
 
     def __init__(self, prompts: Prompts | None, *sizes: int) -> None:
-        counts = [] if prompts is None else [Counter(prompts.names(n)) for n in sizes]
+        counts = [] if prompts is None else [Counter(prompts.named(range(n))) for n in sizes]
         distinct = [] if prompts is None else prompts.distinct
         enough = [min(count[prompt] for count in counts) >= MIN_SAMPLES for prompt in distinct]
         self._prompts, self._enough = prompts, enough

@@ -170,8 +170,7 @@ class RegionFinder:
         partition, stability = found.partition, found.stability
         if earlier is not None:  # the same region keeps its number and its color
             new = partition.numbered_like(earlier.partition) | {0: 0}
-            labels = partition.labels.clone().apply_(new.get)
-            partition = PixelPartition(labels, partition.patch_size)
+            partition = PixelPartition(partition.labels.clone().apply_(new.get), partition.patch_size)
             names = {f"cluster_{one}": f"cluster_{other}" for one, other in new.items()}
             stability = {names.get(name, name): x for name, x in stability.items()}
         return {"partition": partition, "cka": found.cka, "linkage": found.linkage, "stability": stability}

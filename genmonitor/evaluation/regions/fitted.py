@@ -66,8 +66,7 @@ class Fitted:
         of = finder.settings
         cms = RegionMetric(regions.partition, regions.kernel, of.block_size, regions.gammas)
         testable = min(len(split.for_comparison), of.n_samples) >= MIN_SAMPLES
-        metrics = RegionMetrics(cms, finder.to_sites(real), of.seed, testable)
-        return cls(regions, real, origin, metrics, nearest)
+        return cls(regions, real, origin, RegionMetrics(cms, finder.to_sites(real), of.seed, testable), nearest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +94,7 @@ class NearestImages:
         size = max(1, real[0].numel() * real.element_size())
         count = max(1, min(MAX_IMAGES, MAX_BYTES // size))
         indices = split.for_baseline[:count].tolist()
-        images = split.source.read(indices)
-        return cls.among(images, indices, real)
+        return cls.among(split.source.read(indices), indices, real)
 
     @classmethod
     def among(cls, images: Tensor, indices: list[int], real: Tensor) -> NearestImages:

@@ -267,15 +267,12 @@ def region_data(
         By name: "label", "sites", "pixels", "where", "cms", "error_ratio", "share", "p_value" and "differs" (None where
         nothing was tested), and "verdict" in words.
     """
-    regions, sizes, values = partition.regions(), partition.sizes(), RegionValues(partition.regions())
+    regions, values = partition.regions(), RegionValues(partition.regions())
     found = {}
     for name in dict.fromkeys(x.area.region for x in findings if x.area.region in regions):
         label, p = regions[name], record.get(values.p[name])
         found[name] = {
-            "label": label,
-            "sites": sizes[label],
-            "pixels": sizes[label] * partition.patch_size**2,
-            "where": partition.location(label),
+            **place_data(partition, label),
             "cms": record[name],
             "error_ratio": record[values.error_ratio[name]],
             "share": record[values.share[name]],
@@ -284,6 +281,12 @@ def region_data(
             "verdict": verdict_of(findings, name),
         }
     return found
+
+
+def place_data(partition: PixelPartition, label: int) -> dict[str, Any]:
+    """Return where a region is and how large, as plain Python."""
+    size = partition.sizes()[label]
+    return {"label": label, "sites": size, "pixels": size * partition.patch_size**2, "where": partition.location(label)}
 
 
 def region_table(data: Mapping[str, Mapping[str, Any]]) -> Table:

@@ -247,10 +247,7 @@ def _draw_batch(sample: Callable[[list[int]], Any], batch: list[int], seed: int,
             f"Expected `generated images` to be a torch.Tensor, but got {type(out).__name__}. "
             "Give `sample_fn=` a function that makes a tensor [n, C, H, W] of them."
         )
-    if repair and isinstance(out, Tensor):
-        out = out.nan_to_num()
-    images = check_images("generated images", out)
-    return images
+    return check_images("generated images", out.nan_to_num() if repair else out)
 
 
 def is_out_of_memory(error: Exception) -> bool:

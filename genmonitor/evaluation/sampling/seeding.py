@@ -88,8 +88,7 @@ class SeededRows(TorchFunctionMode):
         soft = ((logits - exponential.clamp_min(eps).log()) / tau).softmax(dim)
         if not hard:
             return soft
-        one_hot = torch.zeros_like(soft).scatter_(dim, soft.argmax(dim, keepdim=True), 1.0)
-        return one_hot - soft.detach() + soft
+        return torch.zeros_like(soft).scatter_(dim, soft.argmax(dim, keepdim=True), 1.0) - soft.detach() + soft
 
     def _dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         if not training or p == 0:

@@ -7,7 +7,6 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from textwrap import wrap
 
@@ -34,10 +33,7 @@ def within(table: Table, width: int | None) -> Table:
     for name in table.optional:
         if width is None or sum(map(_least, _columns(table))) + len(GAP) * (len(table.columns) - 1) <= width:
             break
-        kept = [i for i, column in enumerate(table.columns) if column != name]
-        table = replace(
-            table, columns=[table.columns[i] for i in kept], rows=[[row[i] for i in kept] for row in table.rows]
-        )
+        table = table.without([name])
     return table
 
 

@@ -43,5 +43,5 @@ def test_prompts_numbers_count_distinct_ones():
 
 def test_prompts_name_each_sample():
     prompts = Prompts([7, 3])
-    assert prompts.names(5) == [7, 3, 7, 3, 7]
+    assert prompts.named(range(5)) == [7, 3, 7, 3, 7]
     assert prompts.text(3) == "3"
