@@ -17,7 +17,7 @@ from genmonitor._validation import check_at_least
 from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
 from genmonitor.kernels.builtin import CosineKernel
 from genmonitor.linalg import chunking
-from genmonitor.linalg.chunking import row_blocks
+from genmonitor.linalg.chunking import mirrored, row_blocks
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.linalg.feature_maps import fourier_features
 from genmonitor.linalg.precision import full_precision
@@ -134,11 +134,7 @@ def add_moments(packed: Tensor, samples: Sequence[Tensor], maps: Sequence[Featur
 
 def unpack(packed: Tensor, dim: int) -> Tensor:
     """Return the symmetric [dim, dim] matrix of a packed triangle."""
-    out = packed.new_empty(dim, dim)
-    for start, stop, strip in _packed_strips(packed, dim):
-        out[start:stop, start:] = strip
-        out[stop:, start:stop] = strip[:, stop - start :].T
-    return out
+    return mirrored(dim, _packed_strips(packed, dim), packed)
 
 
 def covariance(samples: Sequence[Tensor], maps: Sequence[FeatureMap]) -> Tensor:
@@ -161,14 +157,15 @@ def gram_matrix(x: Tensor, kernel: Kernel, features: FeatureMap | None = None) -
     if features is not None and features.frequencies is not None:
         return symmetric_product(features(x))
     x, _ = kernel.prepared(x, x)
-    out = x.new_empty(len(x), len(x))
-    with full_precision():
+
+    def blocks() -> Iterator[tuple[int, int, Tensor]]:
         for start, stop in row_blocks(len(x), 4 * x.element_size()):
             block = kernel.gram(x[start:stop], x[start:])
             check_unit_diagonal(kernel, block.diagonal())
-            out[start:stop, start:] = block
-            out[stop:, start:stop] = block[:, stop - start :].T
-    return out.fill_diagonal_(1)
+            yield start, stop, block
+
+    with full_precision():
+        return mirrored(len(x), blocks(), x).fill_diagonal_(1)
 
 
 def _strips(dim: int) -> Iterator[tuple[int, int]]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -91,6 +91,26 @@ def float64_sum(x: Tensor, dim: int | None = None) -> Tensor:
         return x.sum(dim, dtype=torch.float64)
     parts = [part.sum(dim, dtype=torch.float64) for part in x.split(rows)]
     return torch.cat(parts) if dim else torch.stack(parts).sum(0)
+
+
+def mirrored(size: int, blocks: Iterable[tuple[int, int, Tensor]], like: Tensor) -> Tensor:
+    """Return a symmetric matrix [size, size] from blocks of its upper triangle.
+
+    Args:
+        size: of the matrix.
+        blocks: first row, the row after the last, and these rows from their diagonal on; all rows once.
+        like: a tensor with the dtype and device of the entries.
+
+    Example:
+        >>> mirrored(2, [(0, 1, torch.tensor([[1, 2]])), (1, 2, torch.tensor([[3]]))], torch.tensor(0))
+        tensor([[1, 2],
+                [2, 3]])
+    """
+    out = like.new_empty(size, size)
+    for start, stop, block in blocks:
+        out[start:stop, start:] = block
+        out[stop:, start:stop] = block[:, stop - start :].T
+    return out
 
 
 def gram_budget(device: torch.device) -> int:
@@ -183,11 +203,7 @@ class SymmetricBlocks:
 
     def whole(self) -> Tensor:
         """Return the matrix [N, N]."""
-        out = self._like.new_empty(self._size, self._size)
-        for a, b, right in self._rows():
-            out[a:b, a:] = right
-            out[b:, a:b] = right[:, b - a :].T
-        return out
+        return mirrored(self._size, self._rows(), self._like)
 
     def _rows(self) -> Iterator[tuple[int, int, Tensor]]:
         """Yield some rows at a time, from their diagonal on."""

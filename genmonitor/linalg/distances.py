@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.linalg import chunking
-from genmonitor.linalg.chunking import row_blocks, rows_in_cache
+from genmonitor.linalg.chunking import mirrored, row_blocks, rows_in_cache
 
 LOSS = 2.0**-20
 """How much rounding may change gamma ‖x - y‖², the exponent of a kernel: about a millionth.
@@ -145,11 +145,8 @@ def symmetric_product(x: Tensor) -> Tensor:
     Returns:
         [N, N].
     """
-    out = x.new_empty(len(x), len(x))
-    for start, stop in row_blocks(len(x), x.element_size()):
-        out[start:stop, start:] = x[start:stop] @ x[start:].T
-        out[stop:, start:stop] = out[start:stop, stop:].T
-    return out
+    blocks = ((a, b, x[a:b] @ x[a:].T) for a, b in row_blocks(len(x), x.element_size()))
+    return mirrored(len(x), blocks, x)
 
 
 def squared_norms(x: Tensor) -> Tensor:
