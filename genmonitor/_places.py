@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import sys
 from string import ascii_lowercase, digits
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-_Mask = NDArray[np.bool_]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    _Mask = NDArray[np.bool_]
 
 MAP_ROWS, MAP_COLUMNS = 8, 16
 """Of a map of characters: these are about twice as high as wide."""

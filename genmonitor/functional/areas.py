@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor._places import MOST, is_ring
 from genmonitor._validation import check_tensor
 from genmonitor.functional.two_sample_test import LEVEL
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CHANCE = 0.5
 """Logarithm of one plus the map where nothing differs."""

@@ -3,15 +3,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from genmonitor.linalg.distances import symmetric_product
 from genmonitor.linalg.precision import full_precision
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 Linkage = Literal["average", "ward", "smoothed"]
 LINKAGES = ("average", "ward", "smoothed")
