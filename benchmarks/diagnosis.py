@@ -31,12 +31,24 @@ from detection_images import source  # noqa: E402
 from diagnosis_faults import KINDS, OTHERS, PAIRS  # noqa: E402
 from diagnosis_generators import GENERATORS  # noqa: E402
 from diagnosis_images import SETS  # noqa: E402
-from diagnosis_kinds import kind_row, nothing_row, pair_row, trained_row  # noqa: E402
+from diagnosis_kinds import PROPORTIONS, kind_row, nothing_row, pair_row, proportions_row, trained_row  # noqa: E402
 from diagnosis_map import METHODS, STRENGTHS, N, level_row, map_row, region_row, seconds_rows  # noqa: E402
 from diagnosis_trainings import EVALUATIONS, TRAININGS, training  # noqa: E402
 from stamp import processor, stamp  # noqa: E402
 
-TABLES = ("kinds", "areas", "others", "pairs", "nothing", "map", "regions", "seconds", "trained", "trainings")
+TABLES = (
+    "kinds",
+    "areas",
+    "others",
+    "pairs",
+    "proportions",
+    "nothing",
+    "map",
+    "regions",
+    "seconds",
+    "trained",
+    "trainings",
+)
 HEAD = """# Is the diagnosis right: where, what kind of fault, how much of the distance?
 
 `{command}` on {threads} threads of {processor}: torch {torch},
@@ -110,6 +122,12 @@ class Tables:
         columns = ["faults", "images", "both named", "one named", "share of all", "the first run's words"]
         arguments = [(*pair, of_set, self.runs) for pair in PAIRS for of_set in ("digits", "faces", "photographs")]
         table("Pairs of faults in whole images", columns, self._rows(pair_row, arguments))
+
+    def proportions(self) -> None:
+        """Right images in wrong proportions, and wrong images in right ones."""
+        names = (*PROPORTIONS, "blurred", "noisy", "brighter", "shifted", "less varied")
+        rows = self._rows(proportions_row, [(name, self.runs) for name in names])
+        table("Share of the distance that is said to be wrong proportions", ["what is wrong", *SETS], rows)
 
     def nothing(self) -> None:
         """Nothing wrong."""

@@ -200,6 +200,19 @@ def missing_class(images: ImageSet, share: float, n: int, generator: torch.Gener
     return images.images[fake[:n]].clone(), images.images[real]
 
 
+def wrong_proportions(images: ImageSet, kept: str, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return n images of a generator that lacks classes, or draws one for half of its images, and n real ones."""
+    order = torch.randperm(len(images.images), generator=generator)
+    fake, real = order[n:], order[:n]
+    labels, classes = images.labels[fake], int(images.labels.max()) + 1
+    chosen = int(torch.randint(classes, (), generator=generator))
+    if kept == "one class is half":
+        fake = torch.cat([fake[labels == chosen][: n // 2], fake[labels != chosen][: n - n // 2]])
+    else:
+        fake = fake[labels != chosen] if kept == "one class is missing" else fake[labels < (classes + 1) // 2]
+    return images.images[fake[:n]].clone(), images.images[real]
+
+
 def random_area(height: int, width: int, generator: torch.Generator) -> Tensor:
     """Return a mask bool [h, w] of a rectangle of 7 to 12 pixels a side, one in four of them the border's 2 pixels."""
     inside = torch.zeros(height, width, dtype=torch.bool)

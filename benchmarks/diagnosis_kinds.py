@@ -11,7 +11,7 @@ from statistics import median
 
 import numpy as np
 import torch
-from diagnosis_faults import KINDS, OTHERS, Fault, missing_class, planted, random_area
+from diagnosis_faults import KINDS, OTHERS, Fault, missing_class, planted, random_area, wrong_proportions
 from diagnosis_generators import GENERATORS, HELD_OUT, samples
 from diagnosis_images import SETS, generator_of, image_set
 from diagnosis_map import N, overlap
@@ -26,6 +26,8 @@ AS_GOOD = 0.9
 """Share from which another kind describes the images as well: where all is black, clipping is brightness."""
 MODES = (0.5, 0.8, 1.0)
 """How much of one class is missing."""
+PROPORTIONS = ("one class is missing", "one class is half", "half of the classes are missing")
+"""What is wrong with proportions alone."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,24 @@ def pair_row(first: str, second: str, of_set: str, runs: int) -> list[str]:
         f"{100 * median(shares):.0f} %",
         " + ".join(names[0]) or "no simple fault",
     ]
+
+
+def proportions_row(name: str, runs: int) -> list[str]:
+    """Return what share of the distance is said to be wrong proportions, for each set in the median run."""
+    cells = []
+    for of_set in SETS:
+        generator, found = generator_of("proportions", name, of_set), []
+        for run in range(runs if of_set in WITH_CLASSES or name in KINDS else 0):
+            if name in KINDS:
+                fake, real = image_set(of_set).draw(N, generator)
+                whole = torch.ones(fake.shape[2:], dtype=torch.bool)
+                fake = planted(KINDS[name], fake, KINDS[name].strengths[1], whole, run)
+            else:
+                fake, real = wrong_proportions(image_set(of_set), name, N, generator)
+            said = diagnose(fake, real, seed=run)
+            found += [] if said.findings[0].fine else [said.proportions]
+        cells.append(f"{100 * median(found):.0f} %" if found else "")
+    return [name, *cells]
 
 
 def nothing_row(of_set: str, runs: int) -> list[str]:
