@@ -44,6 +44,7 @@ PATCH, STEP = 16, 8
 """Pixels a side of the patches of images that are not aligned, and the steps in which they are placed."""
 ANYWHERE = "anywhere"
 NOT_ALIGNED = "patches of {}×{} px from random places were compared"
+LOCAL = 0.5
 SAME_AREA = 0.5
 """Intersection over union from which two areas are one."""
 EXTREMES = 8
@@ -346,8 +347,11 @@ def _each_once(findings: list[Finding], of_image: Mapping[str, float]) -> list[F
         return areas
     if areas and whole.kinds[0].name == "modes" and of_image[areas[0].area.name] >= whole.kinds[0].share - MARGIN:
         return areas  # weights fit a fault of an area too
-    if whole.kinds[0].name == "modes":
-        return [whole, *(x for x in areas if x.kinds)]  # what else differs somewhere, differs by proportions
+    local = bool(areas) and areas[0].area.mask is not None and float(areas[0].area.mask.double().mean()) < LOCAL
+    if local and whole.kinds[0].name == "modes":
+        first = areas[0]  # weights imitate what is wrong there alone
+        sentence = text.explained_sentence(first.area.name, whole.kinds, whole.p or 0.0)
+        return [replace(whole, area=first.area, text=sentence), *areas[1:]]
     said = {kind.name for kind in whole.kinds}
     later = findings[findings.index(whole) + 1 :]
     return [x for x in findings if x not in later or not x.kinds or x.kinds[0].name not in said]

@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_images
+from genmonitor._validation import check_at_least, check_images, check_min_samples
 from genmonitor.functional.two_sample_test import MIN_SAMPLES, TIE, check_test_arguments, pooled, random_splits
-from genmonitor.kernels.means import check_sides
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import float64_sum, in_cache
 from genmonitor.linalg.precision import full_precision
@@ -82,8 +81,12 @@ def discrepancy_map(
         (0.005, True)
     """
     check_map_arguments(sides, num_permutations, seed)
-    real, fake = check_sides({"real": check_images("real", real), "fake": fake}, None, MIN_SAMPLES)
-    pool, labels, seed = pooled(fake, real, seed)
+    real = check_images("real", real)
+    fake = check_images("fake", fake, tuple(real.shape[1:]))
+    check_min_samples("fake", fake, MIN_SAMPLES)
+    check_min_samples("real", real, MIN_SAMPLES)
+    dtype = torch.promote_types(fake.dtype, real.dtype)
+    pool, labels, seed = pooled(fake.to(dtype), real.to(dtype), seed)
     splits = torch.cat([labels[None], random_splits(len(labels), len(fake), num_permutations, seed)])
     images = pool.take()
     if images.numel() * 8 <= chunking.MEMORY_BUDGET:
