@@ -96,7 +96,7 @@ class Monitor:
         self.evaluator, self.sampler = evaluator, sampler
         self.failures = FailurePolicy(on_error)
         self.verbose = check_bool("verbose", verbose)
-        raises, said = self.failures.raises, partial(say, by=inform) if verbose else lambda text: None
+        raises, said = self.failures.raises, partial(say, by=inform) if verbose else _say_nothing
         warned = warn if raises else partial(say, by=warn)
         self.publisher = Publisher(type(self).__name__, evaluator.prefix, on_alert, raises, warned, said)
         self.real_images, self.image_key = real_images, image_key
@@ -350,3 +350,7 @@ def _in_notebook() -> bool:
     """Say whether this is a notebook, and not IPython in a terminal, which shows no pictures."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
+def _say_nothing(text: str) -> None:
+    """Say nothing, of a monitor that is not `verbose`; not a lambda, which no process could be sent."""

@@ -459,9 +459,10 @@ def test_warnings_that_are_errors_end_no_run(tmp_path, capsys):
 # other processes
 
 
-def test_a_monitor_can_be_sent_to_another_process():
-    monitor = pickle.loads(pickle.dumps(plain(on_error="warn")))
-    assert repr(monitor) == repr(plain())
+@pytest.mark.parametrize("verbose", [True, False])
+def test_a_monitor_can_be_sent_to_another_process(verbose):
+    monitor = pickle.loads(pickle.dumps(plain(on_error="warn", verbose=verbose)))
+    assert repr(monitor) == repr(plain(verbose=verbose))
 
 
 @pytest.mark.slow
