@@ -200,17 +200,19 @@ def missing_class(images: ImageSet, share: float, n: int, generator: torch.Gener
     return images.images[fake[:n]].clone(), images.images[real]
 
 
-def wrong_proportions(images: ImageSet, kept: str, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def wrong_proportions(images: ImageSet, wrong: str, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Return n images of a generator that lacks classes, or draws one for half of its images, and n real ones."""
+    if wrong == "one class is missing":
+        return missing_class(images, 1.0, n, generator)
     order = torch.randperm(len(images.images), generator=generator)
     fake, real = order[n:], order[:n]
     labels, classes = images.labels[fake], int(images.labels.max()) + 1
-    chosen = int(torch.randint(classes, (), generator=generator))
-    if kept == "one class is half":
-        fake = torch.cat([fake[labels == chosen][: n // 2], fake[labels != chosen][: n - n // 2]])
+    if wrong == "one class is half":
+        chosen = labels == int(torch.randint(classes, (), generator=generator))
+        fake = torch.cat([fake[chosen][: n // 2], fake[~chosen][: n - n // 2]])
     else:
-        fake = fake[labels != chosen] if kept == "one class is missing" else fake[labels < (classes + 1) // 2]
-    return images.images[fake[:n]].clone(), images.images[real]
+        fake = fake[labels < (classes + 1) // 2][:n]
+    return images.images[fake].clone(), images.images[real]
 
 
 def random_area(height: int, width: int, generator: torch.Generator) -> Tensor:

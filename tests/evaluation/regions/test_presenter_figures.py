@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from genmonitor import GaussianKernel, PixelPartition
+from genmonitor import GaussianKernel, PixelPartition, diagnose
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.regions.findings import RegionFindings
-from genmonitor.evaluation.regions.presenter import evaluation_figures, fit_figures
+from genmonitor.evaluation.regions.presenter import diagnosis_figures, evaluation_figures, fit_figures
 from genmonitor.evaluation.results import curve
 
 PARTITION = PixelPartition(torch.tensor([[1, 1, 2], [1, 1, 0]]))
@@ -90,3 +90,18 @@ def test_large_samples_are_made_smaller_before_they_are_drawn():
     assert shown.shape == (2, 3, 85, 128)
     assert (shown.dtype, value_range) == (np.uint8, (0.0, 255.0))
     assert abs(float(shown.mean()) / 255 - float(large.mean())) < 0.01
+
+
+def bars(fake, real):
+    """Return how many legends of shares the figure of a diagnosis has."""
+    found = diagnose(fake, real)
+    figure = diagnosis_figures(found, found.findings[0], (0.0, 1.0))["diagnosis"]()
+    return sum(ax.get_legend() is not None for ax in figure.axes)
+
+
+def test_shares_are_drawn_of_what_differs_alone():
+    images = torch.rand(240, 1, 4, 6, generator=torch.Generator().manual_seed(1))
+    fake, real = images[:120], images[120:]
+    assert bars(fake, real) == 0
+    assert bars(real.clone(), real) == 0  # copies, which are at no distance
+    assert bars(0.5 * fake, real) == 1
