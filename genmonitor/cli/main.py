@@ -7,6 +7,7 @@ import argparse
 import importlib
 import io
 import json
+import os
 import re
 import signal
 import sys
@@ -132,7 +133,7 @@ def _run(command: Any, args: argparse.Namespace) -> int:
         if status in (0, FAILED):
             if not is_first_process():
                 return 0
-            print(text)
+            _print(text)
         elif first_to_tell is not None and (elsewhere or not first_to_tell()):
             return 0  # at a failure torchrun would end the process that tells
         elif status in (INTERRUPTED, TERMINATED) and not is_first_process():
@@ -140,6 +141,14 @@ def _run(command: Any, args: argparse.Namespace) -> int:
         if message is not None:
             print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)
     return status
+
+
+def _print(text: str) -> None:
+    """Print a result; a reader that has left, such as `head`, has what it wanted."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again on exit
 
 
 def _verdict(result: dict[str, Any]) -> tuple[str | None, int]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+import numpy as np
 import pytest
 
 from genmonitor.cli import main
@@ -101,6 +102,18 @@ def test_a_typing_error_is_answered_with_what_was_meant_and_that_commands_usage(
     assert (status, said) == (2, "")
     assert complaint.startswith(usage)
     assert hint in complaint
+
+
+def test_a_reader_that_leaves_early_is_no_crash(tmp_path):
+    np.save(tmp_path / "images.npy", np.random.default_rng(0).random((40, 1, 4, 4)))
+    words = ["-m", "genmonitor", "clusters", "images.npy", "--n-clusters", "2"]
+    with subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as running:
+        running.stdout.close()
+        said = running.stderr.read()
+    assert "BrokenPipe" not in said
+    assert running.returncode == 0
 
 
 def test_python_m_is_the_command():
