@@ -211,7 +211,6 @@ def main() -> None:
         n_clusters=args.n_clusters,
         n_cluster_images=min(2000, len(data.train_images)),
         n_samples=500,
-        diagnose_every=4,
         every_n_epochs=max(1, args.epochs // 15),
     )
     best = ModelCheckpoint(monitor="cms/image", mode="max", filename="best-{epoch}")

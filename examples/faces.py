@@ -89,7 +89,11 @@ def main() -> None:
     training, held_out = scaled[: args.images], scaled[args.images :]
 
     monitor = PixelClusterMonitor(
-        n_clusters=5, n_samples=args.n_samples, every_n_epochs=max(1, args.epochs // 3), on_error="raise"
+        n_clusters=5,
+        n_samples=args.n_samples,
+        every_n_epochs=max(1, args.epochs // 3),
+        diagnose_every=1,
+        on_error="raise",
     )
     logger = CSVLogger(args.out.parent, name=args.out.name)
     trainer = Trainer(

@@ -54,8 +54,8 @@ def sweep(
         setup: a function without arguments that returns (trainer, module, data), (module, data) or (module, data,
             monitor), or where it is: "FILE.py:FUNCTION". Data are a LightningDataModule, a loader, or a list of a
             training and a validation loader. Monitors are those of the trainer and those returned; where there are
-            none, `PixelClusterMonitor()`. Of the trainer are taken its precision, its limits, when it validates, and
-            its loggers that write no files.
+            none, `PixelClusterMonitor(diagnose_every=1)`. Of the trainer are taken its precision, its limits, when it
+            validates, and its loggers that write no files.
         config: a file of Lightning's command line instead of `setup`; None for the config.yaml that it left in the
             folder of the run, if there is one.
         script: the script that trained with it, from whose folder its classes are imported.
@@ -122,7 +122,7 @@ def _make(*arguments: Any) -> Setup:
     made = make_setup(*arguments)
     if any(isinstance(monitor.sampler, ValidationSamples) for monitor in made.monitors):
         raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
-    return replace(made, monitors=made.monitors or [PixelClusterMonitor()])
+    return replace(made, monitors=made.monitors or [PixelClusterMonitor(diagnose_every=1)])
 
 
 def _loggers(trainer: Trainer | None, folder: Path) -> list[Logger]:

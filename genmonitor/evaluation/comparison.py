@@ -196,7 +196,7 @@ class Comparison:
         diagnosis, value_range = self.evaluations[0].diagnosed.diagnosis, self.evaluator.fitted.regions.value_range
         if self.differences is not None or diagnosis is None:
             return {}
-        return {name: draw() for name, draw in diagnosis_figures(diagnosis, diagnosis.findings[0], value_range).items()}
+        return {name: draw() for name, draw in diagnosis_figures(diagnosis, self.findings[0], value_range).items()}
 
     def _headline(self, region: str | None) -> str:
         """Return the finding, or as much of it as is of the region shown alone."""

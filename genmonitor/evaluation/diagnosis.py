@@ -15,7 +15,7 @@ from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
-from genmonitor.evaluation.findings import Area, FaultKind, Finding
+from genmonitor.evaluation.findings import SELDOM, Area, FaultKind, Finding
 from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
@@ -119,6 +119,11 @@ class Diagnosis:
     def _repr_html_(self) -> str:
         """Return the findings for a notebook, the first in bold."""
         return heading_html(str(self.findings[0])) + text_html("\n".join(str(self).split("\n")[1:]))
+
+    def beyond_doubt(self) -> Diagnosis:
+        """Return it with what p-values above `SELDOM` say is wrong as no evidence of that."""
+        findings = tuple(_fine(x.area, x.p) if x.fine is False and (x.p or 0.0) > SELDOM else x for x in self.findings)
+        return replace(self, findings=findings)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything found as plain Python that JSON can hold; None for a number that is undefined."""
@@ -442,7 +447,7 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     area = Area(name, describe_place(found.mask) if region else "", region, found.mask)
     named = found.explained is not None and found.explained.named
     if found.p > LEVEL and not named:
-        return Finding(text.no_difference_sentence(str(area), found.p), area, "", None, fine=True, p=found.p)
+        return _fine(area, found.p)
     kinds = _kinds(found.explained)
     if named:
         sentence, verdict = text.explained_sentence(str(area), kinds, found.p), text.with_strength(kinds[0])
@@ -464,6 +469,10 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
         samples=found.samples,
         cause=text.cause_sentence(kinds[0]) if named else "",
     )
+
+
+def _fine(area: Area, p: float | None) -> Finding:
+    return Finding(text.no_difference_sentence(str(area), p or 0.0), area, "", None, fine=True, p=p)
 
 
 def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:

@@ -33,7 +33,7 @@ from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, cho
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import ALERT_FACTOR, EVALUATIONS_BELOW, DegradationDetector, Finding
+from genmonitor.evaluation.findings import ALERT_FACTOR, EVALUATIONS_BELOW, DegradationDetector, Finding, differs
 from genmonitor.evaluation.regions.clustering import patch_notes
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
@@ -209,7 +209,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if due and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
             indices = comm.gather_rows(self._indices).tolist()
             with self._threads(fake):
-                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices), comm)
+                seen = any(map(differs, p.values()))
+                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices, seen), comm)
                 if self._real_labels:
                     classes = comm.from_rank_zero(lambda: self._compare_classes(fake, real, indices))
                     found = with_classes(diagnosed.findings, classes)
@@ -328,9 +329,10 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         encodes = self.to_sites.encoder is not None
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
 
-    def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int]) -> Diagnosis:
+    def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int], seen: bool) -> Diagnosis:
+        """Diagnose; where no region differs, what may be chance is not said, since each test adds its errors."""
         known, most = self.fitted.nearest, max(DIAGNOSED, DIAGNOSED_BYTES // (4 * real[0].numel()))
-        return diagnose(
+        found = diagnose(
             fake[:most],
             real[:most],
             fault_models=self.fault_models,
@@ -342,6 +344,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             fake_indices=indices[:most],
             seed=self.settings.seed,
         )
+        return found if seen else found.beyond_doubt()
 
     def _find_labels(self, split: RealSplit) -> list[Any]:
         if self.prompts is None:

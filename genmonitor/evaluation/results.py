@@ -173,6 +173,8 @@ class Presenter(Generic[EvaluationT]):
     """Heading of its section in the report; the monitor's name by default."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
     """Figures of which each evaluation's is kept, not only the latest."""
+    figures_at_end: ClassVar[tuple[str, ...]] = ()
+    """Figures of what report and loggers draw from the values themselves: a training draws them once, at its end."""
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
         """Return one line about an evaluation: its headlines."""

@@ -106,7 +106,7 @@ class RegionSettings(Settings):
         own_gammas: give the kernel of each region's CMS its own gamma.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
-        diagnose_every: evaluations from one diagnosis to the next, which takes a second or two; the first has one, and
+        diagnose_every: evaluations from one diagnosis to the next, which takes a few seconds; the first has one, and
             the last of a fit.
         aligned: whether the diagnosis compares the same places of images, see `genmonitor.diagnose`.
         seed: of the choice of real images and of the draws of the baseline.
@@ -130,7 +130,7 @@ class RegionSettings(Settings):
     own_gammas: bool = False
     batch_estimator: int | None = None
     region_names: Mapping[str, str] | None = None
-    diagnose_every: int = 1
+    diagnose_every: int = 4
     aligned: bool = True
     seed: int = 0
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(

@@ -79,6 +79,7 @@ class Publisher:
         self._writes = False
         self._jobs = Jobs(self.attempt, self._loggers, parallel=False)
         self._described: set[str] = set()
+        self._at_end: dict[str, tuple[Figure | Drawing, int]] = {}
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
         self.unfinished = False
@@ -99,11 +100,12 @@ class Publisher:
         """
         self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
-        self._described = set()
+        self._described, self._at_end = set(), {}
         self.notes.set_whole_run()
         self.attempt.start()
         self.page, self.unfinished = None, False
         self._writes = writes
+        self._has_end = parallel
         self._jobs = Jobs(self.attempt, self._loggers, parallel and not self._raise_errors)
 
     def publish_fit(
@@ -118,7 +120,7 @@ class Publisher:
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         self._write(lambda folder: folder.start(prefix, keep=len(history)))
-        self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
+        self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None, latest=False))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
         self.attempt(lambda: self._announce(values()))
@@ -172,7 +174,9 @@ class Publisher:
 
         def draw() -> None:
             shown = presenter()
-            figures = shown.figures(evaluation, history, found.samples)
+            figures = dict(shown.figures(evaluation, history, found.samples))
+            later = {name: figures.pop(name) for name in shown.figures_at_end if self._has_end and name in figures}
+            self._at_end |= {name: (figure, step) for name, figure in later.items()}
             self._publish_figures(figures, step, epoch, shown.figures_to_keep)
 
         self.attempt(inform)
@@ -198,6 +202,12 @@ class Publisher:
             folder = RunFolder(self.folder.path.absolute())
             self._jobs(("page", folder.path, self._prefix), self.notes.step, folder.write_report, self._take_page)
 
+    def draw_last(self) -> None:
+        """Draw what is drawn once, of the last evaluation."""
+        left, self._at_end = self._at_end, {}
+        for name, (figure, step) in left.items():
+            self._publish_figures({name: figure}, step, epoch=None)
+
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
         step = self.notes.step
@@ -207,13 +217,18 @@ class Publisher:
         self._jobs(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
 
     def _publish_figures(
-        self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None, kept: tuple[str, ...] = ()
+        self,
+        figures: Mapping[str, Figure | Drawing],
+        step: int,
+        epoch: int | None,
+        kept: tuple[str, ...] = (),
+        latest: bool = True,
     ) -> None:
         folder = RunFolder(self.folder.path.absolute())
         for name, figure in figures.items():
             when = epoch if name in kept else None
             work = partial(folder.draw, self._prefix, name, figure, step, when, self._writes)
-            take = partial(self._take_figure, name, step, when, epoch is not None)
+            take = partial(self._take_figure, name, step, when, latest)
             # the user's own code may be of a script, which no other process can import
             key = ("figure", self._prefix, name, None if when is None else step)
             self._jobs(key, step, work, take, inline=not _is_ours(figure))
@@ -280,7 +295,8 @@ def finish_evaluations(publishers: Iterable[Publisher]) -> None:
 
 
 def finish_run(publisher: Publisher) -> None:
-    """Wait for figures still being drawn, of this publisher and of those that it shares a run with."""
+    """Draw what is left, and wait for figures still being drawn, also of publishers that it shares a run with."""
+    publisher.attempt(publisher.draw_last)
     if skipped := worker.drain():
         publisher.notes.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
 

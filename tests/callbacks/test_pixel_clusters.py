@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 import torch
+from _helpers.logged import read_tensorboard
 from _helpers.modules import (
     LIGHTNING_SAYS,
     PLANTED_REGIONS,
@@ -26,6 +27,7 @@ from _helpers.modules import (
 )
 from _helpers.slow import slow_but
 from _pytest.logging import LogCaptureHandler
+from lightning.pytorch.loggers import TensorBoardLogger
 from planted import planted_labels
 from sklearn.metrics import adjusted_rand_score
 from torch import nn
@@ -252,6 +254,17 @@ def test_regions_live_on_the_map_of_a_site_encoder(tmp_path):
         "cms_curves",
         "cms_samples",
     }
+
+
+@pytest.mark.filterwarnings("ignore:Pixel")
+def test_curves_are_drawn_once_at_the_end(tmp_path):
+    """The page and every logger draw them from the values; a figure at each evaluation costs more than measuring."""
+    logger = TensorBoardLogger(tmp_path, name=None, version="")
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, verbose=False)
+    fit(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=2, logger=logger)
+    images = read_tensorboard(tmp_path).Images
+    assert [image.step for image in images("cms/samples")] == [2, 5]
+    assert [image.step for image in images("cms/curves")] == [5]
 
 
 def test_site_encoder_is_run_in_eval_mode_and_left_as_it_was(tmp_path):

@@ -111,7 +111,8 @@ def test_labels_that_do_not_fit_are_refused(labels, message):
 
 def along_a_training(data, prompts, *sets):
     """Evaluate sets of images, image i of prompt i modulo their number, in a run; return what `fit` said and each."""
-    evaluator = RegionEvaluator(RegionSettings(partition=SIDES, n_samples=300), prompts=Prompts(prompts))
+    settings = RegionSettings(partition=SIDES, n_samples=300, diagnose_every=1)
+    evaluator = RegionEvaluator(settings, prompts=Prompts(prompts))
     report = evaluator.fit(ReferenceImages(given=data), FAKE[:16], SingleProcess())
     history, out = [], []
     for images in sets:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The diagnosis in an evaluation of regions: what is said first, since when, how often, and what a failure costs."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from _helpers.evaluations import halves, measured
 
-from genmonitor import PixelPartition
+from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.functional.diagnosis import Fault
@@ -15,7 +17,7 @@ FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: (1 - 
 
 
 def fitted(**options):
-    settings = {name: options.pop(name) for name in ("diagnose_every", "aligned") if name in options}
+    settings = {"diagnose_every": options.pop("diagnose_every", 1), "aligned": options.pop("aligned", True)}
     partition = PixelPartition.grid((4, 6), 1, 2)
     evaluator = RegionEvaluator(RegionSettings(partition=partition, n_samples=120, **settings), **options)
     evaluator.fit(ReferenceImages(given=REAL), GOOD[:16], SingleProcess())
@@ -104,6 +106,21 @@ def test_the_last_evaluation_has_a_diagnosis():
     assert ["explained" in record for record in history] == [True, False, True]
 
 
+@pytest.mark.parametrize(("images", "said"), [(GOOD, False), (DARK, True)])
+def test_what_may_be_chance_is_said_only_where_a_region_differs(monkeypatch, images, said):
+    """Map, image and regions are tests of their own, each of which errs in one evaluation of twenty."""
+    found = diagnose(DARK, REAL[:120], fault_models=[FADED])
+    doubtful = replace(found, findings=tuple(replace(x, p=0.03) for x in found.findings))
+    assert doubtful.findings[0].fine is False
+    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.diagnose", lambda *args, **options: doubtful)
+    evaluator, history = fitted(fault_models=[FADED]), []
+    evaluation, findings = evaluated(evaluator, images, history)
+    assert bool(findings[0].kinds) is said
+    drawn = evaluator.presenter().figures(_with(evaluation, findings), history, Samples(images, torch.arange(120)))
+    title = drawn["diagnosis"]().texts[0].get_text()
+    assert title.startswith("No evidence of a difference from real images") is not said
+
+
 def test_a_fault_model_that_fails_costs_its_line():
     def fails(images, strength, generator):
         raise RuntimeError("no such file")
@@ -145,8 +162,6 @@ def test_fewer_than_100_images_are_not_diagnosed():
 
 
 def _with(evaluation, findings):
-    from dataclasses import replace
-
     return replace(evaluation, findings=findings)
 
 

@@ -64,6 +64,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
 
     title = "Regions of the image"
     figures_to_keep = ("diagnosis", "samples")
+    figures_at_end = ("curves",)
 
     @property
     def partition(self) -> PixelPartition:
@@ -96,8 +97,7 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out
-        finding = evaluation.findings[0] if evaluation.findings[0].kinds else diagnosis.findings[0]
-        return diagnosis_figures(diagnosis, finding, regions.value_range) | out
+        return diagnosis_figures(diagnosis, evaluation.findings[0], regions.value_range) | out
 
     def tables(self, evaluation: RegionEvaluation) -> Mapping[str, Table]:
         """Return what was found of each class, those that differ most first."""
@@ -146,9 +146,10 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
 
     Args:
         diagnosis: of an evaluation.
-        finding: its first, dated.
+        finding: the first of the evaluation.
         value_range: what to show as black and as white.
     """
+    finding = finding if finding.kinds or diagnosis.findings[0].fine else diagnosis.findings[0]
     areas = [x.area.mask for x in diagnosis.findings if not x.fine and x.area.mask is not None]
     areas = areas[:1] if areas and bool(areas[0].all()) else areas  # others within would look like what was found
     shares = {in_words(kind.name, kind.strength, kind.unit): kind.share for kind in finding.kinds}
@@ -161,7 +162,7 @@ def diagnosis_figures(diagnosis: Diagnosis, finding: Finding, value_range: tuple
         None if diagnosis.map is None else (to_array(diagnosis.map["map"]), to_array(diagnosis.map["p_map"])),
         list(map(to_array, areas)),
         {name: to_array(images) for name, images in diagnosis.examples.items()},
-        None if finding.fine or copied else shares,
+        None if copied or (diagnosis.findings[0].fine and not finding.kinds) else shares,
         diagnosis.proportions if apart else 0.0,
         value_range,
         str(finding),
