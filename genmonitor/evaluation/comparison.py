@@ -237,7 +237,7 @@ class Comparison:
         return said + text_html("\n".join([f"{self.split}.", *notes])) + pictures
 
 
-def compare(
+def compare(  # noqa: D417 - the settings are explained where they are declared
     real: Any,
     fake: Any,
     other: Any = None,
@@ -269,23 +269,14 @@ def compare(
     says how many. A set is a tensor, or a Dataset or DataLoader whose images are read when they are needed: all of them
     once, to check them and to find copies, and in memory no more than are compared.
 
+    The arguments from `partition` to `aligned` are settings of `genmonitor.evaluation.RegionSettings`, which explains
+    them.
+
     Args:
         real: images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
             large. N at least 5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
         fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
         other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
-        partition: your own regions instead of found ones; this and the arguments down to `seed` are explained in
-            `genmonitor.evaluation.RegionSettings`.
-        n_clusters: see there.
-        n_cluster_images: see there.
-        patch_size: see there.
-        kernel: see there.
-        block_size: see there.
-        linkage: see there.
-        own_gammas: see there.
-        batch_estimator: see there.
-        region_names: see there.
-        aligned: see there.
         n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
         seed: of the choice of images.
         paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.

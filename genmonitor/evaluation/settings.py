@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -31,6 +31,11 @@ from genmonitor.partition import PixelPartition, check_region_names, load_partit
 Reference = Literal["data", "start", "previous"]
 ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)
 """Of one-hot labels: two classes have a similarity of exp(-16)."""
+
+
+def whole(default: int | None, *, least: int) -> Any:
+    """Declare a setting that is a whole number; None only where that is its default."""
+    return field(default=default, metadata={"least": least})
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +74,15 @@ class Settings:
         return isinstance(other, Settings) and type(other) is type(self) and other.to_manifest() == self.to_manifest()
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _check(self) -> None:
+        """Refuse what the declarations of the fields do not allow."""
+        for each in fields(self):
+            value, least = getattr(self, each.name), each.metadata.get("least")
+            if least is not None and not (value is each.default is None):
+                check_at_least(each.name, value, least)
+            elif each.type == "bool":
+                check_bool(each.name, value)
 
     def _complete(self, **resolved: Any) -> None:
         """Put what a default stands for in the place of None, so that equal settings are equal however given."""
@@ -119,10 +133,10 @@ class RegionSettings(Settings):
         True
     """
 
-    n_clusters: int | None = None
+    n_clusters: int | None = whole(None, least=1)
     partition: PixelPartition | str | Path | None = None
-    n_cluster_images: int | None = None
-    n_samples: int = 1200
+    n_cluster_images: int | None = whole(None, least=2)
+    n_samples: int = whole(1200, least=2)
     patch_size: int | None = None
     kernel: Kernel | None = None
     block_size: int | None = None
@@ -130,37 +144,30 @@ class RegionSettings(Settings):
     own_gammas: bool = False
     batch_estimator: int | None = None
     region_names: Mapping[str, str] | None = None
-    diagnose_every: int = 4
+    diagnose_every: int = whole(4, least=1)
     aligned: bool = True
-    seed: int = 0
+    seed: int = whole(0, least=0)
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
         {"partition", "n_samples", "block_size", "own_gammas", "region_names", "diagnose_every", "aligned", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
     def __post_init__(self) -> None:
+        self._check()
         if isinstance(self.partition, (str, Path)):
             self._complete(partition=load_partition(self.partition))
         if self.kernel is None:
             self._complete(kernel=GaussianKernel())
         names = check_region_names("region_names", self.region_names or {})
         check_distinct_keys([*names.values()])
-        check_at_least("n_samples", self.n_samples, 2)
-        check_at_least("seed", self.seed, 0)
-        check_at_least("diagnose_every", self.diagnose_every, 1)
-        check_bool("aligned", self.aligned)
         check_cka_arguments(self.kernel, 1 if self.patch_size is None else self.patch_size, 1e-6, self.batch_estimator)
         check_estimator(self.kernel, self.given_partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)
-        if self.n_clusters is not None:
-            check_at_least("n_clusters", self.n_clusters, 1)
         if self.linkage is not None:
             check_one_of("linkage", self.linkage, LINKAGES)
-        if self.n_cluster_images is not None:
-            check_at_least("n_cluster_images", self.n_cluster_images, 2)
-            if self.partition is None:
-                self.check_enough(self.n_cluster_images)
-        if check_bool("own_gammas", self.own_gammas) and self.kernel != GaussianKernel():
+        if self.n_cluster_images is not None and self.partition is None:
+            self.check_enough(self.n_cluster_images)
+        if self.own_gammas and self.kernel != GaussianKernel():
             raise ValueError(
                 f"Expected `kernel` to be left out, or GaussianKernel(), with `own_gammas`, but got {self.kernel!r}: "
                 "the gammas are then taken from the images, region by region."
@@ -229,9 +236,10 @@ class DiversitySettings(Settings):
     num_features: int | None = None
     rcond: float | None = None
     calibration: W1KPCalibration | None = None
-    seed: int = 0
+    seed: int = whole(0, least=0)
 
     def __post_init__(self) -> None:
+        self._check()
         if self.prompts is None:
             check_has_no(prompt_kernel=self.prompt_kernel, calibration=self.calibration)
         else:
@@ -243,7 +251,6 @@ class DiversitySettings(Settings):
         if self.prompts is not None:
             self._complete(prompt_kernel=self.prompt_kernel or CosineKernel())
         check_one_per_prompt(self.n_samples, count)
-        check_at_least("seed", self.seed, 0)
         if self.calibration is not None and self.given_prompts is not None:
             check_calibration(self.calibration, None)
             check_two_per_prompt(self.given_prompts, self.count)
@@ -303,14 +310,14 @@ class DisagreementSettings(Settings):
     prompt_kernel: Kernel | None = None
     num_features: int | None = None
     eta: float = 1.0
-    seed: int = 0
+    seed: int = whole(0, least=0)
 
     def __post_init__(self) -> None:
+        self._check()
         self._complete(prompts=Prompts.from_any(self.prompts))
         count = len(self.given_prompts)
         if self.n_samples is None:
             self._complete(n_samples=-(-1000 // count) * count)
-        check_at_least("seed", self.seed, 0)
         check_one_of("reference", self.reference, get_args(Reference))
         check_kernel("kernel", self.kernel)
         check_kernel("prompt_kernel", self.prompt_kernel)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A value other than the default of every setting of an evaluation of regions, for digits of 8×8 pixels."""
 
+from dataclasses import fields
+
 from genmonitor import LaplacianKernel, PixelPartition
+from genmonitor.evaluation import RegionSettings
 
 CHANGED = {
     "n_clusters": 4,
@@ -12,10 +15,13 @@ CHANGED = {
     "kernel": LaplacianKernel(0.5),
     "block_size": 20,
     "linkage": "ward",
-    "own_gammas": True,
     "batch_estimator": 50,
     "region_names": {"cluster_1": "eyes"},
-    "diagnose_every": 2,
-    "aligned": False,
-    "seed": 3,
+    "diagnose_every": 1,
+}
+"""What could be any number or word; of the others a switch is turned, and a number made one larger."""
+CHANGED |= {
+    x.name: not x.default if isinstance(x.default, bool) else x.default + 1
+    for x in fields(RegionSettings)
+    if x.name not in CHANGED and isinstance(x.default, int)
 }
