@@ -131,7 +131,7 @@ class Tables:
 
     def nothing(self) -> None:
         """Nothing wrong."""
-        columns = ["images", "runs", "a kind is named", "which"]
+        columns = ["images", "runs", "a kind is named", "which", "first line of `compare` says that they differ"]
         rows = self._rows(nothing_row, [(of_set, per_set(self.null)) for of_set in SETS])
         table("Nothing wrong: real images in place of generated ones", columns, rows)
 

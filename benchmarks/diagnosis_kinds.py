@@ -18,7 +18,7 @@ from diagnosis_map import N, overlap
 from diagnosis_peers import benjamini_hochberg, fidelity, pixel_p_values
 from torch import Tensor
 
-from genmonitor import diagnose
+from genmonitor import compare, diagnose
 from genmonitor.evaluation.findings import FaultKind, Finding
 
 WITH_CLASSES = ("digits", "clothes", "faces", "scenes")
@@ -183,12 +183,15 @@ def proportions_row(name: str, runs: int) -> list[str]:
 
 
 def nothing_row(of_set: str, runs: int) -> list[str]:
-    """Diagnose real images."""
+    """Diagnose real images, and compare them as the command does."""
     generator = generator_of("nothing", of_set)
-    names = [Said.of(*image_set(of_set).draw(N, generator), run).kinds for run in range(runs)]
-    said = Counter(kinds[0].name for kinds in names if kinds).most_common(3)
-    wrong = sum(bool(kinds) for kinds in names)
-    return [of_set, str(runs), f"{wrong / runs:.3f}", ", ".join(f"{name} ({count})" for name, count in said)]
+    kinds, differ = Counter[str](), 0
+    for run in range(runs):
+        fake, real = image_set(of_set).draw(2 * N, generator)
+        kinds.update(kind.name for kind in Said.of(fake[:N], real[:N], run).kinds[:1])
+        differ += compare(real, fake[:N], seed=run).findings[0].fine is False
+    said = ", ".join(f"{name} ({count})" for name, count in kinds.most_common(3))
+    return [of_set, str(runs), f"{kinds.total() / runs:.3f}", said, f"{differ / runs:.3f}"]
 
 
 def trained_row(name: str, of_set: str, seed: int, cache: Path) -> list[str]:

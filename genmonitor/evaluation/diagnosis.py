@@ -256,6 +256,9 @@ def _with_others(
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = [] if singles is None else singles.memorized(whole[0])
+    if [kind.name for x in (copied or wrong)[:1] for kind in x.kinds] == ["copies"]:
+        # which no fault of single images explains
+        wrong = [x if x.kinds else replace(x, detail=True) for x in wrong]
     explained = any(x.kinds for x in wrong)
     of_bands = [] if bands is None else band_finding(bands)
     strange, uncovered = ([], []) if singles is None else (singles.strangest(explained), singles.without_samples())

@@ -110,11 +110,12 @@ def _shown(value: Any) -> str:
 
 
 def summary(run: MonitorRun) -> dict[str, Any]:
-    """Return the findings to look at first of what a monitor left."""
+    """Return the findings to look at first of what a monitor left, but for later ones that are alerts too."""
     if not run.findings or (run.compared and run.manifest.get("other_images")):
         lines, fine = [{"text": run.messages[-1], "cause": "", "gallery": ""}], None
     else:
-        found = headlines(run.findings)
+        alerts = {note.text for note in run.notes if note.epoch is not None}
+        found = [x for i, x in enumerate(headlines(run.findings)) if not i or x.text not in alerts]
         lines = [{"text": x.text, "cause": x.cause, "gallery": _gallery(x)} for x in found]
         fine = found[0].fine
     return {"prefix": run.prefix, "title": _title(run), "fine": fine, "lines": lines}

@@ -115,6 +115,13 @@ def test_the_same_images_over_and_over_are_copies() -> None:
     assert found.areas["whole image"].nearest == 0
 
 
+def test_what_no_fault_explains_is_not_said_of_images_that_come_over_and_over() -> None:
+    found = diagnose(disks(20, 1).repeat(10, 1, 1, 1), disks(N, 2))
+    assert found.findings[0].verdict == "copies"
+    assert any(x.verdict == "no simple fault" for x in found.findings)
+    assert "no simple fault" not in str(found)
+
+
 def test_images_that_are_copied_often_are_named_once() -> None:
     train = disks(N, 3)
     fake = torch.cat([disks(N - 60, 1), train[:20].repeat_interleave(3, 0)])

@@ -135,6 +135,17 @@ def test_page_begins_with_the_finding_of_each_monitor(tmp_path):
     assert "3 evaluations, the last at epoch\n    2 after\n    3,000 training images." in text
 
 
+def test_page_says_an_alert_once_unless_it_is_the_finding(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    write_evaluation(folder, 3, findings=[found("too dark.")[0], found("got worse.")[0]])
+    for alert, others in ("got worse.", []), ("too dark.", ["got worse."]):
+        write_notes(folder, [(2, alert)])
+        text = write_report(folder).read_text()
+        assert re.findall(r'<span class="text">(.*?)</span>', text) == ["too dark."]
+        assert re.findall(r'<span class="more">(.*?) *</span>', text) == others
+        assert f'class="note alert">{alert}' in text
+
+
 @pytest.mark.parametrize(("fine", "mark"), [(True, "fine"), (False, "wrong"), (None, "")])
 def test_page_gives_the_verdict_of_any_evaluator(tmp_path, fine, mark):
     """It knows no monitor by name: one of the user's own has title, verdict and charts as it declares them."""
