@@ -44,7 +44,8 @@ PATCH, STEP = 16, 8
 """Pixels a side of the patches of images that are not aligned, and the steps in which they are placed."""
 ANYWHERE = "anywhere"
 NOT_ALIGNED = "patches of {}×{} px from random places were compared"
-LOCAL = 0.5
+LOCAL, ELSEWHERE = 0.5, 0.25
+"""Part of the image that one fault's area is at most, and part of its distance that all around it has at most."""
 SAME_AREA = 0.5
 """Intersection over union from which two areas are one."""
 EXTREMES = 8
@@ -325,7 +326,7 @@ def _diagnosed(
         areas[name] = found
         findings.append(_finding(name, region, found))
     findings.sort(key=lambda x: -areas[x.area.name].of_image)
-    findings = _each_once(findings, {name: x.of_image for name, x in areas.items()})
+    findings = _each_once(findings, areas, images)
     if any(bool(mask.all()) and name != ANYWHERE for name, mask, _ in masks):
         copies = sorted(_copies(images, whole), key=lambda x: -x.kinds[0].strength)
         findings = [*(x for x in copies if x.kinds[0].strength >= MANY), *findings]
@@ -345,7 +346,7 @@ def _overlap(one: Tensor, other: Tensor) -> float:
     return float((one & other).sum() / (one | other).sum())
 
 
-def _each_once(findings: list[Finding], of_image: Mapping[str, float]) -> list[Finding]:
+def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], images: Images) -> list[Finding]:
     """Leave out what the whole image adds nothing by where areas have kinds, and areas that repeat its kind."""
     whole = next((x for x in findings if not x.area.region and x.area.name == "whole image"), None)
     areas = [x for x in findings if x is not whole]
@@ -353,13 +354,15 @@ def _each_once(findings: list[Finding], of_image: Mapping[str, float]) -> list[F
         return findings
     if not whole.kinds:
         return areas
-    if areas and whole.kinds[0].name == "modes" and of_image[areas[0].area.name] >= whole.kinds[0].share - MARGIN:
-        return areas  # weights fit a fault of an area too
-    local = bool(areas) and areas[0].area.mask is not None and float(areas[0].area.mask.double().mean()) < LOCAL
-    if local and whole.kinds[0].name == "modes":
-        first = areas[0]  # weights imitate what is wrong there alone
-        sentence = text.explained_sentence(first.area.name, whole.kinds, whole.p or 0.0)
-        return [replace(whole, area=first.area, text=sentence), *areas[1:]]
+    if areas and whole.kinds[0].name == "modes":
+        first = measured[areas[0].area.name]
+        if first.of_image >= whole.kinds[0].share - MARGIN:
+            return areas  # weights fit a fault of an area too
+        local = float(first.mask.double().mean()) < LOCAL
+        if local and diagnose_area(images, ~first.mask, ()).distance < ELSEWHERE * first.distance:
+            # weights imitate what is wrong there alone
+            sentence = text.explained_sentence(areas[0].area.name, whole.kinds, whole.p or 0.0)
+            return [replace(whole, area=areas[0].area, text=sentence), *areas[1:]]
     said = {kind.name for kind in whole.kinds}
     later = findings[findings.index(whole) + 1 :]
     return [x for x in findings if x not in later or not x.kinds or x.kinds[0].name not in said]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.datasets import load_digits
 from torch import Tensor
 
 import genmonitor
@@ -99,6 +100,20 @@ def test_a_class_that_is_missing_is_modes() -> None:
     assert found.proportions > 0.8
     assert bool(left[list(found.too_rare)].all())
     assert not bool(left[list(found.too_frequent)].any())
+
+
+@pytest.mark.parametrize("kept", [(0, 2, 4, 6, 8), (1, 3, 5, 7, 9), (0, 1, 2, 3, 4)])
+def test_missing_classes_are_wrong_proportions_of_the_whole_image(kept: tuple[int, ...]) -> None:
+    """Where the classes differ most is where that shows most, but no place of it."""
+    digits = load_digits()
+    images, order = (
+        torch.tensor(digits.images[:, None] / 16),
+        torch.randperm(1797, generator=torch.Generator().manual_seed(0)),
+    )
+    fake, real = images[order[:900]], images[order[900:1400]]
+    fake = fake[torch.isin(torch.tensor(digits.target)[order[:900]], torch.tensor(kept))]
+    said = str(diagnose(fake, real)).split("\n")[0]
+    assert said.startswith("Whole image: right images in wrong proportions; explains ")
 
 
 def test_an_area_of_another_image_is_a_misfit() -> None:
