@@ -250,14 +250,16 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return [*self._values.specs, *([P_CLASS] if self._real_labels else []), *self._extra.specs]
 
     def findings(self, evaluation: RegionEvaluation, history: History) -> tuple[Finding, ...]:
-        """Return what is wrong where, the diagnosis first if there is a new one, then what was found of each region."""
+        """Return what is wrong where, by the last diagnosis there was, then what was found of each region."""
         verdict, *others = self._findings.find(history, self._best_epochs())
         if evaluation.diagnosed.values is None:
-            at = f" Diagnosed at epoch {self._diagnosed_at:g}."
-            return (verdict, *(replace(finding, text=finding.text + at) for finding in self._standing), *others)
-        found = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
-        wrong = [x for x in found if not x.fine]
-        return (*wrong, verdict, *others) if wrong and wrong[0].fine is False else (verdict, *wrong, *others)
+            at, first = f" Diagnosed at epoch {self._diagnosed_at:g}.", verdict.fine is False
+            wrong = [replace(finding, text=finding.text + at) for finding in self._standing]
+        else:
+            found = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
+            wrong = [x for x in found if not x.fine]
+            first = bool(wrong) and wrong[0].fine is False
+        return (*wrong, verdict, *others) if first else (verdict, *wrong, *others)
 
     def presenter(self) -> RegionPresenter:
         """Return what shows the regions."""

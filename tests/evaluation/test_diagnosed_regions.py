@@ -90,6 +90,14 @@ def test_state_keeps_what_was_wrong_and_since_when(run):
     assert findings[0].text.endswith("Since epoch 0.")
 
 
+def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_differ():
+    """That all of them do tells nobody what to do."""
+    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    (_, first), (_, second) = (evaluated(evaluator, DARK, history) for _ in range(2))
+    assert second[0].text == f"{first[0].text} Diagnosed at epoch 0."
+    assert any(x.text.startswith("cluster_2 (right half) differs from real images") for x in second)
+
+
 def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new():
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
@@ -151,7 +159,7 @@ def test_a_diagnosis_that_fails_leaves_what_was_wrong_before(monkeypatch):
     _, before = evaluated(evaluator, DARK, history)
     monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.diagnose", fails)
     _, after = evaluated(evaluator, DARK, history)
-    assert after[1].text == f"{before[0].text} Diagnosed at epoch 0."
+    assert after[0].text == f"{before[0].text} Diagnosed at epoch 0."
 
 
 def test_fewer_than_100_images_are_not_diagnosed():
