@@ -130,7 +130,7 @@ def format_rich(result: Result) -> RenderableType:
     if "classes" in result:
         wrong = [name for name, of in result["classes"].items() if of["differs"]]
         shown += [results.colored_table(class_table(result["classes"]), differing=wrong)]
-    more = "" if "differences" in result else "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
+    more = "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
     return results.with_finding(
         result["finding"],
         bool(bad),

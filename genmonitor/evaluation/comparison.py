@@ -114,7 +114,9 @@ class Comparison:
             return by_class.with_classes(found, self.classes)
         if self.differences is None:
             return found
-        return (text.which_is_closer(self.differences, self.names), *found[1:])
+        firsts = [evaluation.findings[0] for evaluation in self.evaluations]
+        of_each = [replace(x, text=f"{name}: {x.text}") for name, x in zip(self.names, firsts, strict=True)]
+        return (text.which_is_closer(self.differences, self.names), *of_each, *(replace(x, detail=True) for x in found))
 
     @property
     def split(self) -> str:
@@ -147,8 +149,7 @@ class Comparison:
             shown = within(self.table, width)
             table = f"\n{aligned(shown, width)}\n{shown.legend}\n"
         notes = [f"Note: {as_sentence(note)}" for note in self.notes]
-        said = [self.finding] if self.differences else map(str, headlines(self.findings))
-        return "\n".join([*said, f"{self.split}.", table, *notes]).rstrip("\n")
+        return "\n".join([*map(str, headlines(self.findings)), f"{self.split}.", table, *notes]).rstrip("\n")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything found as plain Python that JSON can hold."""

@@ -111,7 +111,7 @@ def _shown(value: Any) -> str:
 
 def summary(run: MonitorRun) -> dict[str, Any]:
     """Return the findings to look at first of what a monitor left, but for later ones that are alerts too."""
-    if not run.findings or (run.compared and run.manifest.get("other_images")):
+    if not run.findings:
         lines, fine = [{"text": run.messages[-1], "cause": "", "gallery": ""}], None
     else:
         alerts = {note.text for note in run.notes if note.epoch is not None}

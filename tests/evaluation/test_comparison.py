@@ -90,7 +90,9 @@ def test_the_finding_of_two_sets_says_which_is_closer_and_where(two):
     closer = "other is closer to the real images than fake (p < 0.0001), in cluster_2 (p < 0.0001)"
     said = f"{closer}; no evidence of a difference in the other."
     assert two.finding == said
-    assert str(two).startswith(f"{said}\n{two.split}.\n")
+    of_each = [f"{name}: {found.findings[0]}" for name, found in zip(two.names, two.evaluations, strict=True)]
+    assert str(two).startswith("\n".join([said, *of_each, f"{two.split}.\n"]))
+    assert "right half" in of_each[0].lower()  # what is wrong with it, and where
     assert two.split.endswith("120 compared with 120 generated ones of each set")
     assert [row[0] for row in two.table.rows] == ["image", "cluster_2", "cluster_1"]
 
