@@ -102,6 +102,16 @@ def test_a_class_that_is_missing_is_modes() -> None:
     assert not bool(left[list(found.too_frequent)].any())
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_shift_by_one_pixel_of_digits_is_found(seed: int) -> None:
+    """Between shapes so small it has nothing in common with one by two, from which the search would come to it."""
+    images = torch.tensor(load_digits().images[:, None] / 16)
+    real, fake = images[torch.randperm(1797, generator=torch.Generator().manual_seed(seed))[:454]].split(227)
+    fake[:, :, :3] = fake[:, :, :3].roll(1, -1)
+    said = str(diagnose(fake, real)).split("\n")[0]
+    assert said.startswith("Upper half, 8×3 px: shifted by 1 px to the right; explains")
+
+
 @pytest.mark.parametrize("kept", [(0, 2, 4, 6, 8), (1, 3, 5, 7, 9), (0, 1, 2, 3, 4)])
 def test_missing_classes_are_wrong_proportions_of_the_whole_image(kept: tuple[int, ...]) -> None:
     """Where the classes differ most is where that shows most, but no place of it."""

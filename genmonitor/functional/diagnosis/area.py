@@ -22,8 +22,9 @@ NAMED = 0.2
 """What faults must explain to be named."""
 SHOWN = 0.5
 """What faults must explain to be named without a relative similarity test, where the area surely differs."""
-MARGIN, MOSTLY = 0.2, 0.6
-"""How much more than the faults, and how much at least, proportions must explain to be what is named."""
+MARGIN, MOSTLY, NEARLY_ALL = 0.2, 0.6, 0.8
+"""How much more than the faults proportions must explain to be what is named; how much at least, if they leave no more
+than chance, and if they leave more, as where weights imitate a fault that nobody found."""
 SURE, CLEAR = LEVEL / 5, 8.0
 """Largest p-value, and least distance, at which proportions are named."""
 TRIED = 3
@@ -172,7 +173,7 @@ def _rather_proportions(share: float, of_faults: float, distance: float) -> bool
     the darkest. Those that are right leave no more than chance once they are weighted.
     """
     right = (1 - share) * distance <= CLEAR
-    return share > max(of_faults + MARGIN, MOSTLY) and (right or of_faults < SHOWN)
+    return share > max(of_faults + MARGIN, MOSTLY if right else NEARLY_ALL) and (right or of_faults < SHOWN)
 
 
 def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:

@@ -213,7 +213,12 @@ def _search(
 
 
 def _some(model: FaultModel) -> list[float]:
-    """Return every second of a model's strengths, by size, so that of both signs each is there."""
+    """Return every second of a model's strengths, by size, so that of both signs each is there; all whole numbers.
+
+    Of a shift by one pixel nothing is seen in one by two.
+    """
+    if getattr(model, "whole", False):
+        return list(model.strengths)
     sizes = sorted({abs(s) for s in model.strengths})[1::2] or [abs(s) for s in model.strengths]
     return [s for s in model.strengths if abs(s) in sizes]
 

@@ -11,7 +11,8 @@ from genmonitor.functional.diagnosis.area import CLEAR, _rather_proportions
     [
         pytest.param(0.88, 0.56, 955.0, False, id="all too dark: weights take the darkest, which are not dark enough"),
         pytest.param(0.97, 0.1, 30.0, True, id="weighted images are right"),
-        pytest.param(0.7, 0.1, 500.0, True, id="a class too often, and something else that no fault explains"),
+        pytest.param(0.7, 0.1, 500.0, False, id="weights imitate a part of a fault that no model describes"),
+        pytest.param(0.86, 0.1, 500.0, True, id="classes are missing, and something else is wrong"),
         pytest.param(0.95, 0.9, 2 * CLEAR, False, id="a fault explains as much"),
         pytest.param(0.5, 0.0, 2 * CLEAR, False, id="half is not most"),
     ],
