@@ -126,10 +126,11 @@ def _place_of_one(mask: _Mask) -> str:
         return "most of the image"
     vertical, horizontal = _side(y, ("upper", "lower")), _side(x, ("left", "right"))
     if wide and not high and not horizontal:
-        strip = {"upper": "top edge", "lower": "bottom edge"}.get(vertical, "middle band")
+        edge = {"upper": "top edge", "lower": "bottom edge"}.get(vertical)
+        strip = edge if edge and _at_edge(y, h) else f"{vertical or 'middle'} band"
         return strip if not vertical or np.ptp(y) + 1 / h <= 0.25 else f"{vertical} half"
     if high and not wide and not vertical:
-        strip = f"{horizontal} edge" if horizontal else "vertical middle band"
+        strip = f"{horizontal} {'edge' if _at_edge(x, w) else 'band'}" if horizontal else "vertical middle band"
         return strip if not horizontal or np.ptp(x) + 1 / w <= 0.34 else f"{horizontal} half"
     if vertical and horizontal:
         return f"{vertical} {horizontal}"
@@ -140,6 +141,11 @@ def _side(place: NDArray[np.float64], names: tuple[str, str]) -> str:
     """Name the side of the image that sites are on, by their mean place in [0, 1]; "" in the middle."""
     mean = float(place.mean())
     return names[0] if mean < 0.42 else names[1] if mean > 0.58 else ""
+
+
+def _at_edge(place: NDArray[np.float64], size: int) -> bool:
+    """Say whether less than an eighth of the image lies between sites and its edge."""
+    return bool(min(place.min(), 1 - place.max()) - 0.5 / size < 0.125)
 
 
 def is_ring(mask: _Mask) -> bool:

@@ -102,6 +102,16 @@ def test_a_class_that_is_missing_is_modes() -> None:
     assert not bool(left[list(found.too_frequent)].any())
 
 
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_no_more_than_all_brightness_and_contrast_is_gone(seed: int) -> None:
+    images = torch.tensor(load_digits().images[:, None] / 16)
+    real, fake = images[torch.randperm(1797, generator=torch.Generator().manual_seed(seed))[:600]].split(300)
+    fake[:, :, 3:5] = 0
+    finding = diagnose(fake, real).findings[0]
+    assert finding.area.name == "middle band, 8×2 px"
+    assert [(kind.name in ("darker", "faded"), kind.strength) for kind in finding.kinds] == [(True, 1.0)]
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_a_shift_by_one_pixel_of_digits_is_found(seed: int) -> None:
     """Between shapes so small it has nothing in common with one by two, from which the search would come to it."""

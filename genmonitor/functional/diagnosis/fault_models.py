@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -53,6 +54,10 @@ class FaultModel(Protocol):
         ...
 
 
+PART, RANGE, FADED = (0.0, 1.0), (-1.0, 1.0), (-1.0, math.inf)
+"""Bounds of strengths: a part of something, of the range of values, of a contrast of which no more than all can go."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A fault model of the package.
@@ -66,6 +71,7 @@ class Fault:
         opposite_unit: its unit, where that is another.
         whole: whether strengths are whole numbers.
         of_pixels: whether it means something only where neighboring values are neighboring pixels.
+        bounds: of the strength: no more than all contrast can be gone.
     """
 
     name: str
@@ -76,6 +82,7 @@ class Fault:
     opposite_unit: str | None = None
     whole: bool = False
     of_pixels: bool = True
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
         """See `FaultModel.apply`."""
@@ -223,7 +230,9 @@ def _brightness(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
     shift = float((fake[:, :, area].mean((0, 1)) - real[:, :, area].mean((0, 1))).median())
     if not shift:
         return None
-    return Fault("brighter", "of the range", (shift / 2, shift, 2 * shift), _brighter, "darker", of_pixels=False)
+    return Fault(
+        "brighter", "of the range", (shift / 2, shift, 2 * shift), _brighter, "darker", of_pixels=False, bounds=RANGE
+    )
 
 
 def _color(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
@@ -360,7 +369,7 @@ def _blank(fake: Tensor, real: Tensor, area: Tensor) -> Fault | None:
         out[chosen.to(x.device)] = color
         return out
 
-    return Fault("blank", "of the images", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0), change)
+    return Fault("blank", "of the images", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0), change, bounds=PART)
 
 
 SAME_COLOR, MOVED = 0.05, 0.9
@@ -377,12 +386,12 @@ FAULT_MODELS: tuple[Fault | Measured, ...] = (
     Fault("shifted", "px to the right", both_ways(1, 2, 3, 4), _shifted(3), "shifted", "px to the left", whole=True),
     Fault("shifted", "px down", both_ways(1, 2, 3, 4), _shifted(2), "shifted", "px up", whole=True),
     Fault("thicker", "px", both_ways(0.5, 1, 2), _thicker, "thinner"),
-    Fault("less_varied", "of the spread", (0.1, 0.2, 0.35, 0.5, 0.75), _less_varied, of_pixels=False),
+    Fault("less_varied", "of the spread", (0.1, 0.2, 0.35, 0.5, 0.75), _less_varied, of_pixels=False, bounds=PART),
     Fault("blurred", "px (σ)", (0.4, 0.6, 0.9, 1.4, 2.5), _blurred),
     Fault("sharpened", "of the detail", (0.15, 0.3, 0.6, 1.2), _sharpened),
-    Fault("stronger", "of the contrast", both_ways(0.07, 0.15, 0.3, 0.6), _contrast, "faded"),
-    Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.0), "faded"),
-    Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.5), "faded"),
+    Fault("stronger", "of the contrast", both_ways(0.07, 0.15, 0.3, 0.6), _contrast, "faded", bounds=FADED),
+    Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.0), "faded", bounds=FADED),
+    Fault("stronger", "of the values", both_ways(0.07, 0.15, 0.3, 0.6), _amplitude(0.5), "faded", bounds=FADED),
     Measured("brighter", _brightness, of_pixels=False),
     Measured("color", _color, of_pixels=False),
     Measured("periodic", _periodic(2)),
@@ -411,7 +420,7 @@ def _from_another(images: Tensor, strength: float, generator: torch.Generator) -
     return out
 
 
-MISFIT = Fault("misfit", "of the images", (0.3, 0.6, 1.0), _from_another)
+MISFIT = Fault("misfit", "of the images", (0.3, 0.6, 1.0), _from_another, bounds=PART)
 """An area that was drawn from another image is right alone; it shows at its edge, so a whole image has it not."""
 
 

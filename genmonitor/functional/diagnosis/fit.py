@@ -237,7 +237,8 @@ def _refined(side: Side, faults: Faults, steps: Iterable[float]) -> tuple[float,
 
 def _beside(model: FaultModel, strength: float, step: float) -> Iterable[float]:
     if not getattr(model, "whole", False):
-        return strength / step, strength * step
+        low, high = getattr(model, "bounds", (-math.inf, math.inf))
+        return [min(max(x, low), high) for x in (strength / step, strength * step)]
     return [x for x in (strength - 1, strength + 1) if x] if step > 1.4 else ()
 
 
