@@ -15,6 +15,7 @@ from genmonitor._html import heading_html, text_html
 from genmonitor._places import describe_area, describe_place
 from genmonitor._validation import check_at_least, check_bool, check_min_samples, check_samples
 from genmonitor.evaluation.bands import band_finding, band_values, bands_of
+from genmonitor.evaluation.data.compared_sets import scale_doubt
 from genmonitor.evaluation.findings import SELDOM, Area, FaultKind, Finding
 from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.evaluation.text import diagnosis as text
@@ -188,9 +189,9 @@ def diagnose(
 
     Raises:
         TypeError: if a side is no tensor of real numbers, `area` none of booleans, or a fault model lacks an attribute.
-        ValueError: if shapes differ, values are not finite, samples are fewer than 8, the area is of another size or
-            empty, both `area` and `partition` are given, either is with aligned=False, that with features, or a fault
-            model returns another shape, NaN or infinities.
+        ValueError: if shapes or scales differ, values are not finite, samples are fewer than 8, the area is of another
+            size or empty, both `area` and `partition` are given, either is with aligned=False, that with features, or a
+            fault model returns another shape, NaN or infinities.
 
     References:
         Kulinski and Inouye, "Towards Explaining Distribution Shifts", ICML 2023, arXiv 2210.10275.
@@ -210,6 +211,8 @@ def diagnose(
         check_bool(name, value)
     fake, real = _checked(fake, real)
     pixels = real.ndim == 4 and not encoded
+    if pixels and not skip_failing and (doubt := scale_doubt(real, fake)):
+        raise ValueError(f"Expected `fake` in the value range of `real`, but {doubt}. Scale one of them.")
     if real.ndim == 2 and not aligned:
         raise ValueError("Expected images for aligned=False, but got features, which have no places. Leave it out.")
     if real.ndim == 2:

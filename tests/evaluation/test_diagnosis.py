@@ -375,6 +375,7 @@ def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
     [
         ({"fake": disks(7, 1)}, ValueError, "`fake` to hold at least 8"),
         ({"real": disks(7, 1)}, ValueError, "`real` to hold at least 8"),
+        ({"fake": 255 * disks(20, 1)}, ValueError, "value range of `real`, but real images reach"),
         ({"area": CORNER[1:]}, ValueError, r"`area` of shape \[16, 16\]"),
         ({"area": CORNER & ~CORNER}, ValueError, "at least one pixel"),
         ({"area": CORNER.float()}, TypeError, "booleans"),
@@ -389,7 +390,7 @@ def test_a_fault_model_that_fails_is_named(result: str, says: str) -> None:
             "images for aligned=False, but got features",
         ),
     ],
-    ids=["fake", "real", "size", "empty", "dtype", "model", "both", "seed", "place", "aligned", "features"],
+    ids=["fake", "real", "scale", "size", "empty", "dtype", "model", "both", "seed", "place", "aligned", "features"],
 )
 def test_bad_input_is_refused(change: dict[str, object], error: type[Exception], says: str) -> None:
     arguments = {"fake": disks(20, 1), "real": disks(20, 2), "area": CORNER} | change

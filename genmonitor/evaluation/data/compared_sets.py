@@ -139,10 +139,8 @@ def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     size, fake_size = max(abs(low), abs(high)), max(abs(fake_low), abs(fake_high))
     negative = float((fake < -0.05 * size).float().mean())
     varies = fake_high - fake_low > 0.01 * size
-    if fake_size > 20 and size <= 2:
-        return f"real images reach {size:.4g}, but generated ones {fake_size:.4g}"
-    if low >= 0 and fake_low >= 0 and size > 8 and 0.25 < fake_size <= 1.001:
-        return f"real images reach {size:.4g}, but generated ones {fake_size:.4g}"
+    if doubt := scale_doubt(real, fake):
+        return doubt
     if low >= 0 and negative > 0.05:
         return f"real images are in [{low:.3g}, {high:.3g}], but {negative:.2f} of the generated values are negative"
     if low < -0.25 * size and fake_low >= 0 and fake_high > 0.25 * size and varies:
@@ -150,6 +148,15 @@ def range_doubt(real: Tensor, fake: Tensor) -> str | None:
     outside = float((real.abs() > 1.05).float().mean())
     if outside > 0.01 and 0.5 < fake_size <= 1.001 and fake_low < -0.25:
         return f"real images are in [{low:.3g}, {high:.3g}], but generated ones stay within [-1, 1], as behind a tanh"
+    return None
+
+
+def scale_doubt(real: Tensor, fake: Tensor) -> str | None:
+    """Explain why one side seems to be in 0..255 and the other in 0..1; None if it does not."""
+    sizes = real_size, fake_size = float(real.abs().max()), float(fake.abs().max())
+    apart = fake_size > 20 and real_size <= 2
+    if apart or (min(float(real.min()), float(fake.min())) >= 0 and real_size > 8 and 0.25 < fake_size <= 1.001):
+        return "real images reach {:.4g} and generated ones {:.4g}".format(*sizes)
     return None
 
 

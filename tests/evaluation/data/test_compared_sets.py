@@ -86,7 +86,7 @@ def between(low, high, n=20):
 
 
 REFUSED = {
-    "[0, 1] against 0..255": (between(0, 255), between(0, 1), "real images reach 25.* generated ones (0.99|1)"),
+    "[0, 1] against 0..255": (between(0, 255), between(0, 1), "real images reach 25.* and generated ones (0.99|1)"),
     "[-1, 1] against 0..255": (between(0, 255), between(-1, 1), "real images reach 25"),
     "integers 0 and 1 read as 0..255": (between(0, 1).round() / 255, between(0, 1), "reach no more than 1/255"),
 }
@@ -95,7 +95,7 @@ NOTED = {
     "[0, 1] against [-1, 1]": (between(-1, 1), between(0, 1), "no generated value is negative"),
     "0..255 against [0, 1]": (between(0, 1), between(0, 255), "generated ones 25"),
     "0..255 against [-1, 1]": (between(-1, 1), between(0, 255), "generated ones 25"),
-    "[0, 1] against 0..16": (between(0, 16), between(0, 1), "real images reach 1[56].* generated ones (0.99|1)"),
+    "[0, 1] against 0..16": (between(0, 16), between(0, 1), "real images reach 1[56].* and generated ones (0.99|1)"),
     "a new sigmoid against [-1, 1]": (between(-1, 1), between(0.45, 0.55), "no generated value is negative"),
     "a tanh against standardized": (between(-0.42, 2.82), between(-0.9, 0.9), "as behind a tanh"),
 }
