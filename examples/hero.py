@@ -78,7 +78,8 @@ def evaluate() -> tuple[RegionEvaluator, History, list[tuple[int, Finding]], Ten
     """
     training, validation = digits()
     known, held_out = training.images[:900], training.images[900:]
-    evaluator, comm = RegionEvaluator(RegionSettings(n_clusters=5, n_samples=len(held_out))), SingleProcess()
+    settings = RegionSettings(n_clusters=5, n_samples=len(held_out), diagnose_every=1)
+    evaluator, comm = RegionEvaluator(settings), SingleProcess()
     evaluator.fit(ReferenceImages(training=known, validation=validation.images), held_out[:16], comm)
     history: History = []
     alerts: list[tuple[int, Finding]] = []
