@@ -253,12 +253,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Return what is wrong where, by the last diagnosis there was, then what was found of each region."""
         verdict, *others = self._findings.find(history, self._best_epochs())
         if evaluation.diagnosed.values is None:
-            at, first = f" Diagnosed at epoch {self._diagnosed_at:g}.", verdict.fine is False
+            at, holds = f" Diagnosed at epoch {self._diagnosed_at:g}.", verdict.fine is False
             wrong = [replace(finding, text=finding.text + at) for finding in self._standing]
         else:
-            found = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch"))
+            found, holds = dated(evaluation.diagnosed.findings, self._standing, history[-1].get("epoch")), True
             wrong = [x for x in found if not x.fine]
-            first = bool(wrong) and wrong[0].fine is False
+        first = holds and bool(wrong) and wrong[0].fine is False
         return (*wrong, verdict, *others) if first else (verdict, *wrong, *others)
 
     def presenter(self) -> RegionPresenter:

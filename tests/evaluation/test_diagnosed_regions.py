@@ -98,6 +98,14 @@ def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_diff
     assert any(x.text.startswith("cluster_2 (right half) differs from real images") for x in second)
 
 
+def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with():
+    """They are as many as chance brings, and a region differs now."""
+    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
+    assert any(x.measure == "strange" for x in first)
+    assert second[0].text.startswith("cluster_2 (right half) differs from real images")
+
+
 def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new():
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
     (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))

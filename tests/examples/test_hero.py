@@ -13,9 +13,7 @@ def quick(monkeypatch):
     # clusters that are given take no looking for
     grid = PixelPartition.grid((8, 8), rows=2, columns=2)
     settings = hero.RegionSettings
-    monkeypatch.setattr(
-        hero, "RegionSettings", lambda n_clusters, n_samples: settings(None, partition=grid, n_samples=n_samples)
-    )
+    monkeypatch.setattr(hero, "RegionSettings", lambda n_clusters, **rest: settings(partition=grid, **rest))
 
 
 @pytest.mark.slow

@@ -113,10 +113,13 @@ def test_wandb_holds_scalars_figures_charts_and_alert(tmp_path, monkeypatch):
         found = {name: values[f"cms/{name}"] for name in names}
         assert found == pytest.approx({name: record[name] for name in names}, rel=1e-5)
     steps = {name: [v["trainer/global_step"] for v in logged if f"{name}/sha256" in v] for name in PICTURES}
-    once = {"cms/clusters", "cms/clusters_over_average", "cms/cka"}
-    assert steps == {name: [0] if name in once else STEPS for name in PICTURES}
+    diagnosed = [STEPS[0], STEPS[-1]]
+    drawn = {"cms/samples": STEPS, "cms/curves": [STEPS[-1]]}
+    drawn |= {"cms/diagnosis": diagnosed, "cms/single_samples": diagnosed}
+    assert steps == {name: drawn.get(name, [0]) for name in PICTURES}
     of_monitor = [v for v in logged if any(key.startswith(("cms/", "genmonitor/")) for key in v)]
-    assert [v["trainer/global_step"] for v in of_monitor] == [0, *STEPS]  # all of an evaluation is one row
+    # all of an evaluation is one row; the curves, which are drawn at the end, are one more
+    assert [v["trainer/global_step"] for v in of_monitor] == [0, *STEPS, STEPS[-1]]
     page = (monitor.publisher.folder.path / "report.html").read_text()
     pages = read_wandb_pages(tmp_path, "genmonitor/report")
     assert (len(pages), pages[-1] == page) == (len(STEPS), True)

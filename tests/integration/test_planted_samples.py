@@ -114,7 +114,11 @@ def test_a_class_and_copies_during_training(tmp_path, capsys):
     ]
     alerts = []
     monitor = PixelClusterMonitor(
-        partition=PixelPartition.grid((16, 16), 1, 2), n_samples=400, prompts=range(4), on_alert=alerts.append
+        partition=PixelPartition.grid((16, 16), 1, 2),
+        n_samples=400,
+        diagnose_every=1,
+        prompts=range(4),
+        on_alert=alerts.append,
     )
     variety = DiversityMonitor(range(4), n_samples=400)
     trainer = Trainer(
