@@ -332,7 +332,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
 
     def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int], seen: bool) -> Diagnosis:
-        """Diagnose; where no region differs, what may be chance is not said, since each test adds its errors."""
+        """Diagnose; where no region differs, only what is beyond doubt is said, since each test adds its errors."""
         known, most = self.fitted.nearest, max(DIAGNOSED, DIAGNOSED_BYTES // (4 * real[0].numel()))
         found = diagnose(
             fake[:most],

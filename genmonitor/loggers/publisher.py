@@ -79,7 +79,8 @@ class Publisher:
         self._writes = False
         self._jobs = Jobs(self.attempt, self._loggers, parallel=False)
         self._described: set[str] = set()
-        self._at_end: dict[str, tuple[Figure | Drawing, int]] = {}
+        self._has_end = False
+        self._at_end: Callable[[], None] = _nothing
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
         self.unfinished = False
@@ -100,12 +101,12 @@ class Publisher:
         """
         self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
-        self._described, self._at_end = set(), {}
+        self._described = set()
         self.notes.set_whole_run()
         self.attempt.start()
         self.page, self.unfinished = None, False
         self._writes = writes
-        self._has_end = parallel
+        self._has_end, self._at_end = parallel, _nothing
         self._jobs = Jobs(self.attempt, self._loggers, parallel and not self._raise_errors)
 
     def publish_fit(
@@ -120,7 +121,7 @@ class Publisher:
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
         self._write(lambda folder: folder.start(prefix, keep=len(history)))
-        self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None, latest=False))
+        self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
         self.attempt(lambda: self._announce(values()))
@@ -176,7 +177,7 @@ class Publisher:
             shown = presenter()
             figures = dict(shown.figures(evaluation, history, found.samples))
             later = {name: figures.pop(name) for name in shown.figures_at_end if self._has_end and name in figures}
-            self._at_end |= {name: (figure, step) for name, figure in later.items()}
+            self._at_end = partial(self._publish_figures, later, step, epoch)
             self._publish_figures(figures, step, epoch, shown.figures_to_keep)
 
         self.attempt(inform)
@@ -204,9 +205,8 @@ class Publisher:
 
     def draw_last(self) -> None:
         """Draw what is drawn once, of the last evaluation."""
-        left, self._at_end = self._at_end, {}
-        for name, (figure, step) in left.items():
-            self._publish_figures({name: figure}, step, epoch=None)
+        draw, self._at_end = self._at_end, _nothing
+        draw()
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
@@ -217,18 +217,13 @@ class Publisher:
         self._jobs(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
 
     def _publish_figures(
-        self,
-        figures: Mapping[str, Figure | Drawing],
-        step: int,
-        epoch: int | None,
-        kept: tuple[str, ...] = (),
-        latest: bool = True,
+        self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None, kept: tuple[str, ...] = ()
     ) -> None:
         folder = RunFolder(self.folder.path.absolute())
         for name, figure in figures.items():
             when = epoch if name in kept else None
             work = partial(folder.draw, self._prefix, name, figure, step, when, self._writes)
-            take = partial(self._take_figure, name, step, when, latest)
+            take = partial(self._take_figure, name, step, when, epoch is not None)
             # the user's own code may be of a script, which no other process can import
             key = ("figure", self._prefix, name, None if when is None else step)
             self._jobs(key, step, work, take, inline=not _is_ours(figure))
