@@ -214,7 +214,7 @@ def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[in
     """Return spread and nearest neighbor relative to real images, and the samples that show the difference most."""
     fake, real = distance.embedded(images.fake), distance.embedded(images.real)
     grams = [squared_distances(x[0], x[0]) for x in (fake, real)]
-    spreads = [mean_of_pairs(gram) for gram in grams]
+    spreads = [float(mean_of_pairs(gram)) for gram in grams]
     nearest = [float(gram.fill_diagonal_(torch.inf).amin(1).median()) ** 0.5 for gram in grams]
     own = distance.gram(fake, fake).fill_diagonal_(0).sum(1) / (len(fake[0]) - 1)
     witness = own - distance.gram(fake, real).mean(1)

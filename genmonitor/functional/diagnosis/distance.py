@@ -11,7 +11,7 @@ from torch import Tensor
 
 from genmonitor.functional.areas import slices_of, within
 from genmonitor.functional.diagnosis.statistics import Statistics
-from genmonitor.linalg.distances import centered, squared_distances, squared_norms
+from genmonitor.linalg.distances import centered, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
@@ -68,29 +68,29 @@ class Distance:
             return [view.values(images) - view.shift for view in self.views]
 
     def gram(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
-        """Return k of all pairs of embedded images, [N, M]."""
+        """Return k of all pairs of embedded images, [..., N, M]: of sets of N images, each by itself."""
         with full_precision():
             grams = [
                 _weighted(view.weights, _gaussians(a, b, view.gamma))
                 for view, a, b in zip(self.views, x, y, strict=True)
                 if view.gamma
             ]
-        return sum(grams, x[0].new_zeros(len(x[0]), len(y[0])))
+        return sum(grams, x[0].new_zeros(*x[0].shape[:-1], y[0].shape[-2]))
 
     def between(self, x: Sequence[Tensor], y: Sequence[Tensor]) -> float:
         """Return the distance of two sets of embedded images."""
-        return distance_of(self.gram(x, x), self.gram(x, y), self.gram(y, y))
+        return float(distance_of(self.gram(x, x), self.gram(x, y), self.gram(y, y)))
 
 
-def distance_of(xx: Tensor, xy: Tensor, yy: Tensor) -> float:
-    """Return MMD² without bias from Gram matrices [N, N], [N, M], [M, M]."""
-    return mean_of_pairs(xx) + mean_of_pairs(yy) - 2 * float(xy.mean(dtype=torch.float64))
+def distance_of(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
+    """Return MMD² without bias from Gram matrices [..., N, N], [..., N, M], [M, M]: float64 [...]."""
+    return mean_of_pairs(xx) + mean_of_pairs(yy) - 2 * xy.mean((-2, -1), dtype=torch.float64)
 
 
-def mean_of_pairs(gram: Tensor) -> float:
-    """Return the mean of a kernel over pairs of different samples, from their Gram matrix [N, N]."""
-    n = len(gram)
-    return float((gram.sum(dtype=torch.float64) - gram.diagonal().sum(dtype=torch.float64)) / (n * (n - 1)))
+def mean_of_pairs(gram: Tensor) -> Tensor:
+    """Return the mean of a kernel over pairs of different samples, from their Gram matrix [..., N, N]: float64 [...]."""
+    n, same = gram.shape[-1], gram.diagonal(dim1=-2, dim2=-1)
+    return (gram.sum((-2, -1), dtype=torch.float64) - same.sum(-1, dtype=torch.float64)) / (n * (n - 1))
 
 
 def pixel_views(real: Tensor, area: Tensor) -> list[Values]:
@@ -157,8 +157,10 @@ def _view(real: Tensor, compared: Values, unit: int) -> tuple[View, Tensor]:
 
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:
-    """Return the Gram matrix [N, M] of each Gaussian; each is the fourth power of the one before."""
-    grams = [squared_distances(x, y).mul_(-GAMMAS[0] * gamma).exp_()]
+    """Return the Gram matrix [..., N, M] of each Gaussian; each is the fourth power of the one before."""
+    squares, others = (side.square().sum(-1) for side in (x, y))
+    distances = (x @ y.mT).mul_(-2).add_(others[..., None, :]).add_(squares[..., None]).clamp_min_(0)
+    grams = [distances.mul_(-GAMMAS[0] * gamma).exp_()]
     for _ in GAMMAS[1:]:
         grams.append(grams[-1].square().square_())
     return grams

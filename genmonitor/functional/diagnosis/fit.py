@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import islice, permutations, product
 from typing import NamedTuple
 
 import torch
@@ -35,6 +35,8 @@ SIMPLE = ("brighter", "color", "stronger", "posterized", "noisy", "blurred", "sh
 LEFT = 0.1
 """What is left when a further one is not asked for."""
 MOST = 3
+TOGETHER = 2**20
+"""Numbers of changed images, or of their kernel, that are computed together: 4 MiB."""
 CHANCE = 3.0
 """Distances below this are within chance: nothing is left to explain."""
 
@@ -102,15 +104,30 @@ class Side:
 
     def left(self, faults: Faults) -> float:
         """Return the distance of generated images from real ones with faults."""
-        key = tuple((id(model), strength) for model, strength in faults)  # models of a user's need have no hash
-        if key not in self._left:
-            self._left[key] = self.left_by(self.put(faults)), faults  # which keeps the models, and their ids, alive
-        return self._left[key][0]
+        return self.left_of_each([faults])[0]
 
-    def left_by(self, real: Tensor) -> float:
-        """Return the distance of generated images from real ones that were changed."""
-        x = self.distance.embedded(real)
-        return self.offset + distance_of(self.distance.gram(x, x), self.distance.gram(x, self.fake), self.fake_gram)
+    def left_of_each(self, several: Sequence[Faults]) -> list[float]:
+        """Return the distances of generated images from real ones with faults, for each of several."""
+        keys = [tuple((id(model), strength) for model, strength in faults) for faults in several]  # few have a hash
+        new = {key: faults for key, faults in zip(keys, several, strict=True) if key not in self._left}
+        found = self.left_by(map(self.put, new.values()))
+        # with the models, which keeps them and their ids alive
+        self._left.update((key, (left, new[key])) for key, left in zip(new, found, strict=True))
+        return [self._left[key][0] for key in keys]
+
+    def left_by(self, changed: Iterable[Tensor]) -> list[float]:
+        """Return the distances of generated images from real ones that were changed, for each way.
+
+        Of small images operations take longer to start than to do, so that those of some ways are done together.
+        """
+        n, fakes = len(self.real), len(self.fake_gram)
+        size = n * max(self.real[0].numel(), n + fakes)
+        out: list[float] = []
+        while together := list(islice(changed := iter(changed), max(1, TOGETHER // size))):
+            x = [view.unflatten(0, (-1, n)) for view in self.distance.embedded(torch.cat(together))]
+            grams = self.distance.gram(x, x), self.distance.gram(x, self.fake)
+            out += (self.offset + distance_of(*grams, self.fake_gram)).tolist()
+        return out
 
 
 def _typical_first(gram: Tensor) -> Tensor:
@@ -152,8 +169,7 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
 
 def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
     """Yield the best single fault, the best pair, and so on while something is left to explain."""
-    nothing = side.left(())
-    singles = ranked(side, models)
+    nothing, singles = side.left(()), ranked(side, models)
     found = [_simplest(singles, nothing)] if singles else []
     while found:
         yield found[-1][1]
@@ -204,7 +220,7 @@ def _search(
     found = [(0.0, faults) for faults in tried]
     for number, (count, stay, steps) in enumerate(LEVELS):
         some, stay = side.first(count), min(stay, most) if number else stay
-        refined = sorted((_refined(some, faults, steps) for _, faults in found[:stay]), key=lambda x: x[0])
+        refined = sorted(_refined(some, [faults for _, faults in found[:stay]], steps), key=lambda x: x[0])
         best: dict[tuple[int, ...], tuple[float, Faults]] = {}
         for distance, faults in refined:
             best.setdefault(tuple(id(put.model) for put in faults), (distance, faults))
@@ -223,15 +239,17 @@ def _some(model: FaultModel) -> list[float]:
     return [s for s in model.strengths if abs(s) in sizes]
 
 
-def _refined(side: Side, faults: Faults, steps: Iterable[float]) -> tuple[float, Faults]:
-    """Improve one strength after the other, by ever smaller factors."""
-    best = side.left(faults), faults
-    for step in steps:
-        for place in range(len(faults)):
-            model, strength = best[1][place]
-            for other in _beside(model, strength, step):
-                changed = (*best[1][:place], PutFault(model, other), *best[1][place + 1 :])
-                best = min(best, (side.left(changed), changed), key=lambda x: x[0])
+def _refined(side: Side, several: Sequence[Faults], steps: Iterable[float]) -> list[tuple[float, Faults]]:
+    """Improve one strength after the other of each of several, by ever smaller factors."""
+    best = list(zip(side.left_of_each(several), several, strict=True))
+    for step, place in product(steps, range(max(map(len, several), default=0))):
+        tried = [
+            (number, (*faults[:place], PutFault(faults[place].model, other), *faults[place + 1 :]))
+            for number, (_, faults) in enumerate(best)
+            for other in (_beside(*faults[place], step) if place < len(faults) else ())
+        ]
+        for (number, faults), left in zip(tried, side.left_of_each([faults for _, faults in tried]), strict=True):
+            best[number] = min(best[number], (left, faults), key=lambda x: x[0])
     return best
 
 

@@ -113,15 +113,12 @@ class _Place:
         self.side, self.known = side, dict[bytes, float]()
         self.faulty = side.put_into(torch.ones(side.real.shape[2:], dtype=torch.bool)).put(faults)
 
-    def left(self, area: Tensor) -> float:
-        key = area.numpy().tobytes()
-        if key not in self.known:
-            real = self.side.real
-            self.known[key] = self.side.left_by(torch.where(area.to(real.device), self.faulty, real))
-        return self.known[key]
-
     def best(self, areas: Sequence[Tensor]) -> tuple[float, Tensor]:
-        return min(((self.left(area), area) for area in areas), key=lambda x: x[0])
+        keys, real = [area.numpy().tobytes() for area in areas], self.side.real
+        new = {key: area for key, area in zip(keys, areas, strict=True) if key not in self.known}
+        put = (torch.where(area.to(real.device), self.faulty, real) for area in new.values())
+        self.known |= zip(new, self.side.left_by(put), strict=True)
+        return min(zip(map(self.known.__getitem__, keys), areas, strict=True), key=lambda x: x[0])
 
     def moved(self, left: float, area: Tensor) -> tuple[float, Tensor]:
         for _ in range(MOVES):

@@ -52,7 +52,7 @@ def match(distance: Distance, real: list[Tensor], fitted: list[Tensor], judged: 
     weights = matching_weights(wide.gram(real, real), wide.gram(real, fitted).mean(1, dtype=torch.float64))
     gram = distance.gram(real, real).double().fill_diagonal_(0)
     across = distance.gram(real, judged).mean(1, dtype=torch.float64)
-    of_fake = mean_of_pairs(distance.gram(judged, judged))
+    of_fake = float(mean_of_pairs(distance.gram(judged, judged)))
 
     def weighted(w: Tensor) -> float:
         return float(w @ gram @ w / (1 - w.square().sum())) - 2 * float(w @ across) + of_fake

@@ -43,6 +43,16 @@ def test_distances_of_the_first_images_are_about_those_of_all() -> None:
     assert abs(few.left(faults) - every.left(faults)) < 0.1 * every.left(())
 
 
+@pytest.mark.parametrize("together", [1, 2 * N * 2 * N, 10**9])
+def test_distances_of_several_are_those_of_each(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    monkeypatch.setattr("genmonitor.functional.diagnosis.fit.TOGETHER", together)
+    several = side(two_classes(N - 10, 2) + 0.05, two_classes(N, 1))
+    changed = [several.real + shift for shift in (0.0, 0.02, 0.05, 0.1, 0.3)]
+    distance, fake = several.distance, several.distance.embedded(two_classes(N - 10, 2) + 0.05)
+    alone = [distance.between(distance.embedded(x), fake) for x in changed]
+    assert several.left_by(changed) == pytest.approx(alone, rel=1e-4, abs=1e-3)
+
+
 def test_the_first_of_the_first_are_those_of_all() -> None:
     every = side(two_classes(N, 2) + 0.05, two_classes(N, 1))
     torch.testing.assert_close(every.first(80).first(30).real, every.first(30).real)
