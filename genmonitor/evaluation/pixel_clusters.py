@@ -203,23 +203,16 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         for view, influence in (influences or {}).items():
             values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
-        diagnosed = Diagnosed()
-        classes: tuple[ClassResult, ...] = ()
-        due = self.is_last or self._evaluations % self.settings.diagnose_every == 0
-        if due and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
-            indices = comm.gather_rows(self._indices).tolist()
-            with self._threads(fake):
-                seen = any(map(differs, p.values()))
-                diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices, seen), comm)
-                if self._real_labels:
-                    classes = comm.from_rank_zero(lambda: self._compare_classes(fake, real, indices))
-                    found = with_classes(diagnosed.findings, classes)
-                    diagnosed = replace(diagnosed, findings=tuple(x for x in found if not x.fine))
+        diagnosed, classes, between = Diagnosed(), tuple[ClassResult, ...](), False
+        if fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
+            between = not self.is_last and self._evaluations % self.settings.diagnose_every != 0
+            if not between:
+                diagnosed, classes = self._find_faults(fake, real, any(map(differs, p.values())), comm)
         values |= {**(diagnosed.values or {}), **smallest_p(classes)}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
         notes = ("all generated images are identical, so the values mean little",) if self._constant else ()
-        return RegionEvaluation(values, influences, diagnosed, classes, notes=(*notes, *diagnosed.notes))
+        return RegionEvaluation(values, influences, diagnosed, classes, between, notes=(*notes, *diagnosed.notes))
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
@@ -330,6 +323,19 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
         encodes = self.to_sites.encoder is not None
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
+
+    def _find_faults(
+        self, fake: Tensor, real: Tensor, seen: bool, comm: Collective
+    ) -> tuple[Diagnosed, tuple[ClassResult, ...]]:
+        """Diagnose images, and their classes where samples have labels; `seen` says whether any region differs."""
+        indices = comm.gather_rows(self._indices).tolist()
+        with self._threads(fake):
+            diagnosed = diagnose_for_all(lambda: self._diagnose(fake, real, indices, seen), comm)
+            if not self._real_labels:
+                return diagnosed, ()
+            classes = comm.from_rank_zero(lambda: self._compare_classes(fake, real, indices))
+        found = with_classes(diagnosed.findings, classes)
+        return replace(diagnosed, findings=tuple(x for x in found if not x.fine)), classes
 
     def _diagnose(self, fake: Tensor, real: Tensor, indices: Sequence[int], seen: bool) -> Diagnosis:
         """Diagnose; where no region differs, only what is beyond doubt is said, since each test adds its errors."""

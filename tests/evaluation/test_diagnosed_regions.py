@@ -122,6 +122,18 @@ def test_the_last_evaluation_has_a_diagnosis():
     assert ["explained" in record for record in history] == [True, False, True]
 
 
+@pytest.mark.parametrize(("images", "drawn"), [(DARK, [True, False]), (DARK[:60], [True, True])])
+def test_samples_are_drawn_with_each_diagnosis_and_always_where_there_can_be_none(images, drawn):
+    evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
+    figures = []
+    for _ in range(2):
+        evaluation, findings = evaluated(evaluator, images, history)
+        samples = Samples(images, torch.arange(len(images)))
+        figures.append(evaluator.presenter().figures(replace(evaluation, findings=findings), history, samples))
+    assert ["samples" in of for of in figures] == drawn
+    assert ["diagnosis" in of for of in figures] == [len(images) >= 100, False]
+
+
 @pytest.mark.parametrize(("images", "said"), [(GOOD, False), (DARK, True)])
 def test_what_may_be_chance_is_said_only_where_a_region_differs(monkeypatch, images, said):
     """Map, image and regions are tests of their own, each of which errs in one evaluation of twenty."""

@@ -91,9 +91,11 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         return fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the diagnosis, the curves, and samples with the region that differs most."""
+        """Return what draws the curves and, with a diagnosis, that and samples with the region that differs most."""
         regions, findings = self.fitted.regions, evaluation.findings
         out = evaluation_figures(regions, findings, history, samples.images, self._captions(samples))
+        if evaluation.between:
+            del out["samples"]
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out
