@@ -31,7 +31,7 @@ from ddpm import DDPM
 
 EPOCHS, EVERY, COUNTED = (3, 1, range(1, 2)) if ONCE else (75, 5, range(6, 14))
 """The first evaluations load what is loaded once, and draw until the process beside the training is ready to. Of those
-counted every fourth has a diagnosis, as in any run; the last of a run has one more."""
+counted every fourth has a diagnosis, as in any run, or more where much changes; the last of a run has one too."""
 
 
 class Epochs(Callback):
@@ -154,9 +154,9 @@ if __name__ == "__main__":
     legend = (
         f"500 samples against 500 real ones, evaluated every {EVERY} epochs as in `make demo`; digits have 8×8 pixels. "
         "Epoch: its training batches, while nothing is drawn. Whole evaluation: all that the training waits for, "
-        "sampling included; all are means over eight evaluations, of which every fourth has a diagnosis. Measuring is "
-        "that and the permutations of the two-sample test: 200 splits of 1000 images, in each region by kernels of "
-        "four widths. "
+        "sampling included; all are means over eight evaluations, of which every fourth has a diagnosis, and any where "
+        "much changed since the last. Measuring is that and the permutations of the two-sample test: 200 splits of "
+        "1000 images, in each region by kernels of four widths. "
         "Slowed by drawing: how much longer the epochs between two evaluations take, together, since a second process "
         "draws figures on the cores that they train on."
     )

@@ -58,6 +58,8 @@ DIAGNOSED_BYTES = 2**28
 """Of the images on each side that are diagnosed: of larger ones there are fewer, and 100 at least."""
 CLASSES = 3
 """That are diagnosed in an evaluation: each takes about a second."""
+CHANGED = 4.0
+"""Times as large or as small as at the last diagnosis: from such an error ratio of the image on, there is another."""
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""
 
@@ -108,7 +110,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._best = {view: BestSoFar() for view in VIEWS}
         self._degradations = DegradationDetector()
         self._standing: tuple[Finding, ...] = ()  # what was wrong at the last diagnosis
-        self._evaluations, self._diagnosed_at = 0, math.nan
+        self._evaluations, self._diagnosed_at, self._diagnosed_ratio = 0, math.nan, math.nan
         self._copied = 0  # diagnoses in a row that found copies
         self.is_last = False
         self._constant = False
@@ -205,7 +207,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
         diagnosed, classes, between = Diagnosed(), tuple[ClassResult, ...](), False
         if fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
-            between = not self.is_last and self._evaluations % self.settings.diagnose_every != 0
+            between = not self._due(values[keys.error_ratio[IMAGE]])
             if not between:
                 diagnosed, classes = self._find_faults(fake, real, any(map(differs, p.values())), comm)
         values |= {**(diagnosed.values or {}), **smallest_p(classes)}
@@ -221,6 +223,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         if evaluation.diagnosed.values is not None:
             self._standing = dated(evaluation.diagnosed.findings, self._standing, history[-1]["epoch"])
             self._diagnosed_at = float(history[-1]["epoch"])
+            self._diagnosed_ratio = evaluation.values[self._values.error_ratio[IMAGE]]
             alerts = [x for x in self._standing if x.measure == COPIED]
             self._copied = self._copied + 1 if alerts else 0
             alerts = alerts if self._copied == EVALUATIONS_BELOW else []
@@ -279,6 +282,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             "degradations": self._degradations.state_dict(),
             "evaluations": self._evaluations,
             "diagnosed_at": self._diagnosed_at,
+            "diagnosed_ratio": self._diagnosed_ratio,
             "copied": self._copied,
             "standing": [finding.to_dict() for finding in self._standing],
         }
@@ -292,6 +296,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
                 best.load_state_dict(state["best"][view])
             self._degradations.load_state_dict(state["degradations"])
             self._evaluations, self._diagnosed_at = int(state["evaluations"]), float(state["diagnosed_at"])
+            self._diagnosed_ratio = float(state["diagnosed_ratio"])
             self._copied = int(state["copied"])
             self._standing = tuple(map(Finding.from_dict, state["standing"]))
 
@@ -323,6 +328,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
         encodes = self.to_sites.encoder is not None
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
+
+    def _due(self, error_ratio: float) -> bool:
+        """Return whether a diagnosis is due: by its turn, at the end, or since much changed after the last."""
+        last = self._diagnosed_ratio
+        changed = error_ratio > CHANGED * last or error_ratio < last / CHANGED
+        return changed or self.is_last or self._evaluations % self.settings.diagnose_every == 0
 
     def _find_faults(
         self, fake: Tensor, real: Tensor, seen: bool, comm: Collective

@@ -120,8 +120,9 @@ class RegionSettings(Settings):
         own_gammas: give the kernel of each region's CMS its own gamma.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
-        diagnose_every: evaluations from one diagnosis to the next, which takes a few seconds; the first has one, and
-            the last of a fit.
+        diagnose_every: evaluations from one diagnosis to the next, which takes a few seconds; the first has one, the
+            last of a fit, and each in which the image's error ratio is 4 times that of the last diagnosis, or a
+            quarter.
         aligned: whether the diagnosis compares the same places of images, see `genmonitor.diagnose`.
         seed: of the choice of real images and of the draws of the baseline.
 

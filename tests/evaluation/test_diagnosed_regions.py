@@ -13,6 +13,7 @@ from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.functional.diagnosis import Fault
 
 REAL, GOOD, DARK = halves(300), halves(120, seed=1), halves(120, seed=1, dark=0.6)
+DIM = halves(120, seed=1, dark=0.85)
 FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: (1 - s) * x)
 
 
@@ -101,18 +102,29 @@ def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_diff
 def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with():
     """They are as many as chance brings, and a region differs now."""
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
-    (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
+    (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DIM))
     assert any(x.measure == "strange" for x in first)
     assert second[0].text.startswith("cluster_2 (right half) differs from real images")
 
 
 def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new():
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
-    (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
+    (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DIM, GOOD, GOOD))
     assert second[0].text.startswith("No evidence of a difference from real images")
     assert second[1].text == f"{first[0].text} Diagnosed at epoch 0."
     assert ["explained" in record for record in history] == [True, False, True]
     assert not any(finding.kinds for finding in third)
+
+
+@pytest.mark.parametrize(("images", "diagnosed"), [((GOOD, DARK), True), ((DARK, GOOD), True), ((DIM, GOOD), False)])
+def test_what_changed_much_is_diagnosed_before_its_turn(images, diagnosed):
+    """What was said of the images before would not be true of these."""
+    evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
+    evaluated(evaluator, images[0], history)
+    again = fitted(fault_models=[FADED], diagnose_every=9)
+    again.load_state_dict(evaluator.state_dict())
+    evaluated(again, images[1], history)
+    assert ["explained" in record for record in history] == [True, diagnosed]
 
 
 def test_the_last_evaluation_has_a_diagnosis():

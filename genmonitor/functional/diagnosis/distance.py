@@ -88,7 +88,7 @@ def distance_of(xx: Tensor, xy: Tensor, yy: Tensor) -> Tensor:
 
 
 def mean_of_pairs(gram: Tensor) -> Tensor:
-    """Return the mean of a kernel over pairs of different samples, from their Gram matrix [..., N, N]: float64 [...]."""
+    """Return the mean of a kernel over pairs of different samples, float64 [...], from Gram matrices [..., N, N]."""
     n, same = gram.shape[-1], gram.diagonal(dim1=-2, dim2=-1)
     return (gram.sum((-2, -1), dtype=torch.float64) - same.sum(-1, dtype=torch.float64)) / (n * (n - 1))
 
