@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How seconds, memory and states grow with the number of samples and with their size; writes growth.md and growth.png.
+"""How seconds, memory and states grow with samples, their size, regions and windows; writes growth.md and growth.png.
 
-python benchmarks/growth.py                           # about five minutes
+python benchmarks/growth.py                           # about ten minutes
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from genmonitor import (
     ScendiScore,
     VendiScore,
 )
-from genmonitor.functional import prompt_split
+from genmonitor.functional import discrepancy_map, prompt_split
 from genmonitor.plotting.style import cluster_color
 
 BATCH = 1000
@@ -44,7 +44,7 @@ class Series:
 
     Attributes:
         name: of the curve.
-        over: what grows, "n" or "d".
+        over: what grows, "n", "d", "regions" or "windows".
         sizes: of what grows.
         slope: of seconds, in double logarithmic scale, that the formula has.
         run: does the work at a size and returns the metric, or None where it is a function.
@@ -93,8 +93,14 @@ def split(n: int, pairs: int | None) -> None:
     prompt_split(*sides, num_features=pairs)
 
 
-def quadrants(side: int) -> PixelPartition:
-    return PixelPartition.grid((side, side), rows=2, columns=2)
+def squares(side: int, rows: int = 2) -> PixelPartition:
+    return PixelPartition.grid((side, side), rows, rows)
+
+
+def mapped(windows: int) -> None:
+    """Map images of which each pixel is the corner of a window of each of the three sides."""
+    side = math.isqrt(windows // 3)
+    discrepancy_map(*(torch.cat(list(images(1000, 1, side, seed))) for seed in range(2)))
 
 
 def cka(n: int, channels: int, side: int, patch: int) -> Any:
@@ -122,7 +128,7 @@ SERIES = [
         "n",
         (1_000, 3_000, 10_000),
         2,
-        lambda n: two_sided(CosineMeanSimilarity(quadrants(8)), images(n, 1, 8), images(n, 1, 8, 1)),
+        lambda n: two_sided(CosineMeanSimilarity(squares(8)), images(n, 1, 8), images(n, 1, 8, 1)),
     ),
     Series("PRDC", "n", (1_000, 3_000, 10_000), 2, lambda n: two_sided(PRDC(), vectors(n, 64), vectors(n, 64, 1))),
     Series("PromptSplit, exact", "n", (3_000, 10_000), 2, lambda n: split(n, None)),
@@ -139,12 +145,22 @@ SERIES = [
         lambda d: cka(1000, 3, 4 * math.isqrt(d), 4),
     ),
     Series(
+        "CMS, 32×32×3, n = 1000",
+        "regions",
+        (4, 16, 64, 256),
+        1,
+        lambda regions: two_sided(
+            CosineMeanSimilarity(squares(32, math.isqrt(regions))), images(1000, 3, 32), images(1000, 3, 32, 1)
+        ),
+    ),
+    Series("Discrepancy map, n = 1000", "windows", (3 * 16**2, 3 * 32**2, 3 * 48**2), 1, mapped),
+    Series(
         "CMS, 4 regions, n = 1000",
         "d",
         (3 * 16**2, 3 * 32**2, 3 * 64**2, 3 * 128**2),
         1,
         lambda d: two_sided(
-            CosineMeanSimilarity(quadrants(math.isqrt(d // 3))),
+            CosineMeanSimilarity(squares(math.isqrt(d // 3))),
             images(1000, 3, math.isqrt(d // 3)),
             images(1000, 3, math.isqrt(d // 3), 1),
         ),
@@ -176,9 +192,11 @@ def draw(points: list[list[dict[str, Any]]]) -> Figure:
     """Draw seconds and memory; a metric has one color in all panels, its further variants are dashed."""
     figure = Figure(figsize=(13, 9.6), layout="constrained")
     axes = figure.subplots(2, 2, sharex="col")
-    metrics = list(dict.fromkeys(_metric(series) for series in SERIES))
+    metrics = list(dict.fromkeys(_metric(series) for series in SERIES if series.over in "nd"))
     seen: set[tuple[str, str]] = set()
     for series, found in zip(SERIES, points, strict=True):
+        if series.over not in "nd":
+            continue
         column, color = "nd".index(series.over), cluster_color(1 + metrics.index(_metric(series)))
         style = "--" if (series.over, _metric(series)) in seen else "-"
         seen.add((series.over, _metric(series)))
@@ -216,7 +234,7 @@ def written(table: Path) -> list[list[dict[str, Any]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Growth with n and d")
+    parser = argparse.ArgumentParser(description="Growth with n, d, regions and windows")
     parser.add_argument("--point", nargs=2, type=int, help="measure one point here and print it as JSON")
     parser.add_argument("--redraw", action="store_true", help="draw the table again that an earlier run wrote")
     arguments = parser.parse_args()
@@ -249,7 +267,8 @@ def main() -> None:
             " / ".join("" if point["state"] is None else f"{point['state']:.3g}" for point in found).strip(" /"),
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    text = f"# Growth with n and d\n\n`python benchmarks/growth.py` on {machine()}\n\n![Growth](growth.png)\n\n"
+    text = f"# Growth with n, d, regions and windows\n\n`python benchmarks/growth.py` on {machine()}\n\n"
+    text += "![Growth](growth.png)\n\n"
     text += "Samples come in batches of 1000 that are drawn on the way, which the seconds include.\n\n"
     table.write_text(text + "\n".join(lines) + "\n")
     draw(points).savefig(table.with_suffix(".png"), dpi=80)
