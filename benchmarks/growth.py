@@ -33,6 +33,7 @@ from genmonitor import (
     VendiScore,
 )
 from genmonitor.functional import discrepancy_map, prompt_split
+from genmonitor.functional.discrepancy_map import SIDES
 from genmonitor.plotting.style import cluster_color
 
 BATCH = 1000
@@ -97,9 +98,13 @@ def squares(side: int, rows: int = 2) -> PixelPartition:
     return PixelPartition.grid((side, side), rows, rows)
 
 
-def mapped(windows: int) -> None:
-    """Map images of which each pixel is the corner of a window of each of the three sides."""
-    side = math.isqrt(windows // 3)
+def windows(side: int) -> int:
+    """Return how many windows there are inside an image."""
+    return sum((side - of_window + 1) ** 2 for of_window in SIDES)
+
+
+def mapped(count: int) -> None:
+    side = next(side for side in (16, 32, 48) if windows(side) == count)
     discrepancy_map(*(torch.cat(list(images(1000, 1, side, seed))) for seed in range(2)))
 
 
@@ -153,7 +158,7 @@ SERIES = [
             CosineMeanSimilarity(squares(32, math.isqrt(regions))), images(1000, 3, 32), images(1000, 3, 32, 1)
         ),
     ),
-    Series("Discrepancy map, n = 1000", "windows", (3 * 16**2, 3 * 32**2, 3 * 48**2), 1, mapped),
+    Series("Discrepancy map, n = 1000", "windows", tuple(map(windows, (16, 32, 48))), 1, mapped),
     Series(
         "CMS, 4 regions, n = 1000",
         "d",
