@@ -59,7 +59,7 @@ DIAGNOSED_BYTES = 2**28
 CLASSES = 3
 """That are diagnosed in an evaluation: each takes about a second."""
 CHANGED = 4.0
-"""Times as large or as small as at the last diagnosis: from such an error ratio of the image on, there is another."""
+"""Times as large or as small as at the last diagnosis: from such an error ratio of a region on, there is another."""
 CLUSTERED = 1000
 """Images of which regions are found, or more: how large that work is."""
 
@@ -110,7 +110,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         self._best = {view: BestSoFar() for view in VIEWS}
         self._degradations = DegradationDetector()
         self._standing: tuple[Finding, ...] = ()  # what was wrong at the last diagnosis
-        self._evaluations, self._diagnosed_at, self._diagnosed_ratio = 0, math.nan, math.nan
+        self._evaluations, self._diagnosed_at = 0, math.nan
+        self._diagnosed_ratios: dict[str, float] = {}  # of image and regions, as `_ratios`
         self._copied = 0  # diagnoses in a row that found copies
         self.is_last = False
         self._constant = False
@@ -207,7 +208,8 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
         diagnosed, classes, between = Diagnosed(), tuple[ClassResult, ...](), False
         if fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
-            between = not self._due(values[keys.error_ratio[IMAGE]])
+            # rank zero's word: another machine's last digit may lie on the other side of the threshold
+            between = not comm.from_rank_zero(lambda: self._due(values))
             if not between:
                 diagnosed, classes = self._find_faults(fake, real, any(map(differs, p.values())), comm)
         values |= {**(diagnosed.values or {}), **smallest_p(classes)}
@@ -220,10 +222,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
         self._evaluations += 1
         alerts: list[Finding] = []
+        if not evaluation.between:  # also where the diagnosis failed, which is not tried again before its turn
+            self._diagnosed_ratios = self._ratios(evaluation.values)
         if evaluation.diagnosed.values is not None:
             self._standing = dated(evaluation.diagnosed.findings, self._standing, history[-1]["epoch"])
             self._diagnosed_at = float(history[-1]["epoch"])
-            self._diagnosed_ratio = evaluation.values[self._values.error_ratio[IMAGE]]
             alerts = [x for x in self._standing if x.measure == COPIED]
             self._copied = self._copied + 1 if alerts else 0
             alerts = alerts if self._copied == EVALUATIONS_BELOW else []
@@ -282,7 +285,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             "degradations": self._degradations.state_dict(),
             "evaluations": self._evaluations,
             "diagnosed_at": self._diagnosed_at,
-            "diagnosed_ratio": self._diagnosed_ratio,
+            "diagnosed_ratios": dict(self._diagnosed_ratios),
             "copied": self._copied,
             "standing": [finding.to_dict() for finding in self._standing],
         }
@@ -296,7 +299,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
                 best.load_state_dict(state["best"][view])
             self._degradations.load_state_dict(state["degradations"])
             self._evaluations, self._diagnosed_at = int(state["evaluations"]), float(state["diagnosed_at"])
-            self._diagnosed_ratio = float(state["diagnosed_ratio"])
+            self._diagnosed_ratios = dict(state["diagnosed_ratios"])
             self._copied = int(state["copied"])
             self._standing = tuple(map(Finding.from_dict, state["standing"]))
 
@@ -322,18 +325,22 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
-        self._standing, self._evaluations, self._copied = (), 0, 0
+        self._standing, self._evaluations, self._copied, self._diagnosed_ratios = (), 0, 0, {}
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
         encodes = self.to_sites.encoder is not None
         return threads_for(math.inf if encodes else max(work, self.n_samples**2 * images.shape[1:].numel()))
 
-    def _due(self, error_ratio: float) -> bool:
+    def _due(self, values: Mapping[str, float]) -> bool:
         """Return whether a diagnosis is due: by its turn, at the end, or since much changed after the last."""
-        last = self._diagnosed_ratio
-        changed = error_ratio > CHANGED * last or error_ratio < last / CHANGED
-        return changed or self.is_last or self._evaluations % self.settings.diagnose_every == 0
+        turn = self.is_last or self._evaluations % self.settings.diagnose_every == 0
+        changes = (ratio / self._diagnosed_ratios.get(name, ratio) for name, ratio in self._ratios(values).items())
+        return turn or any(not 1 / CHANGED < change < CHANGED for change in changes)
+
+    def _ratios(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Return the error ratios of image and regions, where those below 1 are chance and count as 1."""
+        return {name: max(values[key], 1.0) for name, key in self._values.error_ratio.items()}
 
     def _find_faults(
         self, fake: Tensor, real: Tensor, seen: bool, comm: Collective

@@ -173,8 +173,6 @@ class Presenter(Generic[EvaluationT]):
     """Heading of its section in the report; the monitor's name by default."""
     figures_to_keep: ClassVar[tuple[str, ...]] = ()
     """Figures of which each evaluation's is kept, not only the latest."""
-    figures_at_end: ClassVar[tuple[str, ...]] = ()
-    """Figures of what report and loggers draw from the values themselves: a training draws them once, at its end."""
 
     def message(self, findings: Sequence[Finding], record: Record) -> str:
         """Return one line about an evaluation: its headlines."""
@@ -195,6 +193,10 @@ class Presenter(Generic[EvaluationT]):
     def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure | Drawing]:
         """Return figures of an evaluation and of the curves up to it."""
         return {}
+
+    def figures_at_end(self, evaluation: EvaluationT) -> tuple[str, ...]:
+        """Return which of these a training draws at its end alone, if the evaluation is then the last."""
+        return ()
 
     def tables(self, evaluation: EvaluationT) -> Mapping[str, Table]:
         """Return the tables of an evaluation."""

@@ -150,9 +150,9 @@ def symmetric_product(x: Tensor) -> Tensor:
 
 
 def squared_norms(x: Tensor) -> Tensor:
-    """Return the squared norm of each row [N]."""
+    """Return the squared norm [...] of each row of [..., D]."""
     # by norms, which need no temporary of the size of `x`; of parts, since they sum one term after the other
-    parts = [torch.linalg.vector_norm(part, dim=1).square() for part in x.split(2048, dim=1)]
+    parts = [torch.linalg.vector_norm(part, dim=-1).square() for part in x.split(2048, dim=-1)]
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
 
 

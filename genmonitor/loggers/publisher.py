@@ -176,8 +176,9 @@ class Publisher:
         def draw() -> None:
             shown = presenter()
             figures = dict(shown.figures(evaluation, history, found.samples))
-            later = {name: figures.pop(name) for name in shown.figures_at_end if self._has_end and name in figures}
-            self._at_end = partial(self._publish_figures, later, step, epoch)
+            at_end = shown.figures_at_end(evaluation) if self._has_end else ()
+            later = {name: figures.pop(name) for name in at_end if name in figures}
+            self._at_end = partial(self._publish_figures, later, step, epoch, shown.figures_to_keep)
             self._publish_figures(figures, step, epoch, shown.figures_to_keep)
 
         self.attempt(inform)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The diagnosis in an evaluation of regions: what is said first, since when, how often, and what a failure costs."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.functional.diagnosis import Fault
 
 REAL, GOOD, DARK = halves(300), halves(120, seed=1), halves(120, seed=1, dark=0.6)
-DIM = halves(120, seed=1, dark=0.85)
+DIM = halves(120, seed=1, dark=0.7)
 FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: (1 - s) * x)
 
 
@@ -99,24 +100,26 @@ def test_an_evaluation_between_begins_with_the_last_diagnosis_while_regions_diff
     assert any(x.text.startswith("cluster_2 (right half) differs from real images") for x in second)
 
 
-def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with():
+def test_odd_samples_of_before_are_not_what_an_evaluation_begins_with(monkeypatch):
     """They are as many as chance brings, and a region differs now."""
+    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
-    (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DIM))
+    (_, first), (_, second) = (evaluated(evaluator, images, history) for images in (GOOD, DARK))
     assert any(x.measure == "strange" for x in first)
     assert second[0].text.startswith("cluster_2 (right half) differs from real images")
 
 
-def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new():
+def test_every_second_evaluation_has_a_diagnosis_and_the_others_repeat_the_last_after_what_is_new(monkeypatch):
+    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.CHANGED", math.inf)
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
-    (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DIM, GOOD, GOOD))
+    (_, first), (_, second), (_, third) = (evaluated(evaluator, images, history) for images in (DARK, GOOD, GOOD))
     assert second[0].text.startswith("No evidence of a difference from real images")
     assert second[1].text == f"{first[0].text} Diagnosed at epoch 0."
     assert ["explained" in record for record in history] == [True, False, True]
     assert not any(finding.kinds for finding in third)
 
 
-@pytest.mark.parametrize(("images", "diagnosed"), [((GOOD, DARK), True), ((DARK, GOOD), True), ((DIM, GOOD), False)])
+@pytest.mark.parametrize(("images", "diagnosed"), [((GOOD, DARK), True), ((DARK, GOOD), True), ((DARK, DIM), False)])
 def test_what_changed_much_is_diagnosed_before_its_turn(images, diagnosed):
     """What was said of the images before would not be true of these."""
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
@@ -127,6 +130,45 @@ def test_what_changed_much_is_diagnosed_before_its_turn(images, diagnosed):
     assert ["explained" in record for record in history] == [True, diagnosed]
 
 
+@pytest.mark.parametrize(("ratio", "due"), [(3.9, False), (4.1, True), (1 / 3.9, False), (1 / 4.1, True)])
+def test_a_region_whose_error_ratio_changed_4_times_is_diagnosed(ratio, due):
+    evaluator = fitted(fault_models=[FADED], diagnose_every=9)
+    evaluation, _ = evaluated(evaluator, DARK, [])
+    same = {key: value for key, value in evaluation.values.items() if key.startswith("error_ratio")}
+    assert not evaluator._due(same)
+    assert evaluator._due(same | {"error_ratio_2": ratio * same["error_ratio_2"]}) is due
+
+
+def test_a_fault_that_moved_to_another_region_is_diagnosed():
+    evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
+    evaluated(evaluator, DARK, history)
+    _, findings = evaluated(evaluator, DARK.flip(3), history)
+    assert findings[0].area.mask[:, :3].any()
+    assert "Diagnosed" not in findings[0].text
+
+
+def test_error_ratios_that_chance_gives_do_not_make_a_diagnosis_due():
+    evaluator = fitted(fault_models=[FADED], diagnose_every=9)
+    evaluation, _ = evaluated(evaluator, GOOD, [])
+    ratios = {key: 0.0 for key in evaluation.values if key.startswith("error_ratio")}
+    evaluator._diagnosed_ratios = dict.fromkeys(evaluator._diagnosed_ratios, 1.0)
+    assert len(ratios) == 3
+    assert not evaluator._due(ratios)
+
+
+def test_a_diagnosis_that_failed_is_not_tried_again_before_its_turn(monkeypatch):
+    evaluator, history, calls = fitted(fault_models=[FADED], diagnose_every=3), [], []
+
+    def fails(*args, **options):
+        calls.append(len(history))
+        raise MemoryError
+
+    monkeypatch.setattr("genmonitor.evaluation.pixel_clusters.diagnose", fails)
+    for _ in range(4):
+        evaluated(evaluator, DARK, history)
+    assert calls == [0, 3]
+
+
 def test_the_last_evaluation_has_a_diagnosis():
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=9), []
     for evaluator.is_last in (False, False, True):
@@ -134,16 +176,13 @@ def test_the_last_evaluation_has_a_diagnosis():
     assert ["explained" in record for record in history] == [True, False, True]
 
 
-@pytest.mark.parametrize(("images", "drawn"), [(DARK, [True, False]), (DARK[:60], [True, True])])
-def test_samples_are_drawn_with_each_diagnosis_and_always_where_there_can_be_none(images, drawn):
+@pytest.mark.parametrize(("images", "waits"), [(DARK, [False, True]), (DARK[:60], [False, False])])
+def test_samples_wait_for_the_end_of_a_training_only_between_two_diagnoses(images, waits):
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
-    figures = []
-    for _ in range(2):
-        evaluation, findings = evaluated(evaluator, images, history)
-        samples = Samples(images, torch.arange(len(images)))
-        figures.append(evaluator.presenter().figures(replace(evaluation, findings=findings), history, samples))
-    assert ["samples" in of for of in figures] == drawn
-    assert ["diagnosis" in of for of in figures] == [len(images) >= 100, False]
+    shown = [evaluated(evaluator, images, history)[0] for _ in range(2)]
+    at_end = [evaluator.presenter().figures_at_end(evaluation) for evaluation in shown]
+    assert ["samples" in names for names in at_end] == waits
+    assert all("curves" in names for names in at_end)
 
 
 @pytest.mark.parametrize(("images", "said"), [(GOOD, False), (DARK, True)])

@@ -44,7 +44,7 @@ class RegionEvaluation(Evaluation):
         influences: of the samples of all processes; None where there are too few to compare.
         diagnosed: where and what is wrong; nothing where there are too few to compare.
         classes: what was found of each class; empty without labels, and where nothing was diagnosed.
-        between: whether it is between two diagnoses, where samples are not drawn either.
+        between: whether it is between two diagnoses.
     """
 
     influences: Influences | None

@@ -158,7 +158,8 @@ def _view(real: Tensor, compared: Values, unit: int) -> tuple[View, Tensor]:
 
 def _gaussians(x: Tensor, y: Tensor, gamma: float) -> list[Tensor]:
     """Return the Gram matrix [..., N, M] of each Gaussian; each is the fourth power of the one before."""
-    squares, others = (side.square().sum(-1) for side in (x, y))
+    squares = squared_norms(x)
+    others = squares if x is y else squared_norms(y)
     distances = (x @ y.mT).mul_(-2).add_(others[..., None, :]).add_(squares[..., None]).clamp_min_(0)
     grams = [distances.mul_(-GAMMAS[0] * gamma).exp_()]
     for _ in GAMMAS[1:]:

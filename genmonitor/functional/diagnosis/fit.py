@@ -108,7 +108,8 @@ class Side:
 
     def left_of_each(self, several: Sequence[Faults]) -> list[float]:
         """Return the distances of generated images from real ones with faults, for each of several."""
-        keys = [tuple((id(model), strength) for model, strength in faults) for faults in several]  # few have a hash
+        # a model of a user's may have no hash
+        keys = [tuple((id(model), strength) for model, strength in faults) for faults in several]
         new = {key: faults for key, faults in zip(keys, several, strict=True) if key not in self._left}
         found = self.left_by(map(self.put, new.values()))
         # with the models, which keeps them and their ids alive
@@ -121,13 +122,16 @@ class Side:
         Of small images operations take longer to start than to do, so that those of some ways are done together.
         """
         n, fakes = len(self.real), len(self.fake_gram)
-        size = n * max(self.real[0].numel(), n + fakes)
-        out: list[float] = []
-        while together := list(islice(changed := iter(changed), max(1, TOGETHER // size))):
-            x = [view.unflatten(0, (-1, n)) for view in self.distance.embedded(torch.cat(together))]
-            grams = self.distance.gram(x, x), self.distance.gram(x, self.fake)
-            out += (self.offset + distance_of(*grams, self.fake_gram)).tolist()
-        return out
+        count = max(1, TOGETHER // (n * max(self.real[0].numel(), n + fakes)))
+        changed = iter(changed)
+        return [left for first in changed for left in self._left_by_these([first, *islice(changed, count - 1)])]
+
+    def _left_by_these(self, changed: list[Tensor]) -> list[float]:
+        x = self.distance.embedded(torch.cat(changed) if len(changed) > 1 else changed[0])
+        x = [view.unflatten(0, (-1, len(self.real))) for view in x]
+        changed.clear()  # large ones are not kept while their distances are computed
+        grams = self.distance.gram(x, x), self.distance.gram(x, self.fake)
+        return (self.offset + distance_of(*grams, self.fake_gram)).tolist()
 
 
 def _typical_first(gram: Tensor) -> Tensor:
