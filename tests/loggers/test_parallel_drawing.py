@@ -120,8 +120,8 @@ class Fails(Callback):
             raise self.error
 
 
-def monitored(**settings):
-    return PixelClusterMonitor(n_clusters=3, n_samples=60, n_cluster_images=200, verbose=False, **settings)
+def monitored(n_samples=60, **settings):
+    return PixelClusterMonitor(n_clusters=3, n_samples=n_samples, n_cluster_images=200, verbose=False, **settings)
 
 
 def fit_with(folder, *callbacks):
@@ -158,6 +158,16 @@ def test_figures_are_there_when_a_training_ends_before_its_time(tmp_path, runnin
     written = {path.name for path in (tmp_path / "genmonitor").iterdir()}
     assert written >= {"cms_curves.png", "cms_samples_epoch_0002_step_8.png", "report.html"}
     assert len(read_tensorboard(tmp_path).Images("cms/curves")) >= 1
+
+
+def test_samples_of_the_last_evaluation_are_drawn_where_only_earlier_ones_had_a_diagnosis(tmp_path, running):
+    monitor = monitored(100)
+    with pytest.raises(RuntimeError):
+        fit_with(tmp_path, monitor, Fails(RuntimeError("no more")))
+    assert ["explained" in record for record in monitor.history] == [True, False, False]
+    samples = {path.name for path in (tmp_path / "genmonitor").glob("cms_samples_*.png")}
+    assert samples == {"cms_samples_epoch_0000_step_2.png", "cms_samples_epoch_0002_step_8.png"}
+    assert read_tensorboard(tmp_path).Images("cms/samples")[-1].step == 8
 
 
 @pytest.mark.slow
