@@ -81,8 +81,8 @@ class PixelClusterMonitor(GenerativeMonitor):
         region_names: names of clusters, such as {"cluster_3": "eyes"} once you have seen the map: values, tables and
             pictures go by them, as `cms/eyes` and `cms/p_eyes` do.
         diagnose_every: evaluations from one diagnosis to the next; the first has one, the last as far as
-            `max_epochs` and `max_steps` tell, and each in which the error ratio of the image or a region is 4 times
-            that of the last diagnosis, or a quarter. It takes a few seconds on 500 images of 32×32×3: where an
+            `max_epochs` and `max_steps` tell, and each in which the error ratio of the image or a region is 10 times
+            that of the last diagnosis, or a tenth. It takes a few seconds on 500 images of 32×32×3: where an
             evaluation comes after minutes of training, take 1.
         aligned: whether the diagnosis may compare the same places of images, as of faces or scans. If not, as of
             photographs of anything, it compares patches from random places: it names kinds of faults, no places.

@@ -121,8 +121,8 @@ class RegionSettings(Settings):
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
         diagnose_every: evaluations from one diagnosis to the next, which takes a few seconds; the first has one, the
-            last of a fit, and each in which the error ratio of the image or a region is 4 times that of the last
-            diagnosis, or a quarter.
+            last of a fit, and each in which the error ratio of the image or a region is 10 times that of the last
+            diagnosis, or a tenth.
         aligned: whether the diagnosis compares the same places of images, see `genmonitor.diagnose`.
         seed: of the choice of real images and of the draws of the baseline.
 
