@@ -325,7 +325,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         """Let the next `fit` find everything from scratch."""
         self._regions, self._fitted, self._cka, self._data = None, None, None, []
         self._best, self._degradations = {view: BestSoFar() for view in VIEWS}, DegradationDetector()
-        self._standing, self._evaluations, self._copied, self._diagnosed_ratios = (), 0, 0, {}
+        self._standing, self._evaluations, self._copied = (), 0, 0
 
     def _threads(self, images: Tensor, work: float = 0.0) -> AbstractContextManager[None]:
         """Return the context in which images of this shape [n, C, H, W] are compared; an encoder keeps its threads."""
