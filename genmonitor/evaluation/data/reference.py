@@ -87,7 +87,8 @@ class RealSplit:
     """Which real images serve for what.
 
     None is both compared with and drawn for the baseline. Clusters may be found in images that are compared with too:
-    no generated image has a part in them, and so they are the same at every seed.
+    no generated image has a part in them, and so they are the same at every seed, but for sites that vary in images
+    that are compared with alone: these are constant.
 
     Attributes:
         source: the set that the clusters and the baseline come from.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._formatting import Band
@@ -140,12 +141,15 @@ class RegionFinder:
         """
         images = split.source.read(split.for_clusters)
         prints = [fingerprint(image) for image in images]
-        images = images[by_content(prints)]
+        order = by_content(prints)
+        images = images[order]
+        compared = set(map(fingerprint, split.compared.read(split.for_comparison)))
+        apart = torch.tensor([prints[i] not in compared for i in order.tolist()])
         sites = self.to_sites(images.to(device))
         kernel = self.settings.given_kernel.resolved(sites.flatten(1))
         sketch = tuple(sorted(prints)[:SKETCH])
         fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]), self.settings.of_clusters())
-        clusters = self._clusters(sites, kernel, progress, earlier, fits) | {"sketch": sketch}
+        clusters = self._clusters(sites, apart, kernel, progress, earlier, fits) | {"sketch": sketch}
         if self.settings.region_names:
             clusters["partition"] = clusters["partition"].named(self.settings.region_names)
         clusters["gammas"] = own_gammas(sites, clusters["partition"]) if self.settings.own_gammas else {}
@@ -155,9 +159,9 @@ class RegionFinder:
         return replace(found, baseline=self._baseline(split, found, device, progress))
 
     def _clusters(
-        self, sites: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None, fits: bool
+        self, sites: Tensor, apart: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None, fits: bool
     ) -> dict[str, Any]:
-        """Return the partition, and how it was found where it was."""
+        """Return the partition, and how it was found where it was; `apart` says which images are not compared with."""
         if self.settings.given_partition is not None:
             return {"partition": self.settings.given_partition}
         if earlier is not None and fits:
@@ -167,7 +171,7 @@ class RegionFinder:
         of.check_enough(len(sites))
         how: dict[str, Any] = {"linkage": of.linkage, "batch_estimator": of.batch_estimator}
         found = find_clusters(sites, kernel, of.n_clusters, of.patch_size, progress, **how)
-        partition, stability = found.partition, found.stability
+        partition, stability = constant_apart(found.partition, sites, apart), found.stability
         if earlier is not None:  # the same region keeps its number and its color
             new = partition.numbered_like(earlier.partition) | {0: 0}
             partition = PixelPartition(partition.labels.clone().apply_(new.get), partition.patch_size)
@@ -190,6 +194,27 @@ class RegionFinder:
 
         read, candidates, similarities = split.source.read, split.for_baseline, [*regions, "image", "product"]
         return measure_baseline(measure, read, candidates, of.n_samples, of.seed, regions, similarities, progress)
+
+
+def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> PixelPartition:
+    """Return the partition with sites as constant that vary in none of the maps [n, c, h, w] of those apart [n].
+
+    Were sites chosen for not varying in images that are compared with too, any sample that varies there would count as
+    a difference, also a real one. A cluster that would lose all its sites keeps them.
+
+    Example:
+        >>> maps = torch.tensor([[[[0.0, 0.0]]], [[[1.0, 0.0]]], [[[2.0, 1.0]]]])
+        >>> constant_apart(PixelPartition(torch.tensor([[1, 1]])), maps, torch.tensor([True, True, False])).labels
+        tensor([[1, 0]])
+    """
+    if not apart.any():
+        return partition
+    # a few at a time: large ones fit in memory once
+    some = [x[keep] for x, keep in zip(sites.split(64), apart.to(sites.device).split(64), strict=True) if keep.any()]
+    ranges = torch.stack([x.amax(0) for x in some]).amax(0) - torch.stack([x.amin(0) for x in some]).amin(0)
+    varies = F.max_pool2d(ranges.amax(0)[None].float(), partition.patch_size)[0].cpu() > 0
+    varies |= ~torch.isin(partition.labels, partition.labels[varies])
+    return PixelPartition(torch.where(varies, partition.labels, 0), partition.patch_size)
 
 
 def own_gammas(sites: Tensor, partition: PixelPartition) -> dict[str, float]:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from _helpers.evaluations import halves
 
-from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition
+from genmonitor import GaussianKernel, LaplacianKernel, PixelPartition, compare
 from genmonitor.encoders.frozen import SiteEncoder
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import ReferenceImages, split_reference
@@ -17,6 +17,7 @@ from genmonitor.evaluation.regions.finder import (
     RegionFinder,
     Regions,
     SavedRegions,
+    constant_apart,
     save_regions,
     saved_regions,
 )
@@ -264,3 +265,28 @@ def test_load_partition_refuses_none_and_several(tmp_path):
     COLUMNS.save(tmp_path / "b_partition.npz")
     with pytest.raises(ValueError, match=r"a_partition\.npz, .*b_partition\.npz"):
         load_partition(tmp_path)
+
+
+def quiet_border(n, seed):
+    """Return images whose border is hardly ever anything but zero."""
+    generator = torch.Generator().manual_seed(seed)
+    pixels, rare = (torch.rand(n, 1, 8, 8, generator=generator) for _ in range(2))
+    border = torch.ones(8, 8, dtype=torch.bool)
+    border[2:6, 2:6] = False
+    return torch.where(border, pixels * (rare < 0.003), 0.1 * pixels + torch.rand(n, 1, 1, 1, generator=generator))
+
+
+def test_real_images_do_not_differ_where_those_compared_with_never_vary():
+    """Constant are pixels that do not vary in others: in those compared with they do as often as in generated ones."""
+    for seed in range(6):
+        images = quiet_border(360, seed)
+        found = compare(images[:240], images[240:], n_clusters=2, seed=seed).to_dict()["regions"]["constant"]
+        assert found["sites"] > 20
+        assert found["p_value"] > 0.1
+
+
+def test_a_cluster_keeps_sites_that_vary_only_in_images_compared_with_where_it_has_no_others():
+    maps = torch.tensor([[[[0.0, 0.0, 0.0]]], [[[1.0, 0.0, 0.0]]], [[[2.0, 1.0, 1.0]]]])
+    partition, apart = PixelPartition(torch.tensor([[1, 1, 2]])), torch.tensor([True, True, False])
+    assert constant_apart(partition, maps, apart).labels.tolist() == [[1, 0, 2]]
+    assert constant_apart(partition, maps, torch.zeros(3, dtype=torch.bool)) is partition
