@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -143,8 +143,11 @@ class RegionFinder:
         prints = [fingerprint(image) for image in images]
         order = by_content(prints)
         images = images[order]
-        compared = set(map(fingerprint, split.compared.read(split.for_comparison)))
-        apart = torch.tensor([prints[i] not in compared for i in order.tolist()])
+
+        def apart() -> Tensor:  # read once the matrices of the clustering have gone
+            compared = set(map(fingerprint, split.compared.read(split.for_comparison)))
+            return torch.tensor([prints[i] not in compared for i in order.tolist()])
+
         sites = self.to_sites(images.to(device))
         kernel = self.settings.given_kernel.resolved(sites.flatten(1))
         sketch = tuple(sorted(prints)[:SKETCH])
@@ -159,7 +162,13 @@ class RegionFinder:
         return replace(found, baseline=self._baseline(split, found, device, progress))
 
     def _clusters(
-        self, sites: Tensor, apart: Tensor, kernel: Kernel, progress: Progress, earlier: SavedRegions | None, fits: bool
+        self,
+        sites: Tensor,
+        apart: Callable[[], Tensor],
+        kernel: Kernel,
+        progress: Progress,
+        earlier: SavedRegions | None,
+        fits: bool,
     ) -> dict[str, Any]:
         """Return the partition, and how it was found where it was; `apart` says which images are not compared with."""
         if self.settings.given_partition is not None:
@@ -171,7 +180,7 @@ class RegionFinder:
         of.check_enough(len(sites))
         how: dict[str, Any] = {"linkage": of.linkage, "batch_estimator": of.batch_estimator}
         found = find_clusters(sites, kernel, of.n_clusters, of.patch_size, progress, **how)
-        partition, stability = constant_apart(found.partition, sites, apart), found.stability
+        partition, stability = constant_apart(found.partition, sites, apart()), found.stability
         if earlier is not None:  # the same region keeps its number and its color
             new = partition.numbered_like(earlier.partition) | {0: 0}
             partition = PixelPartition(partition.labels.clone().apply_(new.get), partition.patch_size)
