@@ -41,7 +41,7 @@ def of(program):
 def test_every_block_of_code_is_looked_at():
     programs = {"make", "python", "genmonitor", "pip", "tensorboard", "torchrun", "srun", "export"}
     assert {command.split()[0] for command in COMMANDS if not command.startswith(("#", "checkpoints="))} == programs
-    assert {kind for text in PAGES.values() for kind, _ in fenced(text)} == {"", "python", "yaml", "bibtex", "diff"}
+    assert {kind for text in PAGES.values() for kind, _ in fenced(text)} == {"", "python", "yaml", "diff"}
 
 
 def test_lines_for_the_script_of_diffusers_are_few_and_compile():
@@ -62,7 +62,7 @@ def test_launched_command_parses(command, monkeypatch):
 
 def test_make_has_the_commands():
     makefile = (ROOT / "Makefile").read_text()
-    assert {"make demo", "make docs"} <= set(of("make"))
+    assert {"make demo", "make test", "make docs"} <= set(of("make"))
     assert all(re.search(rf"^{command.split()[1]}:", makefile, re.MULTILINE) for command in of("make"))
 
 

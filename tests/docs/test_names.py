@@ -31,14 +31,6 @@ def test_every_path_exists():
     assert sorted(path for path in named if not (ROOT / path.partition("#")[0]).exists()) == []
 
 
-def test_every_section_that_readme_links_to_exists():
-    links = re.findall(r"\]\((docs/[^)#]+)#([^)]+)\)", PAGES["README.md"])
-    headings = {page: re.findall(r"^#+ (.+)$", PAGES[page], re.MULTILINE) for page, _ in links}
-    assert len(links) > 3
-    for page, section in links:
-        assert section in {heading.lower().replace(" ", "-") for heading in headings[page]}
-
-
 def test_configurations_in_the_table_are_those_of_the_folder():
     rows = [line for line in TEXT.splitlines() if line.startswith(("| `dcgan-", "| `ddpm-"))]
     named = {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])}
@@ -67,7 +59,8 @@ def test_yaml_block_names_classes_and_arguments_that_exist():
 
 
 def test_classes_and_functions_in_the_table_exist():
-    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \| ([^|]*) \| [^|]+ \| [^|]+ \|$", PAGES["README.md"], re.MULTILINE)
+    table = PAGES["docs/metrics/index.md"]
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) \| ([^|]*) \| [^|]+ \| [^|]+ \|$", table, re.MULTILINE)
     classes = {name for row in rows for name in re.findall(r"`(\w+)`", row[0])}
     functions = {name for row in rows for name in re.findall(r"`(\w+)`", row[1])}
     assert classes == {name for name in genmonitor.__all__ if name[0].isupper()} - NO_METRICS
@@ -102,9 +95,9 @@ def test_every_metric_and_monitor_has_a_page():
     assert sorted(name for name in shown if f"`~genmonitor.callbacks.{name}`" not in monitors) == []
 
 
-def test_readme_is_read_in_five_minutes():
+def test_readme_takes_three_minutes():
     words = [word for word in README.read_text(encoding="utf-8").split() if any(map(str.isalnum, word))]
-    assert len(words) <= 900
+    assert len(words) <= 600
 
 
 @pytest.mark.parametrize("word", ["yardstick", "perfect generator", "blame", "_check_", "check", "colour", "learnt"])
