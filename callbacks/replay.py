@@ -21,8 +21,8 @@ from genmonitor.callbacks.checkpoints.setup import SETUP, find_script, imported,
 from genmonitor.callbacks.integration.compat import at_progress
 from genmonitor.callbacks.integration.data import reference_images
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
-from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import fingerprint
+from genmonitor.evaluation.distributed import SingleProcess
 from genmonitor.evaluation.evaluator import PROBE, run_evaluation
 from genmonitor.evaluation.regions.finder import Regions
 from genmonitor.evaluation.results import Samples

@@ -13,7 +13,7 @@ from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images
 from genmonitor.callbacks.integration.compat import find_weight_averaging
 from genmonitor.callbacks.integration.data import validates
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 
 from genmonitor._io import Progress
 from genmonitor._manifest import TrainingManifest, where_defined
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.distributed import Collective
 
 
 class TrainerCollective(Collective):

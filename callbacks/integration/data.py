@@ -17,10 +17,10 @@ from genmonitor.callbacks.integration.compat import (
     training_dataloaders,
     validation_dataloaders,
 )
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import ImageKey, ImageSource, sampled_indices
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
+from genmonitor.evaluation.distributed import Collective
 
 Loaders = tuple[Any, Any]
 """A training loader, and a validation loader or None."""

@@ -22,7 +22,7 @@ from genmonitor.cli.progress import show_progress
 from genmonitor.cli.results import Measurement, Result
 from genmonitor.evaluation import Comparison, RegionSettings, compare
 from genmonitor.evaluation.classes import P_CLASS, class_data, class_table
-from genmonitor.evaluation.collective import current_processes
+from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.regions.presenter import region_table
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.text.comparison import closer_table

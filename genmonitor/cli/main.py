@@ -110,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(command: Any, args: argparse.Namespace) -> int:
     """Run a command, print its result or why there is none, and return the exit status."""
     from genmonitor.cli.processes import launched_processes
-    from genmonitor.evaluation.collective import FailedElsewhereError
+    from genmonitor.evaluation.distributed import FailedElsewhereError
 
     message: str | None
     elsewhere = False

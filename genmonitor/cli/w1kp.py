@@ -22,8 +22,8 @@ from genmonitor.cli.inputs.encoding import default_device, range_notes, value_ra
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
-from genmonitor.evaluation.collective import current_processes
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.findings import Area, Finding, differs
 from genmonitor.evaluation.prompts.diversity import LISTED, SHOWN
 from genmonitor.evaluation.results import Table

@@ -13,12 +13,12 @@ Example:
 """
 
 from genmonitor._io import Progress, no_progress, terminal_progress
-from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.comparison import Comparison, compare
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.disagreement import DisagreementEvaluator
+from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.diversity import DiversityEvaluator
 from genmonitor.evaluation.evaluator import Evaluator, evaluate_images, require_fitted, run_evaluation
 from genmonitor.evaluation.findings import Area, FaultKind, Finding

@@ -17,10 +17,10 @@ from genmonitor._html import figure_html, heading_html, table_html, text_html
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, plain
 from genmonitor.evaluation import classes as by_class
-from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.compared_sets import check_left, check_paired, check_set, copy_notes, sample_size
 from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import PROBE, evaluate_fitted
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator

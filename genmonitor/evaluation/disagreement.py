@@ -13,10 +13,10 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor.encoders.frozen import Encoder
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import PromptKey, RealSubset, subset_by_prompt
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import NotFittedError
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.prompts import disagreement as text

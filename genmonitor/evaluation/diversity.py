@@ -26,9 +26,9 @@ from genmonitor.evaluation.classes import (
     smallest_p,
     with_classes,
 )
-from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import require_fitted
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import Finding

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_prefix
-from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter, Samples
 from genmonitor.evaluation.settings import SampleSettings, Settings

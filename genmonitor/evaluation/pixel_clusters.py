@@ -26,11 +26,11 @@ from genmonitor.evaluation.classes import (
     smallest_p,
     with_classes,
 )
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, chosen_patch_size, cka_work
 from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
 from genmonitor.evaluation.findings import ALERT_FACTOR, EVALUATIONS_BELOW, DegradationDetector, Finding, differs

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.plotting.style import Drawing
 

@@ -17,9 +17,9 @@ from genmonitor._html import heading_html, png_html, values_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._manifest import EvaluationManifest
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
-from genmonitor.evaluation.collective import Collective, FailedElsewhereError
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import Collective, FailedElsewhereError
 from genmonitor.evaluation.evaluator import (
     PROBE,
     Evaluator,

@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Samples
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from genmonitor._io import Progress, no_progress, terminal_progress, warn
 from genmonitor._validation import check_at_least
 from genmonitor.encoders.frozen import check_not_shared
-from genmonitor.evaluation.collective import Collective, current_processes
 from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
+from genmonitor.evaluation.distributed import Collective, current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Evaluation

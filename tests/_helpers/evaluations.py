@@ -19,7 +19,7 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.distributed import Collective
 
 PROBE = 8
 

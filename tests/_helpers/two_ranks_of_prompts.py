@@ -16,7 +16,7 @@ from genmonitor.evaluation import (
     SingleProcess,
     run_evaluation,
 )
-from genmonitor.evaluation.collective import Collective, DistributedProcesses
+from genmonitor.evaluation.distributed import Collective, DistributedProcesses
 
 PROMPTS = ["a cat", "a white dog", "photo"]
 N = 49

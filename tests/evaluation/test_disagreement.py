@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.evaluation import DisagreementSettings, ReferenceImages, SingleProcess
-from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.settings import ONE_HOT_KERNEL
 from genmonitor.functional import prompt_split

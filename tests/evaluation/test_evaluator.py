@@ -13,7 +13,7 @@ from _helpers.evaluations import (
 )
 
 from genmonitor.evaluation import Evaluation, Evaluator, SingleProcess, run_evaluation
-from genmonitor.evaluation.collective import FailedElsewhereError
+from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import (
     NotFittedError,
     SettingsChangedError,

@@ -14,9 +14,9 @@ from torchmetrics.aggregation import MeanMetric
 
 from genmonitor import CosineMeanSimilarity, PixelPartition
 from genmonitor.evaluation.bands import BANDS
-from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import SettingsChangedError, commit_evaluation
 from genmonitor.evaluation.regions.diagnosed import RegionEvaluation
 

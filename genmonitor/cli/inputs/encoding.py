@@ -20,8 +20,8 @@ from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfI
 from genmonitor.encoders.hub import IMAGE_MODELS, TEXT_MODELS
 from genmonitor.encoders.text import text_encoder
 from genmonitor.encoders.vision import image_encoder
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import range_doubt
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.results import Samples
 
 PIXELS, TF_IDF = "pixels", "tf-idf"

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_at_least, check_bool, check_same_length
-from genmonitor.evaluation.collective import Collective, SingleProcess
 from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.compared_sets import check_value_range
 from genmonitor.evaluation.data.images import READ_BATCH, ImageSource, describe_batch, look_up
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages, random_order
+from genmonitor.evaluation.distributed import Collective
 
 PROBE_IMAGES = 100
 """Images from which shape and value range are taken."""

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from genmonitor._io import Progress, no_progress
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, StreamedItems, find_images
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.training_state.rng import (
     find_generators,
     preserve_generators,

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.classes import ClassResult, class_data, class_table
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.estimates import Change, Estimate, PromptMeasure, quoted
 from genmonitor.evaluation.prompts.modes import ModeEnds

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import differs
 from genmonitor.evaluation.results import Samples
 from genmonitor.functional.promptsplit import PromptSplitModes, rank_prompts

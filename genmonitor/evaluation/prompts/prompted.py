@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from genmonitor._io import write_json
 from genmonitor.encoders.frozen import Encoder, FrozenEncoder, OneHot, pixels
 from genmonitor.encoders.text import text_encoder
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptGroups, PromptMeasure
 from genmonitor.evaluation.results import EvaluationT, FitReport

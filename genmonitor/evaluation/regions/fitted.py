@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.images import fingerprint
 from genmonitor.evaluation.data.reference import RealSplit
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics
 from genmonitor.functional.two_sample_test import MIN_SAMPLES

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor.evaluation.collective import Collective
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.mmd_influence import MMDInfluence, RealSide

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._validation import check_at_least, check_callable, check_images
-from genmonitor.evaluation.collective import Collective
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.lockstep import Lockstep

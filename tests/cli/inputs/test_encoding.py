@@ -17,8 +17,8 @@ from genmonitor.cli.inputs.encoding import (
 )
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
-from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.distributed import SingleProcess
 
 CPU = torch.device("cpu")
 NAMES = ["1", "2", "3"]

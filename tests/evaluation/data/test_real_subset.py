@@ -5,12 +5,12 @@ import torch
 from _helpers.evaluations import ScriptedCollective, labeled
 from torch.utils.data import Dataset, TensorDataset
 
-from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data import real_subset
 from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.real_subset import RealSubset, choose_by_prompt, find_prompts, subset_by_prompt
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import SingleProcess
 
 
 def numbered(count, start=0):

@@ -17,8 +17,8 @@ from _helpers.evaluations import (
 
 from genmonitor import GaussianKernel
 from genmonitor.evaluation import ReferenceImages, SingleProcess
-from genmonitor.evaluation.collective import FailedElsewhereError
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import commit_evaluation
 from genmonitor.evaluation.prompts.estimates import PromptChanges, PromptDistances, PromptGroups, spread_by_prompt
 

@@ -6,8 +6,8 @@ import torch
 from _helpers.evaluations import samples_of
 
 from genmonitor.evaluation import DiversitySettings
-from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.prompts import Prompts
+from genmonitor.evaluation.distributed import SingleProcess
 from genmonitor.evaluation.prompts.diversity import (
     REAL,
     SCORES,

@@ -2,7 +2,7 @@
 import pytest
 import torch
 
-from genmonitor.evaluation.collective import SingleProcess
+from genmonitor.evaluation.distributed import SingleProcess
 from genmonitor.evaluation.prompts.modes import (
     LARGEST_SIDE,
     DiversityMetric,

@@ -8,9 +8,9 @@ from torch import nn
 
 from genmonitor import CosineKernel, GaussianKernel
 from genmonitor.evaluation import DisagreementEvaluator, DisagreementSettings
-from genmonitor.evaluation.collective import SingleProcess
 from genmonitor.evaluation.data.real_subset import RealSubset
 from genmonitor.evaluation.data.reference import ReferenceImages
+from genmonitor.evaluation.distributed import SingleProcess
 
 IMAGES = torch.rand(12, 1, 2, 2, generator=torch.Generator().manual_seed(0))
 COSINES = {"kernel": CosineKernel(), "prompt_kernel": CosineKernel()}

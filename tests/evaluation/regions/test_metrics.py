@@ -4,7 +4,7 @@ import torch
 from _helpers.evaluations import halves
 
 from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition, TwoSampleTest
-from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess
+from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics, both_views, distances
 from genmonitor.functional import cosine_mean_similarity, mmd_influence
 from genmonitor.functional.mmd_influence import RealSide

@@ -3,7 +3,7 @@ import pytest
 import torch
 from _helpers.evaluations import ScriptedCollective
 
-from genmonitor.evaluation.collective import FailedElsewhereError, SingleProcess, current_processes
+from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess, current_processes
 
 
 def fail():
