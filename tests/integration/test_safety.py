@@ -57,27 +57,14 @@ def keyword(call, name):
     return next((ast.unparse(k.value) for k in call.keywords if k.arg == name), None)
 
 
-OVER_A_PIPE = {"worker.py"}
-"""What talks to a process of its own in pickles, which no file and nobody else can put there."""
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_source_unpickles_and_evaluates_nothing(path):
-    for call in calls_of(path):
-        name = ast.unparse(call.func)
-        assert name not in {"eval", "exec", "os.system"}
-        # what was pickled in the same breath is no file
-        own = name == "pickle.dumps" or (
-            name == "pickle.loads" and ast.unparse(call.args[0]).startswith("pickle.dumps(")
-        )
-        assert own or path.name in OVER_A_PIPE or not re.fullmatch(r"(pickle|dill|joblib|marshal|shelve)\.\w+", name)
-        if name == "torch.load":
-            assert keyword(call, "weights_only") == "True"
-        if name in {"np.load", "numpy.load"}:
-            assert keyword(call, "allow_pickle") == "False"
-        if name.startswith("yaml."):
-            assert name == "yaml.safe_load"
-        assert keyword(call, "shell") != "True"
+def test_files_are_loaded_without_running_code():
+    """What else could run code, ruff's rules of security refuse: see pyproject.toml."""
+    safe = {"torch.load": ("weights_only", "True"), "np.load": ("allow_pickle", "False")}
+    found = [(path.name, call) for path in SOURCES for call in calls_of(path) if ast.unparse(call.func) in safe]
+    assert len(found) >= 6
+    for name, call in found:
+        argument, value = safe[ast.unparse(call.func)]
+        assert keyword(call, argument) == value, name
 
 
 class Payload:
