@@ -20,7 +20,7 @@ REMEDY := Run: make clean; make $(MAKECMDGOALS) PYTHON=python$(NEEDED)
 CHECK = @$(BIN)/python -c 'import sys; sys.version_info < tuple(map(int, "$(NEEDED)".split("."))) and \
 	sys.exit("genmonitor needs Python $(NEEDED) or newer, but .venv has " + sys.version.split()[0] + ". $(REMEDY)")'
 
-.PHONY: demo docs test test-numerics test-slow doctest lint typecheck bench-all bench-detection bench-diagnosis bench-reliability clean as-installed
+.PHONY: demo docs test test-numerics test-slow nightly doctest lint typecheck bench-all bench-detection bench-diagnosis bench-reliability clean as-installed
 
 # what the demo imports, and no more
 .venv/for-demo: pyproject.toml constraints.txt | $(BIN)/python
@@ -54,13 +54,17 @@ docs: .venv/for-docs
 test: .venv/for-development
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not slow"
 
-# as on other processors: narrower vectors, several threads, sums in another order; metrics compute by what is tested here;
-# a thread that waits for another sleeps: tests at once share the cores, and waiting busily takes several times as long
-test-numerics: NUMERICS := -m pytest -n auto --maxprocesses 4 -m "not slow" tests/kernels tests/linalg tests/functional
+# as on other processors: narrower vectors, sums in another order; metrics compute by what is tested here
+NUMERICS := -m pytest -n auto --maxprocesses 4 -m "not slow" tests/kernels tests/linalg tests/functional
 test-numerics: .venv/for-development
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE $(BIN)/python $(NUMERICS)
+
+# what changes seldom and takes long: the papers' scripts, hundreds of evaluations, sums on several threads
+# (a thread that waits for another sleeps: tests at once share the cores, and waiting busily takes several times as long)
+nightly: .venv/for-development
 	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 GENMONITOR_TEST_THREADS=2 OMP_WAIT_POLICY=PASSIVE \
 		$(BIN)/python $(NUMERICS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m nightly
 
 test-slow: .venv/for-development
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m slow

@@ -18,6 +18,16 @@ if Version(version("lightning")) < Version("2.6"):  # which the extra `examples`
     collect_ignore_glob = ["examples/*", "integration/test_sweep.py"]
 
 
+PAPERS = "examples/papers/"
+
+
+def pytest_collection_modifyitems(items):
+    """The slow tests of the papers' scripts, which change with the papers, are those of `make nightly`."""
+    for item in items:
+        if PAPERS in item.path.as_posix() and item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.nightly)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def threads_from_the_start():
     """Fixtures of a module come before those of a test."""

@@ -79,6 +79,7 @@ def test_commands_read_streamed_images_within_their_limit():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_alerts_name_the_region_by_the_second_evaluation():
     lines = printed(BENCHMARKS / "detection.py", "--tables", "alerts", "--runs", "1").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]

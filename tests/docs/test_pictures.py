@@ -35,6 +35,7 @@ def test_committed_table_says_what_the_page_says():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_script_draws_them(tmp_path):
     subprocess.run([sys.executable, ROOT / "docs" / "pictures.py", tmp_path], check=True, capture_output=True)
     found = table((tmp_path / "table.md").read_text())

@@ -53,6 +53,7 @@ def holds():
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts open files as Linux shows them")
 def test_five_hundred_evaluations_leave_nothing_behind(tmp_path, record_property):
     logger = TensorBoardLogger(tmp_path)
