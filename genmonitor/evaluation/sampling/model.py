@@ -14,6 +14,9 @@ from torch import Tensor, nn
 WRAPPERS = ("DistributedDataParallel", "_FabricModule")
 """Modules around the user's own, in which a forward pass may wait for the other processes."""
 
+GENERATORS = ("generator", "netG", "G", "gen", "decoder")
+"""Names under which public training scripts keep the network that turns noise into images."""
+
 
 @dataclass(frozen=True, eq=False)
 class SampledModel:
@@ -78,3 +81,28 @@ def _inside(module: nn.Module) -> nn.Module:
 
 def _device(module: nn.Module) -> torch.device:
     return next((x.device for x in (*module.parameters(), *module.buffers())), torch.device("cpu"))
+
+
+def suggested_sample_fn(module: nn.Module) -> str:
+    """Return a line to paste for a module without a method that draws images, or an empty text.
+
+    The network is named after `GENERATORS`; its first layer with weights tells the shape of the noise that it takes.
+
+    Example:
+        >>> module = nn.Module()
+        >>> module.decoder = nn.Sequential(nn.Linear(16, 64), nn.Unflatten(1, (1, 8, 8)))
+        >>> suggested_sample_fn(module)
+        'sample_fn=lambda m, n: m.decoder(torch.randn(n, 16))'
+    """
+    name = next((name for name in GENERATORS if isinstance(getattr(module, name, None), nn.Module)), "")
+    network = getattr(module, name) if name else module
+    first = next((layer for layer in network.modules() if list(layer.parameters(recurse=False))), None)
+    if isinstance(first, nn.Linear):
+        shape = f"n, {first.in_features}"
+    elif isinstance(first, nn.ConvTranspose2d):
+        shape = f"n, {first.in_channels}, 1, 1"
+    else:
+        return ""
+    call = f"m.{name}" if name else "m"
+    device = ", device=m.device" if hasattr(module, "device") else ""
+    return f"sample_fn=lambda m, n: {call}(torch.randn({shape}{device}))"

@@ -19,7 +19,7 @@ from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.results import Samples
 from genmonitor.evaluation.sampling import cache
 from genmonitor.evaluation.sampling.lockstep import Lockstep
-from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.evaluation.sampling.model import SampledModel, suggested_sample_fn
 from genmonitor.evaluation.sampling.seeding import SeededRows, sample_seed
 from genmonitor.training_state.rng import seed_everything
 from genmonitor.training_state.sharding import gather, sharded_parts
@@ -179,8 +179,11 @@ def _find_method(
     if not callable(found):
         conditional = method == "sample" and callable(getattr(module, "sample_prompts", None))
         asked = "Give `prompts=` for its `sample_prompts`, add one" if conditional else "Add one"
+        line = suggested_sample_fn(module) if method == "sample" else ""
+        example = f" Perhaps: {line}" if line else ""
         raise ValueError(
             f"Expected a way to draw images, but {type(module).__name__} has no method {tried}. {asked}, or {remedy}"
+            f"{example}"
         )
     return _checked_call(found, f"`{type(module).__name__}.{method}({argument})`", argument, f"Change it, or {remedy}")
 

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
+
 import pytest
 import torch
+from lightning import LightningModule
 from torch import nn
 
-from genmonitor.evaluation.sampling.model import SampledModel
+from genmonitor.evaluation.sampling.model import SampledModel, suggested_sample_fn
+from genmonitor.evaluation.sampling.sampler import Sampler
 
 
 class Generator(nn.Module):
@@ -59,3 +63,42 @@ def test_a_function_needs_its_networks(module):
 def test_what_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match=r"`sample` to be a function from n to n images, .* but got int"):
         SampledModel.of(3)
+
+
+def with_network(name, *layers):
+    module = LightningModule()
+    setattr(module, name, nn.Sequential(*layers))
+    return module
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        (
+            with_network("generator", nn.Linear(100, 64), nn.Unflatten(1, (1, 8, 8))),
+            "m.generator(torch.randn(n, 100, device=m.device))",
+        ),
+        (
+            with_network("netG", nn.ConvTranspose2d(64, 1, 8)),
+            "m.netG(torch.randn(n, 64, 1, 1, device=m.device))",
+        ),
+        (
+            with_network("decoder", nn.ReLU(), nn.Linear(16, 64), nn.Unflatten(1, (1, 8, 8))),
+            "m.decoder(torch.randn(n, 16, device=m.device))",
+        ),
+        (nn.Sequential(nn.Linear(32, 64), nn.Unflatten(1, (1, 8, 8))), "m(torch.randn(n, 32))"),
+    ],
+)
+def test_the_line_to_paste_draws(module, line):
+    assert suggested_sample_fn(module) == f"sample_fn=lambda m, n: {line}"
+    draw = eval(suggested_sample_fn(module).removeprefix("sample_fn="))
+    assert draw(module, 3).shape == (3, 1, 8, 8)
+    with pytest.raises(ValueError, match=re.escape(f"Perhaps: sample_fn=lambda m, n: {line}")):
+        Sampler(4).resolve(SampledModel(module, torch.device("cpu")))
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Identity(), with_network("model", nn.Conv2d(1, 8, 3)), with_network("generator")]
+)
+def test_no_line_is_made_up_for_what_takes_no_noise(module):
+    assert suggested_sample_fn(module) == ""
