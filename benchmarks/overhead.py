@@ -22,7 +22,6 @@ from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from genmonitor.callbacks import PixelClusterMonitor
-from genmonitor.loggers import worker
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 from data import ImageData
@@ -30,8 +29,8 @@ from dcgan import DCGAN
 from ddpm import DDPM
 
 EPOCHS, EVERY, COUNTED = (3, 1, range(1, 2)) if ONCE else (75, 5, range(6, 14))
-"""The first evaluations load what is loaded once, and draw until the process beside the training is ready to. Of those
-counted every fourth has a diagnosis, as in any run, or more where much changes; the last of a run has one too."""
+"""The first evaluations load what is loaded once. Of those counted every fourth has a diagnosis and figures, as in any
+run, or more where much changes; the last of a run has both too."""
 
 
 class Epochs(Callback):
@@ -65,16 +64,6 @@ def time_calls(owner: Any, method: str) -> list[float]:
     return seconds
 
 
-def slowed_by_drawing(seconds: list[float]) -> tuple[float, float]:
-    """Return the seconds of an epoch, and how many more those after an evaluation take, while its figures are drawn.
-
-    The last epoch before the next evaluation is the one that nothing is drawn beside.
-    """
-    following = [[seconds[EVERY * i + after] for i in COUNTED] for after in range(1, EVERY + 1)]
-    alone = statistics.median(following[-1])
-    return alone, sum(statistics.mean(epochs) - alone for epochs in following)
-
-
 def digits(folder: str) -> ImageData:
     return ImageData("digits")
 
@@ -102,7 +91,6 @@ def case(
         )
         at_start = time_calls(monitor, "on_train_start")
         after_epochs = time_calls(monitor, "on_validation_epoch_end")
-        taken_over = time_calls(worker, "deliver")
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(
                 max_epochs=EPOCHS,
@@ -120,9 +108,8 @@ def case(
         sampling, measuring = (
             statistics.mean(monitor.history[i][f"{part}_seconds"] for i in COUNTED) for part in ("sampling", "metric")
         )
-        # what was drawn is taken over between batches, of which some belong to each evaluation
-        evaluation = statistics.mean(after_epochs[EVERY * i] for i in COUNTED) + sum(taken_over) / len(evaluated)
-        alone, slowed = slowed_by_drawing(epochs.seconds)
+        evaluation = statistics.mean(after_epochs[EVERY * i] for i in COUNTED)
+        alone = statistics.median(epochs.seconds)
         added = evaluation - sampling
         return {
             "epoch s": f"{alone:.2f}",
@@ -133,8 +120,6 @@ def case(
             "whole evaluation s": f"{evaluation:.3f}",
             f"all but sampling, of {EVERY} epochs": f"{added / (EVERY * alone):.1%}",
             "of an epoch of a minute": f"{added / 60:.2%}",
-            "training slowed by drawing s": f"{slowed:.2f}",
-            f"with that, of {EVERY} epochs": f"{(added + slowed) / (EVERY * alone):.1%}",
         }
 
     measure.__name__ = name

@@ -84,7 +84,7 @@ ROWS = {
     "terminals that take nothing, warnings as errors": Row(
         ("callbacks/test_base.py", "test__io.py"), keyword="takes_nothing or cannot_be_said or encoding or are_errors"
     ),
-    "forks and signals": Row(("loggers/test_worker*.py", "cli/test_signals.py")),
+    "signals": Row(("cli/test_signals.py",)),
     "subclasses of tensors": Row(
         (
             "functional/test_every_function.py",

@@ -44,7 +44,7 @@ from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.kernels import Kernel
-from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
+from genmonitor.loggers.publisher import finish_evaluations, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state
@@ -138,7 +138,7 @@ class GenerativeMonitor(Monitor, Callback):
             self._start_new_run()
         # a trial run writes nothing
         writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
-        self.publisher.start(run_folder(trainer), trainer.loggers, writes, parallel=True)
+        self.publisher.start(run_folder(trainer), trainer.loggers, writes)
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.notes.add(note)
         fill_scheduler_keys(trainer, self.prefix)
@@ -200,16 +200,12 @@ class GenerativeMonitor(Monitor, Callback):
         self._after_all_monitors(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Free what an evaluation that was cut short left, and keep what those before it found."""
+        """Free what an evaluation that was cut short left."""
         cache.clear(trainer)
-        if trainer.is_global_zero:
-            finish_run(self.publisher)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the summary, and after all monitors' where the report is."""
         self.publisher.notes.set_whole_run()
-        if trainer.is_global_zero:
-            finish_run(self.publisher)
         if not self.history and not self.failures.count and not self.failures.not_finite:
             self.publisher.notes.warn(
                 "training ended before the first evaluation. Evaluate more often, or train longer."

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
-import sys
 from importlib.metadata import version
 
 import pytest
@@ -40,14 +39,6 @@ def same_threads():
     torch.set_num_threads(int(THREADS))
     yield
     torch.set_num_threads(int(THREADS))
-
-
-@pytest.fixture(autouse=True)
-def figures_in_this_process(monkeypatch):
-    """The worker process takes seconds to load; tests of it start it themselves."""
-    if (worker := sys.modules.get("genmonitor.loggers.worker")) is not None:
-        monkeypatch.setattr(worker, "start", lambda: None)
-        monkeypatch.setattr(worker, "_running", None)  # a fixture of a module may have started it
 
 
 @pytest.fixture(scope="session")

@@ -206,12 +206,11 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         for view, influence in (influences or {}).items():
             values |= {keys.distance[view][name]: distance for name, distance in distances(influence).items()}
             values |= {keys.vs_best[view][name]: z for name, z in self._best[view].scores(influence).items()}
-        diagnosed, classes, between = Diagnosed(), tuple[ClassResult, ...](), False
-        if fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
-            # rank zero's word: another machine's last digit may lie on the other side of the threshold
-            between = not comm.from_rank_zero(lambda: self._due(values))
-            if not between:
-                diagnosed, classes = self._find_faults(fake, real, any(map(differs, p.values())), comm)
+        diagnosed, classes = Diagnosed(), tuple[ClassResult, ...]()
+        # rank zero's word: another machine's last digit may lie on the other side of the threshold
+        between = not comm.from_rank_zero(lambda: self._due(values))
+        if not between and fake is not None and real is not None and min(len(fake), len(real)) >= DIAGNOSED:
+            diagnosed, classes = self._find_faults(fake, real, any(map(differs, p.values())), comm)
         values |= {**(diagnosed.values or {}), **smallest_p(classes)}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}

@@ -165,8 +165,8 @@ def when(record: Record) -> str:
 class Presenter(Generic[EvaluationT]):
     """Shows findings in words; a subclass adds tables and pictures. Rank zero alone calls it.
 
-    Figures are matplotlib figures or functions that draw them. A `functools.partial` of a function of this package,
-    with values that pickle takes, is drawn in a worker process; tensors arrive there as NumPy arrays.
+    Figures are matplotlib figures or functions that draw them. Training waits for each, so an evaluation between two
+    diagnoses has none: page and loggers draw its curves from the values.
     """
 
     title: ClassVar[str] = ""
@@ -193,10 +193,6 @@ class Presenter(Generic[EvaluationT]):
     def figures(self, evaluation: EvaluationT, history: History, samples: Samples) -> Mapping[str, Figure | Drawing]:
         """Return figures of an evaluation and of the curves up to it."""
         return {}
-
-    def figures_at_end(self, evaluation: EvaluationT) -> tuple[str, ...]:
-        """Return which of these a training draws at its end alone, if the evaluation is then the last."""
-        return ()
 
     def tables(self, evaluation: EvaluationT) -> Mapping[str, Table]:
         """Return the tables of an evaluation."""

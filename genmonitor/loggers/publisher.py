@@ -14,12 +14,12 @@ from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, Table
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
-from genmonitor.loggers import worker
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
-from genmonitor.loggers.worker import Jobs
 from genmonitor.report.contents import FOLDER
 from genmonitor.report.folder import RunFolder
+from genmonitor.report.pictures import render
+from genmonitor.training_state.rng import preserve_rng
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,18 +77,13 @@ class Publisher:
         self.folder = RunFolder(Path())
         self._loggers = Loggers([])
         self._writes = False
-        self._jobs = Jobs(self.attempt, self._loggers, parallel=False)
         self._described: set[str] = set()
-        self._has_end = False
-        self._at_end: Callable[[], None] = _nothing
         self.page: Path | None = None
         self.latest: dict[str, bytes] = {}
         self.unfinished = False
         self.message = ""
 
-    def start(
-        self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = FOLDER, parallel: bool = False
-    ) -> None:
+    def start(self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = FOLDER) -> None:
         """Begin a fit; every process calls it.
 
         Args:
@@ -96,8 +91,6 @@ class Publisher:
             loggers: of the run.
             writes: whether there shall be files.
             folder: in that of the run, into which they go.
-            parallel: whether the worker process draws figures and writes the page, from the second evaluation on;
-                `finish_evaluations` must then be called often, and `finish_run` at the end.
         """
         self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
@@ -106,8 +99,6 @@ class Publisher:
         self.attempt.start()
         self.page, self.unfinished = None, False
         self._writes = writes
-        self._has_end, self._at_end = parallel, _nothing
-        self._jobs = Jobs(self.attempt, self._loggers, parallel and not self._raise_errors)
 
     def publish_fit(
         self, evaluator: Evaluator[Any], values: Callable[[], Sequence[ValueSpec]], history: History
@@ -175,10 +166,7 @@ class Publisher:
 
         def draw() -> None:
             shown = presenter()
-            figures = dict(shown.figures(evaluation, history, found.samples))
-            at_end = shown.figures_at_end(evaluation) if self._has_end else ()
-            later = {name: figures.pop(name) for name in at_end if name in figures}
-            self._at_end = partial(self._publish_figures, later, step, epoch, shown.figures_to_keep)
+            figures = shown.figures(evaluation, history, found.samples)
             self._publish_figures(figures, step, epoch, shown.figures_to_keep)
 
         self.attempt(inform)
@@ -187,7 +175,6 @@ class Publisher:
         self.attempt(draw)
         self._write(write_images)
         self.write_report(len(history))
-        self._jobs.start()
 
     def publish_alert(self, alert: Alert) -> None:
         """Warn, and send an alert to the loggers and to the user's function."""
@@ -200,44 +187,31 @@ class Publisher:
         """Write the notes, and the page once there is an evaluation."""
         self.unfinished = True
         self._write(lambda folder: folder.write_notes(self._prefix, self.notes.items))
-        if self._writes and evaluations:
-            folder = RunFolder(self.folder.path.absolute())
-            self._jobs(("page", folder.path, self._prefix), self.notes.step, folder.write_report, self._take_page)
-
-    def draw_last(self) -> None:
-        """Draw what is drawn once, of the last evaluation."""
-        draw, self._at_end = self._at_end, _nothing
-        draw()
+        if evaluations:
+            self._write(self._write_page)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
-        step = self.notes.step
-        if self._jobs.ready:
-            self._loggers.finish_evaluation(step)  # the values do not wait for figures
+        if (page := self.page) is not None:
+            self._loggers.each(lambda x: x.log_page(page, self.notes.step))
+        self._loggers.finish_evaluation(self.notes.step)
 
-        self._jobs(("finish", self._prefix), step, _nothing, lambda _: self._send_page(step))
+    def _write_page(self, folder: RunFolder) -> None:
+        self.page = folder.write_report()
 
     def _publish_figures(
         self, figures: Mapping[str, Figure | Drawing], step: int, epoch: int | None, kept: tuple[str, ...] = ()
     ) -> None:
-        folder = RunFolder(self.folder.path.absolute())
         for name, figure in figures.items():
-            when = epoch if name in kept else None
-            work = partial(folder.draw, self._prefix, name, figure, step, when, self._writes)
-            take = partial(self._take_figure, name, step, when, epoch is not None)
-            # the user's own code may be of a script, which no other process can import
-            key = ("figure", self._prefix, name, None if when is None else step)
-            self._jobs(key, step, work, take, inline=not _is_ours(figure))
+            self.attempt(partial(self._publish_figure, name, figure, step, epoch, name in kept))
 
-    def _take_figure(
-        self, name: str, step: int, epoch: int | None, latest: bool, drawn: tuple[bytes, OSError | None]
-    ) -> None:
-        png, failure = drawn
-        if latest:
+    def _publish_figure(self, name: str, figure: Figure | Drawing, step: int, epoch: int | None, is_kept: bool) -> None:
+        png, when = render(figure), epoch if is_kept else None
+        if epoch is not None:
             self.latest[name] = png
-        self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": png}, step, epoch))
-        if failure is not None:
-            raise failure
+        self._loggers.each(lambda x: x.log_figures({f"{self._prefix}/{name}": png}, step, when))
+        if self._writes:  # after the loggers, which take a figure for which the disk has no room
+            self.folder.write_figures(self._prefix, {name: png}, step, when)
 
     def _write(self, write: Callable[[RunFolder], Any]) -> None:
         """Write into the folder, where there shall be files."""
@@ -253,14 +227,6 @@ class Publisher:
     def _log_table(self, tag: str, table: Table, step: int) -> None:
         self._loggers.each(lambda x: x.log_table(tag, table, step))
 
-    def _take_page(self, page: Path) -> None:
-        self.page = self.folder.path / page.name
-
-    def _send_page(self, step: int) -> None:
-        if (page := self.page) is not None:
-            self._loggers.each(lambda x: x.log_page(page, step))
-        self._loggers.finish_evaluation(step)
-
 
 def _layout(values: Sequence[ValueSpec]) -> dict[str, list[str]]:
     """Return the keys that share a chart in a logger by its title, without the details."""
@@ -268,33 +234,14 @@ def _layout(values: Sequence[ValueSpec]) -> dict[str, list[str]]:
     return {title: [spec.key for spec in specs] for title, specs in grouped_by_chart(shown).items()}
 
 
-def _is_ours(figure: Figure | Drawing) -> bool:
-    module = getattr(figure.func, "__module__", None) if isinstance(figure, partial) else None
-    return module is not None and module.startswith("genmonitor.")
-
-
-def _nothing() -> None:
-    """Do nothing: a job that keeps the order of what follows."""
-
-
 def finish_evaluations(publishers: Iterable[Publisher]) -> None:
-    """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all.
-
-    Deliver what the worker process has drawn since, too.
-    """
+    """Finish the evaluations of the monitors of a Trainer, which share loggers and page: both are sent once for all."""
     unfinished = [publisher for publisher in publishers if publisher.unfinished]
     if unfinished:
-        unfinished[-1].finish()
+        with preserve_rng():  # a logger may draw random numbers
+            unfinished[-1].finish()
     for publisher in unfinished:
         publisher.unfinished = False
-    worker.deliver()  # last: no evaluation is unfinished into whose row it could come
-
-
-def finish_run(publisher: Publisher) -> None:
-    """Draw what is left, and wait for figures still being drawn, also of publishers that it shares a run with."""
-    publisher.attempt(publisher.draw_last)
-    if skipped := worker.drain():
-        publisher.notes.warn(f"{skipped} figures were skipped: evaluations came faster than they could be drawn.")
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:

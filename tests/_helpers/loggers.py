@@ -69,14 +69,3 @@ WandbRun.__module__ = "wandb.of_tests"
 def cluster_figures():
     """Return a figure by its tag."""
     return {"cms/cluster_map": render(cluster_map([[1, 2], [0, 1]]))}
-
-
-class NotReadBack:
-    """What pickle takes and does not give back."""
-
-    def __reduce__(self):
-        return int, ("not a number",)
-
-
-def collect(into, result):
-    into.append(result())

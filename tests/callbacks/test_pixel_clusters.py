@@ -257,14 +257,14 @@ def test_regions_live_on_the_map_of_a_site_encoder(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Pixel")
-def test_curves_are_drawn_once_at_the_end(tmp_path):
-    """The page and every logger draw them from the values; a figure at each evaluation costs more than measuring."""
+def test_figures_are_drawn_at_the_first_evaluation_and_the_last(tmp_path):
+    """The page and every logger draw the curves from the values."""
     logger = TensorBoardLogger(tmp_path, name=None, version="")
-    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, verbose=False)
-    fit(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=2, logger=logger)
+    monitor = PixelClusterMonitor(3, n_samples=60, n_cluster_images=200, verbose=False, diagnose_every=9)
+    fit(tmp_path, monitor, val=loader(digits(300, 400)), max_epochs=3, logger=logger)
     images = read_tensorboard(tmp_path).Images
-    assert [image.step for image in images("cms/samples")] == [2, 5]
-    assert [image.step for image in images("cms/curves")] == [5]
+    for name in ("cms/samples", "cms/curves"):
+        assert [image.step for image in images(name)] == [2, 8]
 
 
 def test_site_encoder_is_run_in_eval_mode_and_left_as_it_was(tmp_path):

@@ -177,13 +177,14 @@ def test_the_last_evaluation_has_a_diagnosis():
     assert ["explained" in record for record in history] == [True, False, True]
 
 
-@pytest.mark.parametrize(("images", "waits"), [(DARK, [False, True]), (DARK[:60], [False, False])])
-def test_samples_wait_for_the_end_of_a_training_only_between_two_diagnoses(images, waits):
+@pytest.mark.parametrize("images", [DARK, DARK[:60]], ids=["diagnosed", "too few for a diagnosis"])
+def test_figures_are_drawn_when_a_diagnosis_is_due(images):
     evaluator, history = fitted(fault_models=[FADED], diagnose_every=2), []
-    shown = [evaluated(evaluator, images, history)[0] for _ in range(2)]
-    at_end = [evaluator.presenter().figures_at_end(evaluation) for evaluation in shown]
-    assert ["samples" in names for names in at_end] == waits
-    assert all("curves" in names for names in at_end)
+    samples = Samples(images, torch.arange(len(images)))
+    found = [_with(*evaluated(evaluator, images, history)) for _ in range(2)]
+    drawn = [evaluator.presenter().figures(evaluation, history, samples).keys() for evaluation in found]
+    assert [names >= {"curves", "samples"} for names in drawn] == [True, False]
+    assert [bool(names) for names in drawn] == [True, False]
 
 
 @pytest.mark.parametrize(("images", "said"), [(GOOD, False), (DARK, True)])

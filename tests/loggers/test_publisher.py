@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import warnings
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
+from _helpers.loggers import AnyLogger
 from _helpers.modules import LIGHTNING_SAYS, digits, epochs, fit, loader, plain, trainer
 from _helpers.presenters import present_with
+from lightning import Callback
 
+from genmonitor.callbacks import PixelClusterMonitor
 from genmonitor.evaluation.results import Alert
 from genmonitor.loggers.publisher import Publisher, print_reports
+from genmonitor.plotting.pixel_clusters import cluster_map
 
 pytestmark = LIGHTNING_SAYS
 
@@ -61,6 +67,52 @@ def test_notes_and_page_are_written_with_each_evaluation(tmp_path):
     folder = tmp_path / "genmonitor"
     assert json.loads((folder / "cms_notes.json").read_text())[0]["text"] == "Few images."
     assert not (folder / "report.html").exists()
+
+
+def test_figure_that_cannot_be_drawn_is_named_and_those_after_it_are_shown(tmp_path):
+    publisher = started(tmp_path)
+    after = partial(cluster_map, [[0, 1], [2, 1]])
+    with pytest.warns(UserWarning, match="(?s)could not be shown or written.*not a number"):
+        publisher._publish_figures({"lost": fails(TypeError("not a number")), "after": after}, 5, 1)
+    assert publisher.latest.keys() == {"after"}
+    assert [path.name for path in (tmp_path / "genmonitor").glob("*.png")] == ["cms_after.png"]
+
+
+def test_figure_for_which_the_disk_has_no_room_reaches_the_loggers(tmp_path):
+    taken = []
+    writer = SimpleNamespace(
+        add_figure=None,
+        add_text=None,
+        add_image=lambda tag, image, global_step, **rest: taken.append((tag, global_step)),
+    )
+    publisher = Publisher("Name", "cms")
+    publisher.start(tmp_path, [AnyLogger(writer)])
+    (tmp_path / "genmonitor").write_text("no folder")
+    with pytest.warns(UserWarning, match="could not be shown or written"):
+        publisher._publish_figures({"map": partial(cluster_map, [[0, 1], [2, 1]])}, 5, 1)
+    assert taken == [("cms/map", 5)]
+
+
+class Fails(Callback):
+    """Ends a training before its time."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def on_train_epoch_end(self, trainer, module):
+        if trainer.current_epoch == 2:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no more"), KeyboardInterrupt()], ids=["error", "ctrl-c"])
+def test_page_is_of_the_last_evaluation_where_a_training_ends_before_its_time(tmp_path, error):
+    monitor = PixelClusterMonitor(n_clusters=3, n_samples=100, n_cluster_images=200, verbose=False)
+    with pytest.raises((RuntimeError, SystemExit)):
+        fit(tmp_path, monitor, Fails(error), val=loader(digits(300, 400)), max_epochs=4, logger=False)
+    assert ["explained" in record for record in monitor.history] == [True, False, False]
+    written = {path.name for path in (tmp_path / "genmonitor").iterdir()}
+    assert written >= {"cms_curves.png", "cms_samples_epoch_0000_step_2.png", "cms_images_epoch_0002_step_8.webp"}
+    assert "the last at epoch\n    2" in (tmp_path / "genmonitor" / "report.html").read_text()
 
 
 def test_trial_run_writes_nothing_and_says_so_to_nobody(tmp_path, capsys):

@@ -90,17 +90,18 @@ class RegionPresenter(Presenter[RegionEvaluation]):
         return fit_figures(replace(self.fitted.regions, cka=self.take_cka()), (height, width))
 
     def figures(self, evaluation: RegionEvaluation, history: History, samples: Samples) -> Mapping[str, Drawing]:
-        """Return what draws the diagnosis, the curves, and samples with the region that differs most."""
+        """Return what draws the diagnosis, the curves, and samples with the region that differs most.
+
+        There are none between two diagnoses: loggers and page draw the curves from the values.
+        """
+        if evaluation.between:
+            return {}
         regions, findings = self.fitted.regions, evaluation.findings
         out = evaluation_figures(regions, findings, history, samples.images, self._captions(samples))
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out
         return diagnosis_figures(diagnosis, evaluation.findings[0], regions.value_range) | out
-
-    def figures_at_end(self, evaluation: RegionEvaluation) -> tuple[str, ...]:
-        """Return the curves, which loggers and page draw from the values, and samples without a diagnosis beside."""
-        return ("curves", "samples") if evaluation.between else ("curves",)
 
     def tables(self, evaluation: RegionEvaluation) -> Mapping[str, Table]:
         """Return what was found of each class, those that differ most first."""
