@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, Unpack
 
 import lightning.pytorch as pl
-import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
 
@@ -26,6 +25,7 @@ from genmonitor.callbacks.integration.circumstances import (
 from genmonitor.callbacks.integration.compat import (
     averaged_model,
     batches_seen,
+    ends_here,
     ends_with_training,
     find_weight_averaging,
     log_value,
@@ -36,6 +36,7 @@ from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
 from genmonitor.callbacks.validation_samples import ValidationSamples
+from genmonitor.callbacks.watchers import WatchedValues, saves_by_steps
 from genmonitor.evaluation.evaluator import Evaluator, reading_state
 from genmonitor.evaluation.prompts.prompted import PromptedEvaluator
 from genmonitor.evaluation.results import MOMENT, Record, Samples
@@ -51,8 +52,6 @@ from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import PROOFS, prove_unchanged
 from genmonitor.training_state.rng import preserve_rng
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
-
-WORST = 1e9
 
 
 @rank_zero_only
@@ -115,6 +114,8 @@ class GenerativeMonitor(Monitor, Callback):
         self.images_seen: int | None = 0
         self.fitted = False
         self._proved = 0
+        self._watched = WatchedValues(self.prefix)
+        self._evaluated_at = self._validated_at = -1  # training batches seen until then
         self._validates = True
         self._stage = "fit"
 
@@ -141,7 +142,8 @@ class GenerativeMonitor(Monitor, Callback):
         self.publisher.start(run_folder(trainer), trainer.loggers, writes)
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.notes.add(note)
-        fill_scheduler_keys(trainer, self.prefix)
+        self._watched.start(trainer)
+        self._evaluated_at = self._validated_at = -1
         self._proved = 0
         with preserve_training_state(pl_module):
             self._validates = validates(trainer)
@@ -158,8 +160,11 @@ class GenerativeMonitor(Monitor, Callback):
         """Count the images, and evaluate where the schedule goes by steps."""
         images = batch_size(batch) * trainer.world_size // tensor_parallel_size(pl_module)
         self.images_seen = (self.images_seen or 0) + images
-        if self.schedule.step_due(batches_seen(trainer)[0]):
+        seen = batches_seen(trainer)[0]
+        if self.schedule.step_due(seen):
             self.evaluate_and_log(trainer, pl_module)
+        if saves_by_steps(trainer, self.prefix):
+            self._watched.show(trainer, seen - 1, pl_module.device)
         self._after_all_monitors(trainer)
 
     def on_validation_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -184,8 +189,12 @@ class GenerativeMonitor(Monitor, Callback):
         """Evaluate at the end of a validation run, once in `trainer.validate`."""
         if trainer.state.fn == "validate":
             evaluate_once(self, monitors(trainer), trainer, pl_module)
-        elif not trainer.sanity_checking and self.schedule.epoch_due(trainer.current_epoch):
-            self.evaluate_and_log(trainer, pl_module)
+        elif not trainer.sanity_checking:
+            seen = batches_seen(trainer)[0]
+            if self.schedule.epoch_due(trainer.current_epoch, self._evaluated_at < seen and ends_here(trainer)):
+                self.evaluate_and_log(trainer, pl_module)
+            self._watched.show(trainer, self._validated_at, pl_module.device)
+            self._validated_at = seen
         self._after_all_monitors(trainer)
 
     def on_test_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -194,9 +203,12 @@ class GenerativeMonitor(Monitor, Callback):
         self._after_all_monitors(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Evaluate at the end of an epoch where nothing is validated."""
-        if not self._validates and self.schedule.epoch_due(trainer.current_epoch):
+        """Evaluate at the end of an epoch where nothing is validated, and at the end of the last epoch in any case."""
+        seen, in_epoch = batches_seen(trainer)
+        last = self._evaluated_at < seen and ends_here(trainer) and not isinstance(self.sampler, ValidationSamples)
+        if last or (not self._validates and self.schedule.epoch_due(trainer.current_epoch)):
             self.evaluate_and_log(trainer, pl_module)
+        self._watched.show(trainer, seen - in_epoch, pl_module.device)
         self._after_all_monitors(trainer)
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
@@ -206,9 +218,10 @@ class GenerativeMonitor(Monitor, Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the summary, and after all monitors' where the report is."""
         self.publisher.notes.set_whole_run()
-        if not self.history and not self.failures.count and not self.failures.not_finite:
+        if self._evaluated_at < batches_seen(trainer)[0]:
             self.publisher.notes.warn(
-                "training ended before the first evaluation. Evaluate more often, or train longer."
+                "the last weights of this training were not evaluated, since it was stopped where no evaluation was "
+                "due. `genmonitor sweep` evaluates their checkpoint."
             )
         if trainer.is_global_zero and self.history and self.verbose:
             self.publisher.attempt(lambda: say(self.summary()))
@@ -261,7 +274,6 @@ class GenerativeMonitor(Monitor, Callback):
             commits = trainer.state.fn == "fit"
             found = self._run_evaluation(model, comm, moment, progress, draw=draw, commits=commits, **counts)
         if found is None:
-            fill_callback_keys(trainer, self.prefix)
             return None
         if trainer.is_global_zero:
             with preserve_rng():  # what a user's `on_alert` notes on the module stays
@@ -270,15 +282,18 @@ class GenerativeMonitor(Monitor, Callback):
 
     def evaluate_and_log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Evaluate, and let other callbacks know the values. Every process calls it, in a hook that may log."""
+        self._evaluated_at = batches_seen(trainer)[0]
         record = self.evaluate(trainer, pl_module)
         if record is None:
             return
-        named = {f"{self.prefix}/{x}": float(record[x]) for x in record if x not in MOMENT}
+        values = {key: float(value) for key, value in record.items() if key not in MOMENT}
         if trainer.state.fn == "fit":  # not by `log`, which ends a run whose module logs the same key in this hook
-            trainer.callback_metrics.update({key: torch.tensor(named[key], device=pl_module.device) for key in named})
+            self._watched.take(values, self._evaluated_at)
+            self._watched.show(trainer, self._evaluated_at - 1, pl_module.device)
             return
-        for key, value in named.items():  # what `validate` and `test` return
-            self.publisher.attempt(partial(log_value, pl_module, key, value, batch_size=1, sync_dist=True))
+        for key, value in values.items():  # what `validate` and `test` return
+            log = partial(log_value, pl_module, f"{self.prefix}/{key}", value, batch_size=1, sync_dist=True)
+            self.publisher.attempt(log)
 
     def _proof(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> AbstractContextManager[None]:
         """Prove that the training is left alone, at the first occasions of a fit."""
@@ -391,31 +406,6 @@ def split_options(monitor: str, given: Mapping[str, Any]) -> tuple[dict[str, Any
     of_sampler = {name: options.pop(option) for option, name in sampling.items() if option in options}
     schedule = Schedule(**{name: options.pop(name) for name in timing if name in options})
     return of_sampler, schedule, options
-
-
-def fill_scheduler_keys(trainer: pl.Trainer, prefix: str) -> None:
-    """Give the worst value to keys that learning-rate schedulers wait for and that no evaluation logged yet.
-
-    Lightning ends a run in which a scheduler that is due does not find its key, be it before the first evaluation.
-    """
-    for config in trainer.lr_scheduler_configs:
-        if config.strict:  # another is only warned about, and left as it is
-            _fill(trainer, prefix, config.monitor, getattr(config.scheduler, "mode", "min"))
-
-
-def fill_callback_keys(trainer: pl.Trainer, prefix: str) -> None:
-    """Give the worst value to keys that callbacks wait for and that no evaluation could log.
-
-    Lightning ends a run in which ModelCheckpoint or EarlyStopping never finds its key, and EarlyStopping one that is
-    not finite.
-    """
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        _fill(trainer, prefix, getattr(callback, "monitor", None), getattr(callback, "mode", "min"))
-
-
-def _fill(trainer: pl.Trainer, prefix: str, key: str | None, mode: str) -> None:
-    if str(key).startswith(f"{prefix}/"):
-        trainer.callback_metrics.setdefault(str(key), torch.tensor(-WORST if mode == "max" else WORST))
 
 
 class PromptedMonitor(GenerativeMonitor):

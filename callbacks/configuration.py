@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from genmonitor.callbacks.integration.weights import check_weights
 from genmonitor.callbacks.validation_samples import ValidationSamples, check_reuse
+from genmonitor.callbacks.watchers import saves_by_steps
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.training_state.sharding import SWEEP
@@ -62,22 +63,32 @@ def _check_sharding(trainer: pl.Trainer) -> None:
 
 
 def rare_evaluation_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:
-    """Say where EarlyStopping waits for a key that is not evaluated in every epoch."""
+    """Return notes on what waits for a key more often than the monitor evaluates."""
+    ours, rarely = f"{monitor.prefix}/", not monitor.schedule.every_epoch
     notes = [
-        f"a learning-rate scheduler monitors {config.monitor!r}, which may not be evaluated before it steps. Until "
-        "then it is given the worst value: let it step once per epoch, and evaluate every epoch"
+        f"a learning-rate scheduler monitors {config.monitor!r}, which may not be evaluated before it steps. It then "
+        "sees no improvement: let it step once per epoch, and evaluate every epoch"
         for config in trainer.lr_scheduler_configs
-        if str(config.monitor).startswith(f"{monitor.prefix}/")
-        and (config.interval == "step" or not monitor.schedule.every_epoch or trainer.check_val_every_n_epoch != 1)
+        if str(config.monitor).startswith(ours)
+        and (config.interval == "step" or rarely or trainer.check_val_every_n_epoch != 1)
     ]
-    if monitor.schedule.every_epoch:
-        return notes
-    return notes + [
-        f"EarlyStopping monitors {callback.monitor!r}, which is not evaluated every epoch. It counts the old value as "
-        "no improvement: raise its `patience` or set every_n_epochs=1."
-        for callback in trainer.early_stopping_callbacks
-        if str(callback.monitor).startswith(f"{monitor.prefix}/")
-    ]
+    for stop in trainer.early_stopping_callbacks:
+        if rarely and str(stop.monitor).startswith(ours):
+            notes.append(
+                f"EarlyStopping monitors {stop.monitor!r}, which is not evaluated every epoch. It counts an epoch "
+                "without an evaluation as no improvement, and may stop at one: raise its `patience` or set "
+                "every_n_epochs=1."
+            )
+    checkpoints = [getattr(x, "monitor", None) for x in trainer.checkpoint_callbacks]
+    for key in checkpoints if rarely or saves_by_steps(trainer, monitor.prefix) else []:
+        if str(key).startswith(ours):
+            notes.append(
+                f"ModelCheckpoint monitors {key!r}, which is not evaluated whenever it saves. It ranks weights without "
+                "an evaluation last: let both come at the same epochs or steps."
+            )
+    if isinstance(monitor.sampler, ValidationSamples) and trainer.check_val_every_n_epoch != 1:
+        notes.append("the last epoch is evaluated only if it is validated, since `reuse`='validation' draws no samples")
+    return notes
 
 
 def mode_notes(monitor: GenerativeMonitor, trainer: pl.Trainer) -> list[str]:

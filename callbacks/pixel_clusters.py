@@ -14,6 +14,7 @@ from torchmetrics import Metric, MetricCollection
 from genmonitor._formatting import Band
 from genmonitor._validation import check_one_of
 from genmonitor.callbacks.base import GenerativeMonitor, MonitorOptions, split_options
+from genmonitor.callbacks.integration.compat import ends_here
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Record, Samples
@@ -159,7 +160,7 @@ class PixelClusterMonitor(GenerativeMonitor):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, draw: Callable[[], Samples] | None = None
     ) -> Record | None:
         """Evaluate as every monitor does; the last evaluation of a fit, and one outside of it, have a diagnosis."""
-        self.evaluator.is_last = trainer.state.fn != "fit" or self.schedule.is_last(trainer)
+        self.evaluator.is_last = trainer.state.fn != "fit" or ends_here(trainer)
         return super().evaluate(trainer, pl_module, draw)
 
     @property

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import lightning.pytorch as pl
@@ -50,29 +49,14 @@ class Schedule:
         self._begun = self._begun or due
         return due
 
-    def epoch_due(self, epoch: int) -> bool:
-        """Say whether to evaluate in this epoch, and take note of it."""
-        last = self._last_epoch
-        too_soon = last is not None and 0 < epoch - last < self.every_n_epochs
-        if self.by_steps or too_soon:
+    def epoch_due(self, epoch: int, last: bool = False) -> bool:
+        """Return True if this epoch is evaluated, and take note of it; the `last` one of a training always is."""
+        before = self._last_epoch
+        too_soon = before is not None and 0 < epoch - before < self.every_n_epochs
+        if (self.by_steps or too_soon) and not last:
             return False
         self._last_epoch = epoch
         return True
-
-    def is_last(self, trainer: pl.Trainer) -> bool:
-        """Say whether no other evaluation is due in this fit, as far as the Trainer's limits tell."""
-        seen, per_epoch, limits = batches_seen(trainer)[0], trainer.num_training_batches, [math.inf]
-        if trainer.max_steps > 0:  # of optimizers, of which a batch may have several, or none
-            limits.append(trainer.max_steps * seen / max(trainer.global_step, 1))
-        if trainer.max_epochs is not None and trainer.current_epoch < trainer.max_epochs:  # a sweep is beyond its own
-            limits.append(trainer.max_epochs * per_epoch)
-        validated = trainer.check_val_every_n_epoch or 1
-        epochs = validated * math.ceil(self.every_n_epochs / validated)
-        step: float = self.every_n_train_steps or epochs * per_epoch
-        if not self.by_steps and epochs == 1 and not _is_once(trainer.val_check_interval):
-            within = trainer.val_check_batch or math.inf
-            step = min(step, within) if trainer.check_val_every_n_epoch else within
-        return math.isfinite(step) and seen + step > min(limits)
 
     def reset(self) -> None:
         """Begin a new run."""

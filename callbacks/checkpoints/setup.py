@@ -190,8 +190,8 @@ class _AtStart(Callback):
         self.body = body
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        trainer.should_stop = True
         self.body(trainer, pl_module)
+        trainer.should_stop = True
 
 
 def run_at_start(

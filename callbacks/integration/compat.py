@@ -15,6 +15,7 @@ __all__ = [
     "at_progress",
     "averaged_model",
     "batches_seen",
+    "ends_here",
     "ends_with_training",
     "find_weight_averaging",
     "given_dataloaders",
@@ -57,6 +58,21 @@ def batches_seen(trainer: Any) -> tuple[int, int]:
     """
     loop = trainer.fit_loop
     return loop.total_batch_idx + 1, loop.epoch_loop.batch_progress.current.ready
+
+
+def ends_here(trainer: Any) -> bool:
+    """Return True if no training batch follows, as far as the Trainer's limits tell.
+
+    Lightning asks the same when a loop is over; that question has no public name, and logs an answer.
+    """
+    loop = trainer.fit_loop
+    if trainer.should_stop and loop._can_stop_early:
+        return True
+    if -1 < trainer.max_steps <= trainer.global_step:
+        return True
+    limited = trainer.max_epochs is not None and trainer.max_epochs >= 0
+    over = loop.epoch_loop.batch_progress.is_last_batch
+    return bool(limited and over and trainer.current_epoch + 1 >= trainer.max_epochs)
 
 
 class TrainingProgress(NamedTuple):

@@ -8,9 +8,8 @@ import pytest
 import torch
 from _helpers.logged import Remember
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, measured, plain, trainer
-from _helpers.prompted import Changed, Prompted, disagreeing
 from lightning import Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
 from torch.utils.data import DataLoader
 
@@ -167,9 +166,16 @@ def test_seconds_of_an_evaluation_are_logged(tmp_path):
     assert all(0 < record[f"{part}_seconds"] < 60 for record in monitor.history for part in ("sampling", "metric"))
 
 
-def test_end_of_training_before_an_evaluation_is_warned_of(tmp_path):
-    with pytest.warns(UserWarning, match="Plain: training ended before the first evaluation"):
-        fit(tmp_path, plain(), val=validation(), max_steps=2)
+class Stops(Callback):
+    """Stops the training when an epoch is over, and the monitors' hook too."""
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.should_stop = trainer.current_epoch == 1
+
+
+def test_last_weights_without_an_evaluation_are_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match="Plain: the last weights of this training were not evaluated"):
+        fit(tmp_path, plain(every_n_epochs=3), Stops(), max_epochs=4)
 
 
 def test_trainer_of_pytorch_lightning_gives_the_same(tmp_path):
@@ -232,15 +238,6 @@ def test_second_training_begins_a_new_run(tmp_path):
     assert monitor.images_seen == 600
     assert files(tmp_path / "one") == files(tmp_path / "other")
     assert "cms_evaluation_00003.json" not in files(tmp_path / "one")
-
-
-def test_second_training_forgets_a_run_without_evaluations(tmp_path):
-    monitor, fresh = (disagreeing(reference="start", real_images=digits(0, 99)) for _ in range(2))
-    with pytest.warns(UserWarning, match="training ended before the first evaluation"):
-        fit(tmp_path, monitor, module=Changed(epoch=0), val=validation(), max_steps=1)
-    for either in (monitor, fresh):
-        fit(tmp_path, either, module=Prompted(), max_epochs=1)
-    assert monitor.history[0]["top_1"] == fresh.history[0]["top_1"] == 0
 
 
 def test_second_training_leaves_the_files_of_other_monitors(tmp_path):

@@ -42,8 +42,8 @@ def test_schedule_goes_on_from_its_state_until_it_is_reset():
 
 
 @VALIDATED
-@pytest.mark.parametrize(("every", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (3, [0, 3])])
-def test_evaluations_come_every_n_epochs(tmp_path, validated, every, expected):
+@pytest.mark.parametrize(("every", "expected"), [(1, [0, 1, 2, 3, 4]), (2, [0, 2, 4]), (3, [0, 3, 4])])
+def test_evaluations_come_every_n_epochs_and_in_the_last(tmp_path, validated, every, expected):
     monitor = plain(every_n_epochs=every)
     fit(tmp_path, monitor, val=validation(validated), max_epochs=5, num_sanity_val_steps=2)
     assert epochs(monitor) == expected
@@ -56,6 +56,8 @@ def test_evaluations_come_every_n_epochs(tmp_path, validated, every, expected):
     [
         ({}, {"max_epochs": 3}),
         ({"every_n_epochs": 2}, {"max_epochs": 4}),
+        ({"every_n_epochs": 2}, {"max_epochs": 3, "check_val_every_n_epoch": 2}),
+        ({"every_n_epochs": 9}, {"max_epochs": 9, "max_steps": 5}),
         ({"every_n_epochs": 3}, {"max_epochs": 6, "check_val_every_n_epoch": 2}),
         ({}, {"max_epochs": -1, "max_steps": 7}),
         ({}, {"max_epochs": 9, "max_steps": 4, "accumulate_grad_batches": 2}),
@@ -65,13 +67,14 @@ def test_evaluations_come_every_n_epochs(tmp_path, validated, every, expected):
         ({"every_n_train_steps": 4}, {"max_epochs": -1, "max_steps": 9}),
     ],
 )
-def test_the_last_evaluation_is_known_to_be_the_last(tmp_path, monkeypatch, every, options):
+def test_the_last_weights_are_evaluated_and_known_to_be_the_last(tmp_path, monkeypatch, every, options):
     monitor, said = plain(**every), []
     compute = monitor.evaluator.compute
     monkeypatch.setattr(monitor.evaluator, "compute", lambda x: said.append(monitor.evaluator.is_last) or compute(x))
-    fit(tmp_path, monitor, val=validation(), **options)
+    runner, _ = fit(tmp_path, monitor, val=validation(), **options)
     assert said == [False] * (len(said) - 1) + [True]
     assert len(said) > 1
+    assert steps(monitor)[-1] == runner.fit_loop.epoch_loop._batches_that_stepped - 1
 
 
 def test_steps_of_two_optimizers_are_counted(tmp_path, monkeypatch):
@@ -142,16 +145,18 @@ def test_evaluations_between_steps_reach_the_logger_at_once(tmp_path, validated)
 def test_keys_are_there_where_evaluations_are_rarer_than_epochs(tmp_path, validated):
     best = ModelCheckpoint(tmp_path / "best", monitor="cms/image", mode="max")
     stop = EarlyStopping("cms/product", mode="max", patience=9)
-    with pytest.warns(UserWarning, match="not evaluated every epoch"):
+    with pytest.warns(UserWarning, match="which is not evaluated"):
         fit(tmp_path, plain(every_n_train_steps=50), best, stop, val=validation(validated))
     assert best.best_model_path
 
 
 @pytest.mark.parametrize("settings", [{"every_n_epochs": 2}, {"every_n_train_steps": 2}])
-def test_early_stopping_on_rarer_evaluations_is_warned_of(tmp_path, settings):
-    stop = EarlyStopping("cms/product", mode="max", patience=9)
-    with pytest.warns(UserWarning, match="Plain: EarlyStopping monitors 'cms/product', which is not evaluated every"):
-        fit(tmp_path, stop, plain(**settings), val=validation())
+@pytest.mark.parametrize("watcher", [EarlyStopping, ModelCheckpoint])
+def test_who_waits_for_rarer_evaluations_is_warned_of(tmp_path, settings, watcher):
+    other = {"patience": 9} if watcher is EarlyStopping else {"dirpath": tmp_path}
+    said = f"Plain: {watcher.__name__} monitors 'cms/product', which is not evaluated "
+    with pytest.warns(UserWarning, match=said):
+        fit(tmp_path, watcher(monitor="cms/product", mode="max", **other), plain(**settings), val=validation())
 
 
 def test_early_stopping_on_something_else_is_not_warned_of(tmp_path):

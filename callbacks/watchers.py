@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values for callbacks and schedulers that rank weights: those that an evaluation made, or a value that ranks last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+
+WORST = 1e9
+
+
+class WatchedValues:
+    """A monitor's values in `trainer.callback_metrics`, and nothing there of weights that no evaluation saw.
+
+    Lightning keeps a logged value until the next one, so ModelCheckpoint would rank an epoch without an evaluation by
+    the value of the epoch before.
+
+    Args:
+        prefix: of the keys.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._values: dict[str, float] = {}
+        self._made_at = -1
+        self._are_shown: bool | None = None
+
+    def start(self, trainer: pl.Trainer) -> None:
+        """Begin a fit: give schedulers a key to wait for, since Lightning ends a run that has none when one is due."""
+        self._values, self._made_at, self._are_shown = {}, -1, None
+        for config in trainer.lr_scheduler_configs:
+            if config.strict and self._is_ours(config.monitor):  # another is only warned about
+                trainer.callback_metrics.setdefault(str(config.monitor), _nothing(trainer, str(config.monitor)))
+
+    def take(self, values: Mapping[str, float], batches: int) -> None:
+        """Take the values of an evaluation, by key without prefix, made after so many training batches."""
+        before = self._values
+        new = {f"{self._prefix}/{key}": float(value) for key, value in values.items()}
+        self._values = dict.fromkeys(before, math.nan) | new
+        self._made_at, self._are_shown = batches, None
+
+    def show(self, trainer: pl.Trainer, since: int, device: torch.device | str = "cpu") -> None:
+        """Show the values if they were made after more training batches than `since`, else that there are none."""
+        shown = self._made_at > since
+        if shown == self._are_shown:
+            return
+        self._are_shown = shown
+        metrics = trainer.callback_metrics
+        for key in {**self._values, **dict.fromkeys(self._watched(trainer))}:
+            value = self._values.get(key, math.nan) if shown else math.nan
+            metrics[key] = _nothing(trainer, key) if math.isnan(value) else torch.tensor(value, device=device)
+
+    def _watched(self, trainer: pl.Trainer) -> list[str]:
+        """Return the keys of this monitor that callbacks and schedulers wait for; Lightning ends a run without them."""
+        keys = [getattr(callback, "monitor", None) for callback in trainer.callbacks]  # type: ignore[attr-defined]
+        keys += [config.monitor for config in trainer.lr_scheduler_configs if config.strict]
+        return [str(key) for key in keys if self._is_ours(key)]
+
+    def _is_ours(self, key: Any) -> bool:
+        return str(key).startswith(f"{self._prefix}/")
+
+
+def saves_by_steps(trainer: pl.Trainer, prefix: str) -> bool:
+    """Return True if a ModelCheckpoint ranks weights by this monitor after training batches, or after some time."""
+    return any(
+        str(checkpoint.monitor).startswith(f"{prefix}/")
+        and (getattr(checkpoint, "_every_n_train_steps", 0) or getattr(checkpoint, "_train_time_interval", None))
+        for checkpoint in trainer.checkpoint_callbacks
+        if getattr(checkpoint, "monitor", None) is not None
+    )
+
+
+def _nothing(trainer: pl.Trainer, key: str) -> torch.Tensor:
+    """Return the value of weights that were not evaluated: NaN, which ModelCheckpoint ranks last.
+
+    EarlyStopping ends a run at NaN. Where it waits for the key, the value is the worst that lets the run go on.
+    """
+    for stop in trainer.early_stopping_callbacks:
+        if stop.monitor == key and stop.check_finite:
+            limit = stop.divergence_threshold
+            worst = -WORST if stop.mode == "max" else WORST
+            return torch.tensor(worst if limit is None else limit)
+    return torch.tensor(math.nan)
