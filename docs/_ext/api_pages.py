@@ -16,7 +16,6 @@ MODULES = (
     "genmonitor.metrics",
     "genmonitor.functional",
     "genmonitor.functional.diagnosis",
-    "genmonitor.functional.diagnosis.fault_models",
     "genmonitor.functional.diagnosis.kinds",
     "genmonitor.partition",
     "genmonitor.kernels",
@@ -26,9 +25,8 @@ MODULES = (
 ONLY = {
     "genmonitor.monitoring": ("LoopMonitor", "EvaluationOptions"),
     "genmonitor.partition": ("PixelPartition",),
-    "genmonitor.functional.diagnosis": ("FaultModel", "Fault", "Kind"),
-    "genmonitor.functional.diagnosis.fault_models": ("FAULT_MODELS",),
-    "genmonitor.functional.diagnosis.kinds": ("KINDS",),
+    "genmonitor.functional.diagnosis": ("FaultModel", "Kind"),
+    "genmonitor.functional.diagnosis.kinds": ("FAULT_MODELS", "KINDS"),
 }
 """What has a page of a module that has more names, or none in `__all__`."""
 ELSEWHERE = {("genmonitor.callbacks", "Sampler")}

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Fault, Kind
+from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Kind
 
 PLACE = "<!-- the kinds -->"
 UNKNOWN = "none that a source bears out"
@@ -30,12 +30,10 @@ def tried(name: str) -> str:
     """Return the strengths that are tried first for a kind, with their units; empty where they are measured."""
     units: dict[str, list[float]] = {}
     for model in FAULT_MODELS:
-        if not isinstance(model, Fault):
-            continue
         for strength in model.strengths:
-            if name == (model.opposite if strength < 0 and model.opposite else model.name):
-                unit = model.opposite_unit if strength < 0 and model.opposite_unit else model.unit
-                units.setdefault(unit, []).append(abs(strength))
+            called, size, unit = model.named(strength)
+            if called == name:
+                units.setdefault(unit, []).append(size)
     alike: dict[str, list[str]] = {}
     for unit, strengths in units.items():
         alike.setdefault(", ".join(f"{x:g}" for x in sorted(set(strengths))), []).append(unit)
@@ -43,7 +41,7 @@ def tried(name: str) -> str:
     return "; ".join(said).replace(" or px ", " or ")
 
 
-def section(name: str, kind: Kind, said: str) -> str:
+def section(name: str, kind: type[Kind], said: str) -> str:
     """Return the section of a kind, whose anchor is its name with hyphens."""
     title = name.replace("_", " ")
     first = tried(name)

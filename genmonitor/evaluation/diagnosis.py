@@ -21,11 +21,20 @@ from genmonitor.evaluation.single_samples import SingleSamples, of_copies
 from genmonitor.evaluation.text import diagnosis as text
 from genmonitor.functional.areas import significant_areas
 from genmonitor.functional.band_energy_test import BandEnergy
-from genmonitor.functional.diagnosis import FAULT_MODELS, AreaDiagnosis, FaultModel, Images, Measured, diagnose_area
+from genmonitor.functional.diagnosis import (
+    FAULT_MODELS,
+    KINDS,
+    AreaDiagnosis,
+    FaultModel,
+    Images,
+    Kind,
+    diagnose_area,
+)
 from genmonitor.functional.diagnosis.area import MARGIN, Explained
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
+from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
@@ -260,7 +269,7 @@ def _with_others(
     """
     wrong, fine = ([x for x in findings if bool(x.fine) is of] for of in (False, True))
     copied = [] if singles is None else singles.memorized(whole[0])
-    if [kind.name for x in (copied or wrong)[:1] for kind in x.kinds] == ["copies"]:
+    if [kind.name for x in (copied or wrong)[:1] for kind in x.kinds] == [Copies.name]:
         # which no fault of single images explains
         wrong = [x if x.kinds else replace(x, detail=True) for x in wrong]
     explained = any(x.kinds for x in wrong)
@@ -291,7 +300,7 @@ def _diagnosed(
     images: Images,
     drawn: Mapping[str, Tensor] | None,
     masks: Sequence[tuple[str, Tensor, str | None]],
-    models: Sequence[FaultModel | Measured],
+    models: Sequence[FaultModel],
     skip_failing: bool,
 ) -> tuple[dict[str, AreaDiagnosis], list[Finding]]:
     """Diagnose areas, each a name, mask [H, W] and region; return what was measured by name, and the findings."""
@@ -357,7 +366,7 @@ def _each_once(findings: list[Finding], measured: Mapping[str, AreaDiagnosis], i
         return findings
     if not whole.kinds:
         return areas
-    if areas and whole.kinds[0].name == "modes":
+    if areas and whole.kinds[0].name == Modes.name:
         first = measured[areas[0].area.name]
         if first.of_image >= whole.kinds[0].share - MARGIN:
             return areas  # weights fit a fault of an area too
@@ -384,7 +393,7 @@ def _examples(
     out = {"real": shown}
     # proportions and copies change no real image, and what else explains their area is not what was found
     of_area = () if found is None else _kinds(found.explained)
-    if found and found.explained and finding.kinds and finding.kinds == of_area and finding.kinds[0].name != "modes":
+    if found and found.explained and finding.kinds and finding.kinds == of_area and _changes_images(finding.kinds[0]):
         low, high = float(real.min()), float(real.max())
         scaled = (shown - low) / ((high - low) or 1.0)
         faulty = put_faults(scaled, found.explained.faults, found.mask.to(real.device), images.range, images.seed)
@@ -393,6 +402,10 @@ def _examples(
     chosen = torch.tensor(finding.samples[:EXAMPLES] or range(min(EXAMPLES, len(fake))), device=fake.device)
     out["generated, those that show it most" if finding.samples else "generated"] = fake[chosen]
     return {name: some.cpu() for name, some in out.items()}
+
+
+def _changes_images(kind: FaultKind) -> bool:
+    return kind.name not in KINDS or KINDS[kind.name].changes_images
 
 
 def _checked(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
@@ -404,13 +417,11 @@ def _checked(fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
     return fake.detach().float(), real.detach().float().to(fake.device)
 
 
-def _models(
-    given: Sequence[FaultModel] | None, pixels: bool
-) -> tuple[Sequence[FaultModel | Measured], tuple[str, ...]]:
+def _models(given: Sequence[FaultModel] | None, pixels: bool) -> tuple[Sequence[FaultModel], tuple[str, ...]]:
     """Return the fault models to try, and which are left out."""
-    models: Sequence[FaultModel | Measured] = FAULT_MODELS if given is None else given
+    models: Sequence[FaultModel] = FAULT_MODELS if given is None else given
     for model in models:
-        if not isinstance(model, FaultModel | Measured):
+        if not isinstance(model, FaultModel):
             raise TypeError(
                 f"Expected `fault_models` to have `name`, `unit`, `strengths` and `apply`, but got {model!r}. See "
                 "genmonitor.functional.diagnosis.FaultModel."
@@ -465,7 +476,7 @@ def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
             text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p),
             "no simple fault",
         )
-    if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == "modes" for kind in kinds):
+    if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
         sentence += f" {text.proportions_sentence(found.proportions)}"
     return Finding(
         sentence,
@@ -490,11 +501,8 @@ def _kinds(explained: Explained | None) -> tuple[FaultKind, ...]:
         return ()
     kinds = []
     for (model, strength), share in zip(explained.faults, explained.shares, strict=True):
-        name, unit, opposite = model.name, model.unit, getattr(model, "opposite", None)
-        if strength < 0 and opposite:
-            unit = getattr(model, "opposite_unit", None) or unit
-            name, strength = opposite, strength if opposite == "color" else -strength
-        kinds.append(FaultKind(name, float(strength), unit, share))
+        name, size, unit = model.named(strength) if isinstance(model, Kind) else (model.name, strength, model.unit)
+        kinds.append(FaultKind(name, float(size), unit, share))
     return tuple(sorted(kinds, key=lambda kind: -kind.share))
 
 
@@ -503,14 +511,14 @@ def _copies(images: Images, mask: Tensor) -> list[Finding]:
     found: Repeats = repeats(images)
     if found.share < COPIES or found.p > LEVEL / 50:
         return []
-    kind = FaultKind("copies", found.share, "of the images have a near twin among them", found.of_distance)
+    kind = FaultKind(Copies.name, found.share, "of the images have a near twin among them", found.of_distance)
     return [of_copies(kind, found.p, found.samples, mask)]
 
 
 def _extremes(images: Images, areas: Mapping[str, AreaDiagnosis]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the real images whose weights are lowest and highest, where proportions explain something."""
     for found in areas.values():
-        if found.weights is not None and found.explained and found.explained.faults[0].model.name == "modes":
+        if found.weights is not None and found.explained and found.explained.faults[0].model.name == Modes.name:
             order = images.chosen_real[found.weights.argsort().cpu()].tolist()
             return tuple(order[:EXTREMES]), tuple(order[: -EXTREMES - 1 : -1])
     return (), ()

@@ -13,6 +13,7 @@ from genmonitor._places import describe_place
 from genmonitor.evaluation.findings import SELDOM, Area, FaultKind, Finding
 from genmonitor.evaluation.text.diagnosis import cause_sentence, percent, with_strength
 from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
+from genmonitor.functional.diagnosis.kinds.variety import Copies
 from genmonitor.functional.odd_samples_test import OddSamples, odd_samples_test
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 
@@ -95,7 +96,7 @@ class SingleSamples:
         """Say that images are near copies of real ones, and name the nearest, where that is more than chance."""
         if not self.copies:
             return []
-        kind = FaultKind("copies", float(self.copying.share), "of the images are near copies of real ones", 0.0)
+        kind = FaultKind(Copies.name, float(self.copying.share), "of the images are near copies of real ones", 0.0)
         samples = tuple(self.copying.copied.tolist())
         such_as = ", ".join(map(str, [*dict.fromkeys(real for _, real in self.copies)][:NAMED]))
         copied = f" Copied are real images {such_as}."
@@ -142,7 +143,7 @@ def of_copies(
     """Return the finding that images are copies, of each other or of real ones."""
     sentence = f"Whole image: {with_strength(kind)} ({format_p(p)}).{such_as}"
     area, cause = Area("whole image", mask=mask), cause_sentence(kind)
-    return Finding(sentence, area, "copies", measure, fine=False, p=p, kinds=(kind,), samples=samples, cause=cause)
+    return Finding(sentence, area, Copies.name, measure, fine=False, p=p, kinds=(kind,), samples=samples, cause=cause)
 
 
 def _some(images: Tensor) -> Tensor:

@@ -2,7 +2,9 @@
 """The diagnosis in an evaluation of regions: what is said first, since when, how often, and what a failure costs."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -11,11 +13,18 @@ from _helpers.evaluations import halves, measured
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import ReferenceImages, RegionEvaluator, RegionSettings, Samples, SingleProcess
 from genmonitor.evaluation.evaluator import commit_evaluation
-from genmonitor.functional.diagnosis import Fault
+
+
+class UsersFault(NamedTuple):
+    name: str
+    unit: str
+    strengths: tuple
+    apply: Callable
+
 
 REAL, GOOD, DARK = halves(300), halves(120, seed=1), halves(120, seed=1, dark=0.6)
 DIM = halves(120, seed=1, dark=0.7)
-FADED = Fault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: (1 - s) * x)
+FADED = UsersFault("faded", "of the contrast", (0.2, 0.4, 0.6), lambda x, s, g: (1 - s) * x)
 
 
 def fitted(**options):
@@ -206,7 +215,7 @@ def test_a_fault_model_that_fails_costs_its_line():
     def fails(images, strength, generator):
         raise RuntimeError("no such file")
 
-    evaluator = fitted(fault_models=[Fault("mine", "px", (1.0,), fails), FADED])
+    evaluator = fitted(fault_models=[UsersFault("mine", "px", (1.0,), fails), FADED])
     evaluation, findings = evaluated(evaluator, DARK, [])
     assert [kind.name for kind in findings[0].kinds] == ["faded"]
     assert any("the fault model 'mine' failed: RuntimeError: no such file" in note for note in evaluation.notes)

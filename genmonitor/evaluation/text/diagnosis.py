@@ -64,7 +64,7 @@ def cause_sentence(kind: FaultKind) -> str:
         >>> cause_sentence(FaultKind("noisy", 0.05, "of the range", 0.3))[:66]
         'Possible cause: too few steps of a sampler that adds noise, or no '
     """
-    known = KINDS.get(kind.name, Kind("", ""))
+    known = KINDS.get(kind.name, Kind)
     usual = "Usual" if kind.share >= USUAL else "Possible"
     parts = {f"{usual} cause": known.cause, "To try": known.remedy, "Source": known.source}
     return " ".join(f"{name}: {text}." for name, text in parts.items() if text)

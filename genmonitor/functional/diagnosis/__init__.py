@@ -3,20 +3,17 @@
 
 from genmonitor.functional.diagnosis.area import AreaDiagnosis, diagnose_area
 from genmonitor.functional.diagnosis.distance import Distance
-from genmonitor.functional.diagnosis.fault_models import FAULT_MODELS, Fault, FaultModel, Measured
 from genmonitor.functional.diagnosis.images import Images
-from genmonitor.functional.diagnosis.kinds import KINDS, Kind, in_words
+from genmonitor.functional.diagnosis.kinds import FAULT_MODELS, KINDS, FaultModel, Kind, in_words
 
 __all__ = [
     "FAULT_MODELS",
     "KINDS",
     "AreaDiagnosis",
     "Distance",
-    "Fault",
     "FaultModel",
     "Images",
     "Kind",
-    "Measured",
     "diagnose_area",
     "in_words",
 ]

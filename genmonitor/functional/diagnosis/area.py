@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
-from genmonitor.functional.diagnosis.fault_models import Fault, FaultModel, Measured, of_parts
 from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
+from genmonitor.functional.diagnosis.kinds import FaultModel
+from genmonitor.functional.diagnosis.kinds.variety import Modes
 from genmonitor.functional.diagnosis.proportions import match
 from genmonitor.functional.two_sample_test import LEVEL, random_splits
 from genmonitor.linalg.distances import squared_distances
@@ -86,7 +87,7 @@ class AreaDiagnosis:
 def diagnose_area(
     images: Images,
     mask: Tensor,
-    models: Sequence[FaultModel | Measured],
+    models: Sequence[FaultModel],
     image: Distance | None = None,
     skip_failing: bool = False,
     p: float | None = None,
@@ -111,7 +112,7 @@ def diagnose_area(
             return shown
     fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, around))
     explained, share, weights, of_image = None, 0.0, None, 0.0
-    tried = usable([*models, *of_parts(mask)], fitted, images.halves[0][0], failures, skip_failing)
+    tried = usable(models, fitted, images.halves[0][0], failures, skip_failing)
     if p <= LEVEL and judged.left(()) > 0:
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
             share, weights = _matched(images, fitted, judged, ())
@@ -129,7 +130,7 @@ def diagnose_area(
 
 
 def _by_surroundings(
-    images: Images, mask: Tensor, models: Sequence[FaultModel | Measured], image: Distance | None, skip_failing: bool
+    images: Images, mask: Tensor, models: Sequence[FaultModel], image: Distance | None, skip_failing: bool
 ) -> AreaDiagnosis | None:
     """Return what is wrong with an area that is right alone; None where no fault of it explains what is around it.
 
@@ -190,7 +191,7 @@ def _divided(
     named = explained is not None and explained.named
     by_faults = explained.share if explained is not None and named else 0.0
     if _rather_proportions(share, by_faults, judged.left(())):
-        return min(share, 1.0), weights, Explained((PutFault(MODES, share),), (share,), True)
+        return min(share, 1.0), weights, Explained((PutFault(Modes(), share),), (share,), True)
     if explained is not None and named:
         after, weights = _matched(images, fitted, judged, explained.faults)
         share = max(1 - explained.share, 0.0) * after
@@ -221,10 +222,3 @@ def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[in
     most = witness.argsort(descending=True)[:SAMPLES].cpu()
     ratios = [a / b if b else float("nan") for a, b in (spreads, nearest)]
     return ratios[0], ratios[1], tuple(images.chosen_fake[most].tolist())
-
-
-def _as_it_is(images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
-    return images
-
-
-MODES = Fault("modes", "of the distance", (1.0,), _as_it_is)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, distance_of
-from genmonitor.functional.diagnosis.fault_models import FaultModel, Measured
+from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
 
 ALL, FEW = 10**6, 6
 """How many to refine of single faults, and of those put on top of others, with every second strength to begin with."""
@@ -30,8 +30,6 @@ ADDS = 0.1
 """What a further fault must explain."""
 SAME = 0.04
 """Part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler."""
-SIMPLE = ("brighter", "color", "stronger", "posterized", "noisy", "blurred", "sharpened")
-"""Faults that are named first among those that explain the same."""
 LEFT = 0.1
 """What is left when a further one is not asked for."""
 MOST = 3
@@ -182,7 +180,8 @@ def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
         starts = [found[-1][1]]
         if len(found) == 1:  # two may hide each other, and neither be the best alone: noise hides most of all
             starts += [faults for _, faults in singles[:2] if faults != starts[0]]
-            starts += [(PutFault(x, s),) for x in models if x.name == "noisy" for s in x.strengths if 0.02 < s < 0.2]
+            hiding = [x for x in models if getattr(x, "hides", False)]
+            starts += [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
         more = _search(side, starts, models, FEW)
         if not more or more[0][0] > found[-1][0] - ADDS * nothing:
             return
@@ -198,8 +197,7 @@ def _simplest(singles: Sequence[tuple[float, Faults]], nothing: float) -> tuple[
     """Return the simplest fault to say of those that come as close as the best: on black, clipping brightens."""
     tolerance = min(SAME * abs(nothing), 2 * CHANCE + max(singles[0][0], 0.0) / 2)
     as_good = [x for x in singles[: LEVELS[-1][1]] if x[0] <= singles[0][0] + tolerance]
-    order = {name: number for number, name in enumerate(SIMPLE)}
-    return min(as_good, key=lambda x: order.get(x[1][0].model.name, len(SIMPLE)))
+    return min(as_good, key=lambda x: getattr(x[1][0].model, "simplicity", Kind.simplicity))
 
 
 def _search(
@@ -302,14 +300,14 @@ def closer(side: Side, faults: Faults) -> float:
 
 
 def usable(
-    models: Sequence[FaultModel | Measured], side: Side, fake: Tensor, failures: list[str], skip_failing: bool
+    models: Sequence[FaultModel], side: Side, fake: Tensor, failures: list[str], skip_failing: bool
 ) -> list[FaultModel]:
     """Return the models that these images have, each tried once at each strength on a few of them."""
     out: list[FaultModel] = []
     few = side.first(4)
     for model in models:
         try:
-            made = model.of(fake, side.real, side.area) if isinstance(model, Measured) else model
+            made = model.measured(fake, side.real, side.area) if isinstance(model, Kind) else model
             if made is not None:
                 for strength in made.strengths:
                     few.put((PutFault(made, strength),))

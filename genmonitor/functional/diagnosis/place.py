@@ -11,9 +11,10 @@ from torch import Tensor
 
 from genmonitor.functional.areas import KEPT, grown, largest_piece, slices_of, within
 from genmonitor.functional.diagnosis.distance import Values, pixel_views
-from genmonitor.functional.diagnosis.fault_models import MISFIT, Fault, FaultModel, Measured
 from genmonitor.functional.diagnosis.fit import CHANCE, Faults, PutFault, Side, put_faults, ranked, usable
 from genmonitor.functional.diagnosis.images import Images, side_to_fit
+from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
+from genmonitor.functional.diagnosis.kinds.variety import Misfit
 from genmonitor.functional.diagnosis.statistics import Statistics
 from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
@@ -24,8 +25,6 @@ LEAST_SHARE, ENOUGH = 0.2, 0.6
 """Share that a fault must explain to say where it is, and from which no other area is looked at."""
 LIKELY = 8
 """Faults that are worth trying once the place is known better, where one of them explains enough."""
-MEANS = ("brighter", "color")
-"""Faults that are always worth it: where the area is a part of their edge, others come closer."""
 OF_MOST = 0.8
 """Part of the images in which the area is taken to be that of another, to place it."""
 MOVES = 8
@@ -35,8 +34,8 @@ BORDERS = (1, 2, 3, 4)
 
 
 def located(
-    images: Images, mask: Tensor, p_map: Tensor, models: Sequence[FaultModel | Measured], skip_failing: bool
-) -> tuple[Tensor, list[FaultModel | Measured]]:
+    images: Images, mask: Tensor, p_map: Tensor, models: Sequence[FaultModel], skip_failing: bool
+) -> tuple[Tensor, list[FaultModel]]:
     """Return where the fault is that explains most of what is within an area of the map, or around it.
 
     It is there where real images with it are closest to generated ones, seen with what is around: the area where that
@@ -56,37 +55,45 @@ def located(
     """
     fake, real = images.halves[0]
     significant = (p_map <= LEVEL) | grown(mask, 1)
+    everywhere = [x for x in models if not getattr(x, "of_parts", False)]
     found: list[tuple[Faults, list[Tensor]]] = []
     likely = list(models)
     for area in unlike([within(mask)[-1], grown(mask, REACH) & significant]):
         views: list[Values] = [*pixel_views(real, area), Statistics.of(real, area, around=False)]
         side = side_to_fit(images, area, views).first(SEARCHED)
-        singles = ranked(side, usable(models, side, fake, [], skip_failing))
+        singles = ranked(side, usable(everywhere, side, fake, [], skip_failing))
         share = 1 - singles[0][0] / max(side.left(()), CHANCE) if singles else 0.0
         if share >= LEAST_SHARE:
             found.append((singles[0][1], [mask, *_by_pixel(images, mask, significant, singles[0][1])]))
         if share >= ENOUGH:
             unlikely = {faults[0].model.name for _, faults in singles[LIKELY:]}
             unlikely -= {faults[0].model.name for _, faults in singles[:LIKELY]}
-            likely = [x for x in models if x.name not in unlikely or x.name in MEANS]
+            # where the area is a part of their edge, others come closer than those that move the mean
+            likely = [x for x in models if x.name not in unlikely or getattr(x, "moves_mean", False)]
             break
-    moved = (PutFault(_shift_of_means(fake, real, mask), 1.0),)
+    moved = (PutFault(_ShiftOfMeans(fake, real, mask), 1.0),)
     found.append((moved, [mask, *_by_pixel(images, mask, significant, moved)]))
     boxes = [x for area in (mask, grown(mask, 1) & significant) for x in within(box(area))]
-    found.append(((PutFault(MISFIT, OF_MOST),), unlike([mask, *boxes])))
+    found.append(((PutFault(Misfit(), OF_MOST),), unlike([mask, *boxes])))
     region = grown(significant, REACH)
     around = side_to_fit(images, region, pixel_views(real, region)).first(SEARCHED)
     left, area = best_placed(around, found)
     return area if left < around.left(()) else mask, likely
 
 
-def _shift_of_means(fake: Tensor, real: Tensor, mask: Tensor) -> Fault:
-    """Return what moves each channel as it moved at most pixels of a mask [H, W], not all of which may be wrong.
+class _ShiftOfMeans(Kind):
+    """Each channel moved as it moved at most pixels of a mask [H, W], not all of which may be wrong.
 
     Where real images hardly vary, all but an exact place and shift leave them as far as they were.
     """
-    shift = (fake[:, :, mask].mean(0) - real[:, :, mask].mean(0)).median(1).values.view(-1, 1, 1)
-    return Fault("shift of means", "times", (1.0,), lambda x, s, _: x + s * shift)
+
+    name = "shift of means"
+
+    def __init__(self, fake: Tensor, real: Tensor, mask: Tensor) -> None:
+        self.shift = (fake[:, :, mask].mean(0) - real[:, :, mask].mean(0)).median(1).values.view(-1, 1, 1)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return images + strength * self.shift
 
 
 def best_placed(side: Side, candidates: Sequence[tuple[Faults, Sequence[Tensor]]]) -> tuple[float, Tensor]:

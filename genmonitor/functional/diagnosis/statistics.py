@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor.functional.areas import grown, slices_of, within
-from genmonitor.functional.diagnosis.fault_models import averaged
+from genmonitor.functional.diagnosis.kinds.shape import averaged
 from genmonitor.linalg.whitening import REACH
 
 LEAST = 1e-4

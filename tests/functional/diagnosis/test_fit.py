@@ -5,9 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from genmonitor.functional.diagnosis import Distance, Fault
+from genmonitor.functional.diagnosis import Distance
 from genmonitor.functional.diagnosis.distance import pixel_views
 from genmonitor.functional.diagnosis.fit import Side, fit
+from genmonitor.functional.diagnosis.kinds.tone import Brighter
 
 N = 200
 WHOLE = torch.ones(8, 8, dtype=torch.bool)
@@ -37,8 +38,7 @@ def test_distances_of_the_first_images_are_about_those_of_all() -> None:
     every = side(two_classes(N, 2) + 0.05, two_classes(N, 1))
     few = every.first(48)
     assert few.left(()) == pytest.approx(every.left(()))
-    brighter = Fault("brighter", "of the range", (0.02, 0.04, 0.1, 0.2), lambda x, s, _: x + s)
-    faults = next(fit(every, [brighter]))
+    faults = next(fit(every, [Brighter((0.02, 0.04, 0.1, 0.2))]))
     assert faults[0].strength == pytest.approx(0.05, rel=0.1)
     assert abs(few.left(faults) - every.left(faults)) < 0.1 * every.left(())
 

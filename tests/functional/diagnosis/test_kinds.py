@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, Fault, FaultModel, Measured, in_words
-from genmonitor.functional.diagnosis.fault_models import averaged, largest_beside
+from genmonitor.functional.diagnosis import FAULT_MODELS, KINDS, FaultModel, Kind, in_words
+from genmonitor.functional.diagnosis.kinds.shape import averaged, largest_beside
 
 SHAPES = [(1, 8, 8), (3, 9, 7), (5, 4, 6), (3, 1, 1)]
 NAMES = [
@@ -39,8 +39,8 @@ def drawn(shape: tuple[int, ...], n: int = 40, seed: int = 0) -> Tensor:
     return torch.rand(n, *shape, generator=torch.Generator().manual_seed(seed))
 
 
-def model(name: str, unit: str = "") -> Fault:
-    return next(x for x in FAULT_MODELS if isinstance(x, Fault) and x.name == name and unit in x.unit)
+def model(name: str, unit: str = "") -> Kind:
+    return next(x for x in FAULT_MODELS if x.name == name and unit in x.unit)
 
 
 def put(name: str, images: Tensor, strength: float, unit: str = "") -> Tensor:
@@ -48,8 +48,8 @@ def put(name: str, images: Tensor, strength: float, unit: str = "") -> Tensor:
 
 
 def test_every_kind_is_described() -> None:
-    known = {x.name for x in FAULT_MODELS} | {x.opposite for x in FAULT_MODELS if isinstance(x, Fault) and x.opposite}
-    assert known | {"darker", "modes", "misfit", "copies"} == set(NAMES) == set(KINDS)
+    assert set(NAMES) == set(KINDS)
+    assert all(kind.words and kind.change and kind.__doc__ for kind in KINDS.values())
     assert all(bool(kind.cause) == bool(kind.source) for kind in KINDS.values())
     assert all(in_words(name, 0.3, "of the range in red, period 2 px") for name in KINDS)
 
@@ -59,7 +59,7 @@ def test_images_keep_their_shape_and_are_not_changed_in_place(shape: tuple[int, 
     real, fake = drawn(shape), drawn(shape, seed=1) + 0.2 * torch.arange(shape[0]).view(-1, 1, 1)
     before, area = real.clone(), torch.ones(shape[1:], dtype=torch.bool)
     for x in FAULT_MODELS:
-        made = x.of(fake, real, area) if isinstance(x, Measured) else x
+        made = x.measured(fake, real, area)
         if made is None:
             continue
         assert isinstance(made, FaultModel)
@@ -84,15 +84,14 @@ def test_faults_are_what_their_units_say() -> None:
 def test_images_are_posterized_where_they_have_few_levels_and_real_ones_more() -> None:
     real, area = drawn((1, 8, 8)), torch.ones(8, 8, dtype=torch.bool)
     (posterized,) = [x for x in FAULT_MODELS if x.name == "posterized"]
-    assert isinstance(posterized, Measured)
     fake = (3 * drawn((1, 8, 8), seed=1)).round() / 3
-    made = posterized.of(fake, real, area)
+    made = posterized.measured(fake, real, area)
     assert made is not None
     assert len(made.apply(real, 4, torch.Generator()).unique()) == 4
     noisy = real + 0.04 * torch.randn(real.shape, generator=torch.Generator().manual_seed(2))
-    assert posterized.of(noisy, real, area) is None
-    assert posterized.of(fake, fake, area) is None
-    assert posterized.of(fake + 0.01 * noisy, fake, area) is None
+    assert posterized.measured(noisy, real, area) is None
+    assert posterized.measured(fake, fake, area) is None
+    assert posterized.measured(fake + 0.01 * noisy, fake, area) is None
 
 
 def test_bright_parts_grow_whether_they_are_strokes_or_what_is_around_them() -> None:
@@ -109,11 +108,10 @@ def test_the_color_of_blanks_is_one_that_real_images_lack() -> None:
     fake = images.clone()
     fake[100:140] = 0.2
     (blank,) = [x for x in FAULT_MODELS if x.name == "blank"]
-    assert isinstance(blank, Measured)
-    made = blank.of(fake, images, torch.ones(8, 8, dtype=torch.bool))
+    made = blank.measured(fake, images, torch.ones(8, 8, dtype=torch.bool))
     assert made is not None
     torch.testing.assert_close(made.apply(images, 1.0, torch.Generator()), torch.full_like(images, 0.2))
-    assert blank.of(images[100:], images, torch.ones(8, 8, dtype=torch.bool)) is None
+    assert blank.measured(images[100:], images, torch.ones(8, 8, dtype=torch.bool)) is None
 
 
 @settings(max_examples=25, deadline=None)
@@ -132,12 +130,12 @@ def test_a_color_is_the_direction_in_which_channels_moved() -> None:
     area = torch.ones(8, 8, dtype=torch.bool)
     color = next(x for x in FAULT_MODELS if x.name == "color")
     fake[:, 0] += 0.2
-    made = color.of(fake, real, area)
+    made = color.measured(fake, real, area)
     assert made is not None
     assert made.unit == "of the range in red"
     moved = (made.apply(real, 0.1, torch.Generator()) - real).mean((0, 2, 3))
     assert moved.tolist() == pytest.approx([0.1, 0, 0], abs=1e-6)
-    assert color.of(real + 0.1, real, area) is None
+    assert color.measured(real + 0.1, real, area) is None
 
 
 def test_brightness_is_measured_where_most_of_an_area_is_brighter() -> None:
@@ -146,11 +144,11 @@ def test_brightness_is_measured_where_most_of_an_area_is_brighter() -> None:
     fake = real.clone()
     fake[..., :3] += 0.12
     (brighter,) = (x for x in FAULT_MODELS if x.name == "brighter")
-    made = brighter.of(fake, real, area)
+    made = brighter.measured(fake, real, area)
     assert made is not None
     assert made.strengths == pytest.approx((0.06, 0.12, 0.24))
     assert torch.equal(made.apply(real, 0.1, torch.Generator()), real + 0.1)
-    assert brighter.of(real, real, area) is None
+    assert brighter.measured(real, real, area) is None
 
 
 def test_means_and_largest_of_neighbors_are_those_of_pooling() -> None:
@@ -164,7 +162,7 @@ def test_a_pattern_is_folded_out_of_the_mean_difference() -> None:
     real, fake = drawn((1, 8, 8), 400), drawn((1, 8, 8), 400, seed=1)
     checkerboard = (-1.0) ** (torch.arange(8)[:, None] + torch.arange(8))
     periodic = next(x for x in FAULT_MODELS if x.name == "periodic")
-    made = periodic.of(fake + 0.5 * checkerboard, real, torch.ones(8, 8, dtype=torch.bool))
+    made = periodic.measured(fake + 0.5 * checkerboard, real, torch.ones(8, 8, dtype=torch.bool))
     assert made is not None
     pattern = made.apply(real, 1.0, torch.Generator()) - real
     # its error is that of a mean over 400 images and 16 pixels of a cell
@@ -176,14 +174,14 @@ def test_no_multiple_of_a_patterns_period_is_tried(period: int) -> None:
     fake, real = (drawn((1, 16, 16), 200, seed) for seed in (0, 1))
     stripes = (torch.arange(16) % period == 0) * torch.ones(16, 16)
     area = torch.ones(16, 16, dtype=torch.bool)
-    made = [x.of(fake + stripes, real, area) for x in FAULT_MODELS if x.name == "periodic"]
+    made = [x.measured(fake + stripes, real, area) for x in FAULT_MODELS if x.name == "periodic"]
     assert [x.unit for x in made if x][-1] == f"of the range, period {period} px"
 
 
 def test_a_gradient_is_no_pattern() -> None:
     real, gradient = drawn((1, 16, 16), 200), torch.linspace(0, 1, 16).expand(16, 16)
     patterns = [x for x in FAULT_MODELS if x.name == "periodic"]
-    assert not any(x.of(real + gradient, real, torch.ones(16, 16, dtype=torch.bool)) for x in patterns)
+    assert not any(x.measured(real + gradient, real, torch.ones(16, 16, dtype=torch.bool)) for x in patterns)
 
 
 def test_a_plain_area_whose_color_changed_is_not_blank() -> None:
@@ -194,12 +192,12 @@ def test_a_plain_area_whose_color_changed_is_not_blank() -> None:
     fake[:, 0, area] += 0.13
     (blank,) = (x for x in FAULT_MODELS if x.name == "blank")
     (color,) = (x for x in FAULT_MODELS if x.name == "color")
-    assert blank.of(fake, real, area) is None
-    found = color.of(fake, real, area)
+    assert blank.measured(fake, real, area) is None
+    found = color.measured(fake, real, area)
     assert found is not None
     assert found.strengths[1] == pytest.approx(0.13)
     fake[10:, 0, area] -= 0.13  # a tenth of the images alone
-    assert blank.of(fake, real, area) is not None
+    assert blank.measured(fake, real, area) is not None
 
 
 def test_a_color_is_measured_beside_what_is_around_where_images_differ_more_than_it() -> None:
@@ -209,10 +207,10 @@ def test_a_color_is_measured_beside_what_is_around_where_images_differ_more_than
     fake, real = backgrounds
     fake[:, 0, area] += 0.03
     (color,) = (x for x in FAULT_MODELS if x.name == "color")
-    found = color.of(fake, real, area)
+    found = color.measured(fake, real, area)
     assert found is not None
     assert found.unit == "of the range in red"
-    assert color.of(real, fake, torch.ones_like(area)) is None
+    assert color.measured(real, fake, torch.ones_like(area)) is None
 
 
 def test_a_step_in_an_area_is_no_pattern() -> None:
@@ -222,5 +220,5 @@ def test_a_step_in_an_area_is_no_pattern() -> None:
     step, pattern = fake + 0.1 * within, fake.clone()
     pattern[:, :, ::2, ::2] += 0.1
     patterns = [x for x in FAULT_MODELS if x.name == "periodic"]
-    assert any(x.of(pattern, real, area) for x in patterns)
-    assert not any(x.of(step, real, area) for x in patterns)
+    assert any(x.measured(pattern, real, area) for x in patterns)
+    assert not any(x.measured(step, real, area) for x in patterns)

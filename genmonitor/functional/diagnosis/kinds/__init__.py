@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of faults: one class each, by family. A new one is a class, and its place in `FAULT_MODELS`."""
+
+from __future__ import annotations
+
+from genmonitor.functional.diagnosis.kinds.base import FaultModel, Kind
+from genmonitor.functional.diagnosis.kinds.detail import Blurred, Noisy, Periodic, Sharpened
+from genmonitor.functional.diagnosis.kinds.shape import Shifted, Thicker
+from genmonitor.functional.diagnosis.kinds.tone import Brighter, Clipped, Color, Posterized, Stronger
+from genmonitor.functional.diagnosis.kinds.variety import Blank, Copies, LessVaried, Misfit, Modes
+
+FAULT_MODELS: tuple[Kind, ...] = (
+    Shifted(),
+    Shifted(down=True),
+    Thicker(),
+    LessVaried(),
+    Blurred(),
+    Sharpened(),
+    Stronger(),
+    Stronger(middle=0.0),
+    Stronger(middle=0.5),
+    Brighter(),
+    Color(),
+    Periodic(2),
+    Periodic(4),
+    Periodic(8),
+    Blank(),
+    Noisy(),
+    Clipped(),
+    Clipped(both_ends=True),
+    Posterized(),
+    Misfit(),
+)
+"""In the order in which faults are put into one image."""
+
+_OTHERS = (Modes, Copies)  # no change of an image
+_CLASSES = [*dict.fromkeys(type(x) for x in FAULT_MODELS), *_OTHERS]
+
+KINDS: dict[str, type[Kind]] = {kind.name: kind for x in _CLASSES for kind in (x, x.opposite) if kind is not None}
+"""By name, of the package's own kinds."""
+
+
+def in_words(name: str, strength: float, unit: str) -> str:
+    """Say a kind with its strength in a few words; of a user's own kinds, name, strength and unit.
+
+    Example:
+        >>> in_words("blurred", 0.82, "px (σ)"), in_words("color", -0.1, "of the range in red")
+        ('blurred, σ 0.82 px', 'red − 0.1 of the range')
+        >>> in_words("vignette", 0.3, "of the range")
+        'vignette 0.3 of the range'
+    """
+    return KINDS[name].said(strength, unit) if name in KINDS else f"{name} {strength:.2g} {unit}"
+
+
+__all__ = ["FAULT_MODELS", "KINDS", "FaultModel", "Kind", "in_words"]

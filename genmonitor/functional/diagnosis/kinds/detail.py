@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of fine detail: blur, sharpening, noise and patterns that repeat."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.kinds.base import Kind
+
+_DOSOVITSKIY = "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
+_WANG = "Wang et al., 'Real-ESRGAN: Training Real-World Blind Super-Resolution with Pure Synthetic Data', ICCV Workshops 2021, arXiv 2107.10833"
+_SONG = "Song et al., 'Denoising Diffusion Implicit Models', ICLR 2021, arXiv 2010.02502"
+_JOLICOEUR = "Jolicoeur-Martineau et al., 'Adversarial score matching and improved sampling for image generation', ICLR 2021, arXiv 2009.05475"
+_ODENA = "Odena et al., 'Deconvolution and Checkerboard Artifacts', Distill 2016, doi 10.23915/distill.00003"
+
+REPEATED, OF_AREA = 1.5, 0.5
+"""What must remain of the difference where it is folded: so many times what chance leaves, in whole images; most of it
+in an area, where a step leaves much."""
+SHORTER = 0.8
+"""Part of what remains that half the period leaves from which the pattern is of that."""
+
+
+class Blurred(Kind):
+    """Detail is averaged with what is around it."""
+
+    name, unit, strengths = "blurred", "px (σ)", (0.4, 0.6, 0.9, 1.4, 2.5)
+    words, change = "blurred, σ {s} px", "a Gaussian of σ = s pixels blurs images"
+    cause = "a loss of squared error per pixel, which averages what it cannot tell apart"
+    source, remedy = _DOSOVITSKIY, "a perceptual or adversarial loss beside that per pixel"
+    simplicity = 5
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return blur(images, strength)
+
+
+class Sharpened(Kind):
+    """Detail is exaggerated."""
+
+    name, unit, strengths = "sharpened", "of the detail", (0.15, 0.3, 0.6, 1.2)
+    words, change = "sharpened by {percent} %", "what a blur of 1 pixel takes away is added, times s"
+    cause = "training images that were sharpened, or sharpening of what is generated"
+    source, remedy = _WANG, "train on images as they are; look for a step that sharpens"
+    simplicity = 6
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return images + strength * (images - blur(images, 1.0))
+
+
+class Noisy(Kind):
+    """Each value has Gaussian noise."""
+
+    name, unit, strengths = "noisy", "of the range", (0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
+    words, change = "noise {s} of the range", "Gaussian noise of s is added to each value"
+    cause = "too few steps of a sampler that adds noise, or no denoising after the last one (diffusion)"
+    source = f"{_SONG}; {_JOLICOEUR}"
+    remedy = "more steps, a deterministic sampler, no noise at the last step"
+    of_pixels, simplicity, hides = False, 4, True
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        # the CPU's generator gives all devices the same noise
+        return images + strength * torch.randn(images.shape, generator=generator).to(images)
+
+
+class Periodic(Kind):
+    """A pattern repeats every few pixels, such as a checkerboard."""
+
+    name, strengths = "periodic", (0.01, 0.02, 0.05, 0.1, 0.2)
+    words = "pattern of {period}, amplitude {s} of the range"
+    change = "s times the mean difference is added, folded at the period"
+    cause = "transposed convolutions whose kernel is no multiple of their stride"
+    source, remedy = _ODENA, "resize, then convolve; or a kernel that is a multiple of the stride"
+
+    def __init__(self, period: int, pattern: Tensor | None = None) -> None:
+        self.period, self.pattern = period, pattern
+        self.unit = f"of the range, period {period} px"
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        """Take the pattern from the mean difference, folded at the period."""
+        rows, columns = (int(x.max() - x.min()) + 1 for x in area.nonzero(as_tuple=True))
+        if min(rows, columns) < 2 * self.period:
+            return None
+        difference, everywhere = fake.mean(0) - real.mean(0), bool(area.all())
+        level = difference if everywhere else _without_trend(difference, area, self.period)
+        pattern, remains = _folded(level, area, self.period)
+        if remains < (REPEATED * self.period**2 / float(area.sum()) if everywhere else OF_AREA):
+            return None
+        if self.period > 2 and _folded(difference, area, self.period // 2)[1] > SHORTER * remains:
+            return None
+        return Periodic(self.period, pattern / pattern.abs().max())
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        assert self.pattern is not None
+        return images + strength * self.pattern
+
+
+def blur(images: Tensor, sigma: float) -> Tensor:
+    """Blur images by a Gaussian of sigma pixels; beyond the border the last pixel goes on."""
+    rows, columns = (_blurring(size, sigma).to(images) for size in images.shape[2:])
+    return rows @ images @ columns.T
+
+
+def _blurring(size: int, sigma: float) -> Tensor:
+    """Return the matrix that blurs a row of pixels [size, size]."""
+    reach = max(1, round(4 * sigma))
+    steps = torch.arange(-reach, reach + 1)
+    taps = torch.softmax(-(steps.double() ** 2) / (2 * sigma**2), 0)
+    to = torch.arange(size)[:, None].expand(-1, len(steps))
+    return torch.zeros(size, size, dtype=torch.float64).index_put(
+        (to, (to + steps).clamp(0, size - 1)), taps.expand(size, -1), accumulate=True
+    )
+
+
+def _without_trend(difference: Tensor, area: Tensor, period: int) -> Tensor:
+    """Subtract the mean over a period around each pixel, of those in the area; a pattern of that period has none."""
+    taps = difference.new_ones(period + 1)
+    taps[[0, -1]] = 0.5
+    window = (taps[:, None] * taps)[None, None]
+    inside = area.to(difference)[None]
+    total, count = (F.conv2d(x[:, None], window, padding=period // 2)[:, 0] for x in (difference * inside, inside))
+    return difference - total / count.clamp_min(1e-6)
+
+
+def _folded(difference: Tensor, area: Tensor, period: int) -> tuple[Tensor, float]:
+    """Return what repeats of a difference [C, H, W] within an area, over the whole image, and its part of the variance.
+
+    Its mean in the area is 0.
+    """
+    y, x = (torch.arange(size, device=area.device) % period for size in area.shape)
+    cells = y[:, None] * period + x
+    cell = cells[area]
+    folded = difference.new_zeros(len(difference), period**2)
+    count = torch.bincount(cell, minlength=period**2)
+    folded.index_add_(1, cell, difference[:, area])
+    folded = folded / count.clamp_min(1)
+    there = count > 0  # an area such as a border need not have every cell
+    folded = (folded - folded[:, there].mean(1, keepdim=True)).where(there, 0)
+    varies = difference[:, area].var(1, correction=0).sum()
+    return folded[:, cells], float(folded[:, cell].square().mean(1).sum() / varies) if float(varies) else 0.0

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of brightness, color and contrast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.kinds.base import RANGE, Kind, both_ways
+
+_LIN = "Lin et al., 'Common Diffusion Noise Schedules and Sample Steps are Flawed', WACV 2024, arXiv 2305.08891"
+_SAHARIA = "Saharia et al., 'Photorealistic Text-to-Image Diffusion Models with Deep Language Understanding' (Imagen), NeurIPS 2022, arXiv 2205.11487"
+_SCHEDULE = (
+    "a noise schedule that leaves signal at its last step, so that samples keep to medium brightness (diffusion)"
+)
+_NORMALIZATION = "a schedule of zero terminal SNR (diffusion); the same normalization of training and generated images"
+_ACTIVATION = "compare the range of the output's activation with that of the training images"
+
+APART = 3
+"""Standard errors that channels must have moved apart by for a color."""
+AROUND = 3
+"""Pixels around an area that it is compared with."""
+FEW_LEVELS = 0.7
+"""Part of the values that the 16 most common ones hold, from which images may be posterized."""
+COUNTED = 64
+"""Images whose values are counted."""
+
+
+class Brighter(Kind):
+    """Values are higher everywhere."""
+
+    name, unit = "brighter", "of the range"
+    words, change = "brightness + {s} of the range", "s is added to each value"
+    cause, source, remedy = _SCHEDULE, _LIN, _NORMALIZATION
+    of_pixels, bounds, simplicity, moves_mean = False, RANGE, 0, True
+
+    def __init__(self, strengths: tuple[float, ...] = ()) -> None:
+        self.strengths = strengths
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        """Take the strength from how far means are apart at most pixels, for the area may be too large.
+
+        Where real images hardly vary, no other strength comes near.
+        """
+        shift = float((fake[:, :, area].mean((0, 1)) - real[:, :, area].mean((0, 1))).median())
+        return Brighter((shift / 2, shift, 2 * shift)) if shift else None
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        return images + strength
+
+
+class Darker(Brighter):
+    """Values are lower everywhere."""
+
+    name, words, change = "darker", "brightness − {s} of the range", "s is taken from each value"
+
+
+Brighter.opposite = Darker
+
+
+class Color(Kind):
+    """Channels have moved apart."""
+
+    name = "color"
+    words = "{channel} {sign} {s} of the range"
+    change = "s is added along the direction in which the channels' means differ"
+    cause, source = _SCHEDULE, _LIN
+    remedy = f"compare each channel's mean before and after normalization; {_NORMALIZATION}"
+    of_pixels, simplicity, moves_mean = False, 1, True
+
+    def __init__(self, direction: Tensor | None = None, unit: str = "", strength: float = 0.0) -> None:
+        self.direction, self.unit = direction, unit
+        self.strengths = (strength / 2, strength, 2 * strength) if strength else ()
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        """Take direction and strength from how far the channels' means in the area are apart."""
+        if real.shape[1] == 1:
+            return None
+        shifts = (_shift_of_channels(*means) for means in _channel_means(fake, real, area))
+        shift, apart = max(shifts, key=lambda x: x[1])
+        if apart <= APART:  # then it is brightness
+            return None
+        direction = shift / shift.abs().max().clamp_min(torch.finfo(shift.dtype).tiny)
+        direction = direction.where(direction.abs() >= 0.25, 0)
+        if float(direction.max() - direction.min()) < 0.25:
+            return None
+        leading = int(direction.abs().argmax())
+        direction = direction / direction[leading]
+        names = [_channel(i, len(shift)) for i in range(len(shift))]
+        others = [f"{names[i]} × {part:.1g}" for i, part in enumerate(direction.tolist()) if part and i != leading]
+        unit = f"of the range in {', '.join([names[leading], *others[:3]])}"
+        return Color(direction.view(-1, 1, 1), unit, float(shift[leading]))
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        assert self.direction is not None
+        return images + strength * self.direction
+
+
+def _channel_means(fake: Tensor, real: Tensor, area: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the channels' means of both sides [N, C]: in the area, and less those around it, which vary with them."""
+    inside = [x[:, :, area].mean(2) for x in (fake, real)]
+    yield inside[0], inside[1]
+    around = ~area & (F.max_pool2d(area[None].float(), 2 * AROUND + 1, 1, AROUND)[0] > 0)
+    if bool(around.any()):
+        outside = [x[:, :, around].mean(2) for x in (fake, real)]
+        yield inside[0] - outside[0], inside[1] - outside[1]
+
+
+def _shift_of_channels(fake: Tensor, real: Tensor) -> tuple[Tensor, float]:
+    """Return what channels' means have moved by [C], and by how many standard errors they have moved apart."""
+    apart = [x - x.mean(1, keepdim=True) for x in (fake, real)]
+    error = torch.stack([x.var(0) / len(x) for x in apart]).sum(0)
+    moved = (apart[0].mean(0) - apart[1].mean(0)).square() / error.clamp_min(torch.finfo(error.dtype).tiny)
+    return fake.mean(0) - real.mean(0), float(moved.max().sqrt())
+
+
+def _channel(index: int, count: int) -> str:
+    return ("red", "green", "blue")[index] if count == 3 else f"channel {index + 1}"
+
+
+class Stronger(Kind):
+    """Values are further from a middle: zero, half the range, or each image's own mean."""
+
+    name, strengths = "stronger", both_ways(0.07, 0.15, 0.3, 0.6)
+    words = "contrast + {percent} %"
+    change = "values move away from the image's mean, zero or the middle of the range by the part s"
+    cause, source = "guidance that is too strong and saturates images (diffusion)", _SAHARIA
+    remedy = "less guidance, or dynamic thresholding"
+    bounds, simplicity = (-1.0, math.inf), 2
+
+    def __init__(self, middle: float | None = None) -> None:
+        self.middle = middle
+        self.unit = "of the contrast" if middle is None else "of the values"
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        middle = images.mean((1, 2, 3), keepdim=True) if self.middle is None else self.middle
+        return middle + (1 + strength) * (images - middle)
+
+
+class Faded(Stronger):
+    """Values are nearer to the middle."""
+
+    name, words = "faded", "contrast − {percent} %"
+    change = "values move toward the image's mean, zero or the middle of the range by the part s"
+    cause = source = ""
+    remedy = f"{_ACTIVATION}; for an autoencoder, a perceptual or adversarial loss beside that per pixel"
+
+
+Stronger.opposite = Faded
+
+
+class Clipped(Kind):
+    """Values beyond a limit are cut off."""
+
+    name = "clipped"
+    words, change = "clipped by {s} {unit}", "values beyond s of the range are cut off, at the top or at the bottom"
+    remedy = _ACTIVATION
+
+    def __init__(self, both_ends: bool = False) -> None:
+        self.both_ends = both_ends
+        self.unit = "of the range at both ends" if both_ends else "of the range at the top"
+        self.opposite_unit = "of the range at the bottom"
+        self.strengths = (0.05, 0.1, 0.2, 0.4) if both_ends else both_ways(0.05, 0.1, 0.2, 0.4)
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        if self.both_ends:
+            return images.clamp(strength, 1 - strength)
+        return images.clamp_max(1 - strength) if strength > 0 else images.clamp_min(-strength)
+
+
+Clipped.opposite = Clipped
+
+
+class Posterized(Kind):
+    """Values are rounded to a few levels."""
+
+    name, unit, strengths = "posterized", "levels", (2, 3, 4, 5, 6, 8, 10, 13, 16)
+    words, change = "posterized to {s} levels", "values are rounded to s levels"
+    remedy = "convert to integers once, at the end"
+    whole, simplicity = True, 3
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        """Leave it out unless generated images have few levels: to a kernel, rounding is noise."""
+        of_fake, of_real = (_in_few_levels(x[:COUNTED, :, area]) for x in (fake, real))
+        return self if of_fake >= FEW_LEVELS and of_fake > of_real else None
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        steps = max(1, round(strength) - 1)
+        return (images * steps).round() / steps
+
+
+def _in_few_levels(values: Tensor) -> float:
+    """Return the part of the values that the 16 most common ones hold, to a thousandth of the range."""
+    counts = (1000 * values).round().unique(return_counts=True)[1]
+    return float(counts.topk(min(16, len(counts))).values.sum() / counts.sum())

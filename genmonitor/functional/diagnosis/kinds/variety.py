@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults that show in many images together: too little variety, wrong proportions, parts missing in some, copies."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.kinds.base import PART, Kind, random_choice
+
+_BROCK = "Brock et al., 'Large Scale GAN Training for High Fidelity Natural Image Synthesis' (BigGAN), ICLR 2019, arXiv 1809.11096"
+_HO = "Ho and Salimans, 'Classifier-Free Diffusion Guidance', arXiv 2207.12598"
+_DOSOVITSKIY = "Dosovitskiy and Brox, 'Generating Images with Perceptual Similarity Metrics based on Deep Networks', NeurIPS 2016, arXiv 1602.02644"
+_METZ = "Metz et al., 'Unrolled Generative Adversarial Networks', ICLR 2017, arXiv 1611.02163"
+_BAU = "Bau et al., 'Seeing What a GAN Cannot Generate', ICCV 2019"
+_ZHANG = "Zhang et al., 'Self-Attention Generative Adversarial Networks', ICML 2019, arXiv 1805.08318"
+_CARLINI = "Carlini et al., 'Extracting Training Data from Diffusion Models', USENIX Security 2023, arXiv 2301.13188"
+
+SAME_COLOR, MOVED = 0.05, 0.9
+"""Of the range, within which values count as one color; and part of the generated images that have it from which it is
+what the color of an area that is plain in most real images has become, rather than what is missing there."""
+
+
+class LessVaried(Kind):
+    """Images are nearer to the mean image."""
+
+    name, unit, strengths = "less_varied", "of the spread", (0.1, 0.2, 0.35, 0.5, 0.75)
+    words, change = "images vary {left} % as much as real ones", "images move toward the mean image by the part s"
+    cause = "truncation (GAN) or guidance (diffusion), which trade variety for fidelity; a loss of squared error per pixel, which averages what it cannot tell apart (autoencoders)"
+    source = f"{_BROCK}; {_HO}; {_DOSOVITSKIY}"
+    remedy = "less truncation or guidance; a perceptual or adversarial loss beside that per pixel"
+    of_pixels, bounds = False, PART
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        mean = images.mean(0)
+        return mean + (1 - strength) * (images - mean)
+
+
+class Blank(Kind):
+    """An area is one color in some of the images."""
+
+    name, unit, strengths = "blank", "of the images", (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
+    words = "blank in {percent} % of the images"
+    change = "the area is one color in s of the images: that of the generated ones that vary least"
+    remedy = "look at the samples: features that are always zero, or values that are clipped?"
+    bounds = PART
+
+    def __init__(self, color: Tensor | None = None) -> None:
+        self.color = color
+
+    def measured(self, fake: Tensor, real: Tensor, area: Tensor) -> Kind | None:
+        """Take the color that more generated than real images have all over the area."""
+        if int(area.sum()) < 2:
+            return None
+        fake_colors, real_colors = (_plain_colors(x[:, :, area]) for x in (fake, real))
+        if not len(fake_colors):
+            return None
+        near = [(torch.cdist(fake_colors, x) < SAME_COLOR).sum(1) for x in (fake_colors, real_colors)]
+        share, usual = near[0] / len(fake), near[1] / len(real)
+        most = (share - usual).argmax()
+        if float(share[most]) > MOVED and 2 * len(real_colors) > len(real):
+            return None
+        return Blank(fake_colors[most].view(-1, 1, 1))
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        assert self.color is not None
+        out = images.clone()
+        out[random_choice(images, strength, generator)] = self.color
+        return out
+
+
+def _plain_colors(inside: Tensor) -> Tensor:
+    """Return the colors [K, C] of those images that hardly vary within an area, of its values [N, C, S]."""
+    return inside[inside.std(2).amax(1) < SAME_COLOR].mean(2)
+
+
+class Misfit(Kind):
+    """An area is that of another image: right alone, it shows at its edge, so a whole image has it not."""
+
+    name, unit, strengths = "misfit", "of the images", (0.3, 0.6, 1.0)
+    words, change = "right by itself, but does not fit what is around it", "the area is that of another real image"
+    cause, source = "convolutions alone, which see only what is near", _ZHANG
+    remedy = "a larger receptive field, or attention"
+    of_pixels, of_parts, bounds = False, True, PART
+
+    def apply(self, images: Tensor, strength: float, generator: torch.Generator) -> Tensor:
+        chosen, out = random_choice(images, strength, generator), images.clone()
+        out[chosen] = images[chosen.roll(1)]
+        return out
+
+
+class Modes(Kind):
+    """Single images are right, but some kinds of them are too rare or too frequent."""
+
+    name, unit = "modes", "of the distance"
+    words = "right images in wrong proportions"
+    change = "real images get weights that bring them closest to the generated ones"
+    cause, source = "mode collapse (GAN): some kinds of images are never drawn", f"{_METZ}; {_BAU}"
+    remedy = "look at the real images that are too rare, `too_rare` of the diagnosis; balance the classes"
+    changes_images = False
+
+
+class Copies(Kind):
+    """Images repeat each other or real ones."""
+
+    name = "copies"
+    words = "{percent} % {unit}"
+    change = (
+        "nothing: images nearer to another one than half of what is usual are counted, less those that real images have"
+    )
+    cause = "mode collapse where they repeat each other (GAN), memorization of training images, above all of those that come often, where they repeat real ones (diffusion)"
+    source = f"{_METZ}; {_CARLINI}"
+    remedy = "remove duplicates from the training images; stop earlier"
+    changes_images = False
