@@ -13,12 +13,13 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from genmonitor.cli.progress import is_first_process, show_progress
+from genmonitor.cli.processes import Group, launcher_hidden, processes_of
+from genmonitor.cli.progress import only_first_shows, show_progress
 
 FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 """Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
@@ -32,6 +33,8 @@ COMMANDS = {
     "sweep": "evaluate the checkpoints of a run as if a monitor had been there",
     "report": "write the report.html of a run again, or merge several runs into one",
 }
+SHARED = ("compare", "diversity", "disagreement", "w1kp", "sweep")
+DISTRIBUTED = "share the work with the other processes that torchrun or Slurm's srun started (default: one process)"
 EXAMPLES = """examples:
   genmonitor compare photos/ generated/ --size 64 --n-clusters 5
   genmonitor compare photos/ new_model/ old_model/ --size 64
@@ -75,6 +78,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0 on success, 1 if a replayed value differs or a condition of --fail-if holds, 2 if an argument
         or a file is wrong, 3 after a crash, 130 after Ctrl-C and 143 after SIGTERM.
     """
+    with launcher_hidden() as launched:
+        return _main(list(sys.argv[1:] if arguments is None else arguments), launched)
+
+
+def _main(words: list[str], launched: Mapping[str, str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # paths and prompts may hold characters that a terminal lacks
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = argparse.ArgumentParser(
@@ -83,7 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    words = list(sys.argv[1:] if arguments is None else arguments)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     completing = words[:1] == ["--print-completion"]
     if completing:
@@ -99,30 +106,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 module = importlib.import_module(f"genmonitor.cli.{name}")
             module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
+        if name in SHARED:
+            command.add_argument("--distributed", action="store_true", help=DISTRIBUTED)
     args, unknown = parser.parse_known_args(words)
     if unknown:
         command = commands.choices[args.command]
         options = re.findall(r"--[\w-]+", command.format_help())
         command.error(f"there is no option {unknown[0]}.{_did_you_mean(unknown[0], options)}")
-    return _run(importlib.import_module(f"genmonitor.cli.{args.command}"), args)
+    return _run(importlib.import_module(f"genmonitor.cli.{args.command}"), args, words, launched)
 
 
-def _run(command: Any, args: argparse.Namespace) -> int:
+def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched: Mapping[str, str]) -> int:
     """Run a command, print its result or why there is none, and return the exit status."""
-    from genmonitor.cli.processes import launched_processes
     from genmonitor.evaluation.distributed import FailedElsewhereError
 
-    message: str | None
-    elsewhere = False
-    with launched_processes() as first_to_tell, _sigterm_raises() as received:
+    group, message, text = Group(), None, ""
+    with _sigterm_raises() as received, ExitStack() as working:
         try:
+            group = working.enter_context(processes_of(args, words, launched))
+            only_first_shows(group.rank)
             result = command.run(args)
             text = json.dumps(result, indent=1) if args.json else _format(command, result)
             message, status = _verdict(result)
         except KeyboardInterrupt:
             message, status = f"interrupted{_kept(command)}", INTERRUPTED
-        except (OSError, ValueError, ModuleNotFoundError, FailedElsewhereError) as error:
-            message, status, elsewhere = str(error), WRONG_INPUT, isinstance(error, FailedElsewhereError)
+        except FailedElsewhereError as error:
+            if group.store is not None:
+                return 0  # at a failure torchrun would end the process that says why
+            message, status = str(error), WRONG_INPUT
+        except (OSError, ValueError, ModuleNotFoundError) as error:
+            message, status = str(error), WRONG_INPUT
         except Exception:
             message, status = traceback.format_exc().rstrip(), CRASHED
         except SystemExit:
@@ -131,12 +144,12 @@ def _run(command: Any, args: argparse.Namespace) -> int:
         if received:  # whatever came of it: the exception may have been lost, or have led to another one
             message, status = f"terminated by SIGTERM{_kept(command)}", TERMINATED
         if status in (0, FAILED):
-            if not is_first_process():
+            if group.rank > 0:
                 return 0
             _print(text)
-        elif first_to_tell is not None and (elsewhere or not first_to_tell()):
-            return 0  # at a failure torchrun would end the process that tells
-        elif status in (INTERRUPTED, TERMINATED) and not is_first_process():
+        elif not group.tells():
+            return 0
+        elif group.rank > 0 and status in (INTERRUPTED, TERMINATED):
             return status
         if message is not None:
             print(message if status == CRASHED else f"genmonitor {args.command}: {message}", file=sys.stderr)

@@ -1,62 +1,201 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that torchrun or Slurm's srun started for one command."""
+"""A command is one process, whatever the environment says, unless `--distributed` joins those started together."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
-from collections.abc import Callable, Iterator
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
-import torch.distributed as dist
+if TYPE_CHECKING:
+    from torch.distributed import Store
 
+LAUNCHED = (
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"),
+    *("ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
+    *("TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS"),
+    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_STEP_NUM_TASKS"),
+    *("SLURM_NTASKS_PER_NODE", "SLURM_NNODES", "SLURM_STEP_NUM_NODES", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    *("JSM_NAMESPACE_LOCAL_RANK", "LSB_DJOB_RANKFILE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    *("OMPI_COMM_WORLD_LOCAL_RANK", "PMI_RANK", "PMI_SIZE"),
+)
+"""Variables by which launchers number processes, and torch and Lightning take them for a group."""
+TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
+TOLD_AFTER, JOINED_WITHIN = 5.0, timedelta(minutes=2)
+"""Seconds after which a process says that it waits, and time after which it gives up."""
 PATIENCE = timedelta(days=1)
-"""How long a process waits for the others: the first one measures and writes alone, at times for more than torch's half
-an hour. One that died is noticed at once."""
+"""Time that a process waits for a result of the others, of which the first one writes alone; a death is noticed at
+once."""
 
 
-@contextmanager
-def launched_processes() -> Iterator[Callable[[], bool] | None]:
-    """Let the processes that torchrun or Slurm's srun started talk to each other inside the block.
+@dataclass(frozen=True)
+class Group:
+    """The processes that work on a command, by default one.
 
-    Yields:
-        A function that returns True to the first process that calls it: that which tells why all of them end. None
-        where nobody started several.
+    Attributes:
+        rank: number of this process, from 0; the first one prints the result.
+        store: what they agree by; None for one process.
     """
-    address = _address()
-    if address is None:
-        yield None
-        return
-    from torch.distributed.rendezvous import rendezvous  # not in every build of torch
 
-    store, rank, size = next(rendezvous("env://", *address))
-    dist.init_process_group(store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    rank: int = 0
+    store: Store | None = None
 
-    def is_first() -> bool:
+    def tells(self) -> bool:
+        """Return True for the first process that calls it, which alone says why all of them end."""
+        if self.store is None:
+            return True
         try:
-            return bool(store.add("told", 1) == 1)
+            return bool(self.store.add("told", 1) == 1)
         except RuntimeError:  # the process that holds the store has ended, perhaps without a word
             return True
 
+
+@contextmanager
+def launcher_hidden() -> Iterator[dict[str, str]]:
+    """Hide from torch, Lightning and child processes that a launcher may have started several; yield what is hidden."""
+    hidden = {name: os.environ.pop(name) for name in LAUNCHED if name in os.environ}
     try:
-        yield is_first
+        yield hidden
+    finally:
+        os.environ.update(hidden)
+
+
+@contextmanager
+def processes_of(args: argparse.Namespace, words: Sequence[str], launched: Mapping[str, str]) -> Iterator[Group]:
+    """Yield the processes that work on a command: this one, unless arguments say that there are others.
+
+    Args:
+        args: the arguments; `distributed` for a group that a launcher started, `started_by` for one of a Trainer.
+        words: the command line, which must be the same in all of them.
+        launched: the variables of the launcher, which are hidden until then.
+
+    Raises:
+        ValueError: if nothing started several processes, they do not all come, or they were given other arguments.
+    """
+    distributed = getattr(args, "distributed", False)
+    started = getattr(args, "started_by", None) == os.getppid()
+    if distributed or started:
+        os.environ.update(launched)
+    if distributed:
+        with _joined(words) as group:
+            yield group
+    else:
+        yield Group(rank=int(os.environ["LOCAL_RANK"]) if started else 0)
+
+
+@contextmanager
+def _joined(words: Sequence[str]) -> Iterator[Group]:
+    import torch
+    import torch.distributed as dist
+
+    rank, size, local = _numbers()
+    if torch.cuda.is_available():
+        torch.cuda.set_device(local % torch.cuda.device_count())
+    if size == 1:
+        yield Group()
+        return
+    store = _meet(rank, size, words)
+    dist.init_process_group(store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    try:
+        yield Group(rank, store)
     finally:
         dist.destroy_process_group()
 
 
-def _address() -> tuple[int, int] | None:
-    """Return rank and number of the processes, of which the first one's address is in the environment; None for one."""
-    if dist.is_available() and dist.is_torchelastic_launched():
-        local, rank, size = (int(os.environ[name]) for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"))
-    elif int(os.environ.get("SLURM_STEP_NUM_TASKS", 1)) > 1:  # of srun: a batch script has a single process
-        from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-
-        slurm = SLURMEnvironment()
-        os.environ |= {"MASTER_ADDR": slurm.main_address, "MASTER_PORT": str(slurm.main_port)}
-        local, rank, size = slurm.local_rank(), slurm.global_rank(), slurm.world_size()
+def _numbers() -> tuple[int, int, int]:
+    """Return the rank, the number of processes and the rank on this machine, as the launcher gave them."""
+    if all(name in os.environ for name in TORCHRUN):
+        names: Sequence[str] = TORCHRUN[:3]
+    elif all(name in os.environ for name in SLURM):
+        names = SLURM
+        os.environ.setdefault("MASTER_ADDR", _first_host())
+        os.environ.setdefault("MASTER_PORT", str(_port_of_step()))
     else:
-        return None
-    if torch.cuda.is_available():
-        torch.cuda.set_device(local % torch.cuda.device_count())
-    return rank, size
+        raise ValueError(
+            f"Expected processes that torchrun or srun started, with --distributed, but neither {', '.join(TORCHRUN)} "
+            f"nor {', '.join(SLURM)} are set. Start the command as in `torchrun --nproc-per-node 4 -m genmonitor ...`, "
+            "or leave --distributed out."
+        )
+    try:
+        rank, size, local = (int(os.environ[name]) for name in names)
+    except ValueError as error:
+        raise ValueError(f"Expected whole numbers in {', '.join(names)}, but {error}.") from error
+    if not 0 <= rank < size:
+        raise ValueError(f"Expected {names[0]} from 0 to {names[1]} - 1, but got {rank} of {size}.")
+    return rank, size, local
+
+
+def _first_host() -> str:
+    """Return the first host of a list as Slurm writes it, such as gpu[03-05,9]."""
+    hosts = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_NODELIST", "127.0.0.1")
+    name, _, numbers = hosts.partition(",")[0].partition("[")
+    return name + numbers.rstrip("]").partition("-")[0]
+
+
+def _port_of_step() -> int:
+    """Return a port from 15000 on that differs between the steps of a job."""
+    numbers = [os.environ.get(name, "") for name in ("SLURM_JOB_ID", "SLURM_STEP_ID")]
+    job, step = (int(number) if number.isdecimal() else 0 for number in numbers)
+    return 15000 + (101 * job + step) % 10000
+
+
+def _meet(rank: int, size: int, words: Sequence[str]) -> Store:
+    """Return the store of the processes, once all have come and were given the same arguments."""
+    from torch.distributed import PrefixStore, TCPStore
+
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    hosts = rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    start = time.monotonic()
+    if not hosts:
+        _wait_for(partial(_answers, host, port), size, start)
+    shared = TCPStore(host, port, size, hosts, JOINED_WITHIN, wait_for_workers=False)
+    # torchrun may start processes again, and these may run several commands, one after the other
+    attempt = f"genmonitor/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+    store = PrefixStore(f"{attempt}/{shared.add(f'{attempt}/{rank}', 1)}", shared)
+    keys = [f"arguments/{number}" for number in range(size)]
+    store.set(keys[rank], json.dumps(list(words)))
+    _wait_for(lambda: bool(store.check(keys)), size, start)
+    given = [" ".join(json.loads(store.get(key))) for key in keys]
+    for number, other in enumerate(given):
+        if other != given[0]:
+            raise ValueError(
+                f"Expected all {size} processes to be given the same arguments, but process 0 got `{given[0]}` and "
+                f"process {number} got `{other}`. Leave --distributed out to run commands side by side."
+            )
+    return store
+
+
+def _answers(host: str, port: int) -> bool:
+    """Return True if something listens there."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _wait_for(ready: Callable[[], bool], size: int, start: float) -> None:
+    """Wait for other processes, say so after a while, and give up in the end; torch would wait without a word."""
+    told = False
+    while not ready():
+        seconds = time.monotonic() - start
+        if seconds > JOINED_WITHIN.seconds:
+            raise ValueError(
+                f"Expected {size} processes to run this command with --distributed, but not all came within "
+                f"{JOINED_WITHIN.seconds} seconds. Start all of them by one torchrun or srun, or leave --distributed "
+                "out."
+            )
+        if seconds > TOLD_AFTER and not told:
+            print(f"genmonitor: waiting for {size} processes", file=sys.stderr, flush=True)
+            told = True
+        time.sleep(0.1)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -13,10 +12,13 @@ if TYPE_CHECKING:  # it would load torch, which is what there is to wait for
     from genmonitor._io import Progress
 
 
-def is_first_process() -> bool:
-    """Say whether this process prints: the first one of those that torchrun, Slurm or Lightning started."""
-    ranks = ("RANK", "SLURM_PROCID", "LOCAL_RANK", "NODE_RANK")
-    return all(os.environ.get(rank, "0") == "0" for rank in ranks)
+def only_first_shows(rank: int) -> None:
+    """Let the first of several processes alone show progress."""
+    global _shows
+    _shows = rank == 0
+
+
+_shows = True
 
 
 @contextmanager
@@ -29,7 +31,7 @@ def show_progress(description: str) -> Iterator[Progress]:
     Yields:
         A function that wraps an iterable in a bar below that line.
     """
-    if not sys.stderr.isatty() or not is_first_process():
+    if not (_shows and sys.stderr.isatty()):
         yield lambda iterable, description: iter(iterable)
         return
     from rich.console import Console

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import os
 import sys
 from contextlib import redirect_stdout
 from dataclasses import asdict
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--devices", metavar="N", type=count, help="of each node (default: what torchrun or Slurm started, else 1)")
     add("--num-nodes", metavar="N", type=count, help="nodes (default: what torchrun or Slurm started, else 1)")
     add("--strategy", metavar="S", type=nonempty, default="auto", help="of the Trainer, such as ddp (default: auto)")
+    add("--started-by", type=int, help=argparse.SUPPRESS)
     add("--follow", action="store_true", help="wait for further checkpoints of a running training, until Ctrl-C")
     add("--idle", metavar="MINUTES", type=number_above(0), help="with --follow: stop after MINUTES without a new one")
 
@@ -59,6 +61,13 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     """Evaluate the checkpoints."""
     from genmonitor.callbacks.checkpoints.sweep import sweep
 
+    if (args.num_nodes or 1) > 1 and not args.distributed:
+        raise ValueError(
+            f"Expected --distributed with --num-nodes {args.num_nodes}, but got none. Start the command on each node "
+            "by torchrun or srun."
+        )
+    if (args.devices or 1) > 1 and not args.distributed:
+        sys.argv += ["--started-by", str(os.getpid())]  # says to further processes of the Trainer what they are
     with redirect_stdout(sys.stderr):  # the result alone goes where the user may send it
         taken = {name: getattr(args, name) for name in inspect.signature(sweep).parameters if name in args}
         found = sweep(**taken, tell=partial(print, flush=True))

@@ -22,6 +22,7 @@ SECONDS = 240
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone"]
 BOTH = [*TORCHRUN, "--nproc-per-node", "2"]
 COMMAND = ["-m", "genmonitor"]
+SHARED = "--distributed"
 SETUP = """
 import os, time
 from pathlib import Path
@@ -149,7 +150,7 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_two_processes_find_what_one_does(here, alone, name):
     words = COMMANDS[name].split()
-    agree(result(*BOTH, *COMMAND, *words), alone(*words))
+    agree(result(*BOTH, *COMMAND, *words, SHARED), alone(*words))
     versions = [*(here / "runs" / words[0]).iterdir()]
     assert sorted(path.name for path in versions) == ["version_0", "version_1"]  # one process alone writes
 
@@ -157,14 +158,14 @@ def test_two_processes_find_what_one_does(here, alone, name):
 @pytest.mark.parametrize("words", ["diversity texts.jsonl --sigma 1", "disagreement texts.jsonl texts.jsonl"])
 def test_more_processes_than_outputs(alone, words):
     words = [*words.split(), "--text-encoder", "tf-idf"]
-    found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words), alone(*words)
+    found, expected = result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words, SHARED), alone(*words)
     agree(found["values"], expected["values"])  # which end of a mode comes first is rounding
     assert found["finding"] == expected["finding"]
 
 
 def test_more_processes_than_images(alone):
     words = [*COMMANDS["compare"].split(), "--n-samples", "3"]
-    agree(result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words), alone(*words))
+    agree(result(*TORCHRUN, "--nproc-per-node", 4, *COMMAND, *words, SHARED), alone(*words))
 
 
 def test_processes_of_slurm_find_each_other(here, alone):
@@ -183,7 +184,7 @@ def test_processes_of_slurm_find_each_other(here, alone):
     sweep = ["sweep", "run", "--setup", "build.py:build", "--out", "out"]
     for words in (COMMANDS["compare"].split(), sweep):
         tasks = [
-            start(*COMMAND, *words, "--json", **{k: str(v) for k, v in (job | of).items()})
+            start(*COMMAND, *words, "--json", SHARED, **{k: str(v) for k, v in (job | of).items()})
             for of in ({"SLURM_PROCID": rank, "SLURM_LOCALID": rank} for rank in range(2))
         ]
         (first, _), (second, _) = (task.communicate(timeout=SECONDS) for task in tasks)
@@ -196,7 +197,8 @@ def test_processes_of_slurm_find_each_other(here, alone):
 def test_sweep_by_two_processes_gives_what_one_does(here, alone, started):
     train(here / "run", new(), Digits(), max_epochs=3)
     words = ["sweep", "run", "--setup", "build.py:build", "--out"]
-    found = result(*started, *COMMAND, *words, "two", "--devices", 2, "--follow", "--idle", 0.05)
+    shared = [SHARED] if started else []
+    found = result(*started, *COMMAND, *words, "two", "--devices", 2, "--follow", "--idle", 0.05, *shared)
     agree(found, alone(*words, "one"))
     assert len(found["histories"]["cms"]) == 3
 
@@ -204,7 +206,7 @@ def test_sweep_by_two_processes_gives_what_one_does(here, alone, started):
 def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here, alone):
     train(here / "run", new(), Digits())
     words = ["sweep", "run", "--setup"]
-    process = start(*BOTH, *COMMAND, *words, "build.py:waiting", "--out", "out")
+    process = start(*BOTH, *COMMAND, *words, "build.py:waiting", "--out", "out", SHARED)
     end = time.monotonic() + SECONDS
     while not (here / "waits").exists() or not (here / "waits").read_text():
         assert process.poll() is None, process.communicate()
@@ -214,14 +216,14 @@ def test_killed_process_of_a_sweep_loses_nothing_that_was_finished(here, alone):
     process.communicate(timeout=SECONDS)
     assert process.returncode != 0
     agree(
-        result(*BOTH, *COMMAND, *words, "build.py:patient", "--out", "out")["histories"],
+        result(*BOTH, *COMMAND, *words, "build.py:patient", "--out", "out", SHARED)["histories"],
         expected := alone(*words, "build.py:patient", "--out", "one")["histories"],
     )
     assert len(expected["cms"]) == 2
 
 
 def test_killed_process_of_a_comparison_leaves_no_files(here):
-    status, out, _ = run(*BOTH, "dies.py", *COMMANDS["compare"].split())
+    status, out, _ = run(*BOTH, "dies.py", *COMMANDS["compare"].split(), SHARED)
     assert (status, out) == (1, "")
     assert not (here / "runs").exists()
 
@@ -229,18 +231,18 @@ def test_killed_process_of_a_comparison_leaves_no_files(here):
 def test_killed_process_loses_no_features_that_were_finished(here, alone):
     save_dinov2(here / "model")
     words = ["diversity", "images/a", "--encoder", "model", "--batch-size", "10", "--cache"]
-    status, out, _ = run(*BOTH, "dies.py", *words, "cache")
+    status, out, _ = run(*BOTH, "dies.py", *words, "cache", SHARED)
     assert (status, out) == (1, "")
     assert not (here / "runs").exists()
     kept = {path: path.stat().st_mtime_ns for path in (here / "cache").iterdir()}
     assert 0 < len(kept) < 4  # of 36 images in batches of 10
-    found = result(*BOTH, *COMMAND, *words, "cache")
+    found = result(*BOTH, *COMMAND, *words, "cache", SHARED)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     agree(found, alone(*words, "other"))
 
 
 def test_wrong_input_is_told_once(here):
-    status, out, told = run(*BOTH, *COMMAND, "compare", "nowhere", "fake.npz")
+    status, out, told = run(*BOTH, *COMMAND, "compare", "nowhere", "fake.npz", SHARED)
     assert (status, out) == (1, "")  # torchrun's own status
     assert told == [
         "genmonitor compare: Expected a folder of image files or of tar files of these, one such tar file, a dataset "
@@ -250,14 +252,14 @@ def test_wrong_input_is_told_once(here):
 
 def test_error_of_one_process_ends_all_with_its_message(here):
     begin = time.monotonic()
-    status, out, told = run(*BOTH, "breaks.py", "disagreement", "images/a", "images/b")
+    status, out, told = run(*BOTH, "breaks.py", "disagreement", "images/a", "images/b", SHARED)
     assert (status, out, told) == (1, "", ["genmonitor disagreement: the disk is gone"])
     assert time.monotonic() - begin < SECONDS / 2
     assert not (here / "runs").exists()
 
 
 def test_failed_gate_is_printed_whole(here):
-    status, out, told = run(*BOTH, *COMMAND, *COMMANDS["compare"].split(), "--fail-if", "p < 0.01")
+    status, out, told = run(*BOTH, *COMMAND, *COMMANDS["compare"].split(), "--fail-if", "p < 0.01", SHARED)
     assert status == 1
     assert out.startswith("Right half")
     assert len(told) == 1

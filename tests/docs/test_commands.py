@@ -56,7 +56,7 @@ def test_lines_for_the_script_of_diffusers_are_few_and_compile():
 def test_launched_command_parses(command, monkeypatch):
     words = shlex.split(command)
     assert words[words.index("-m") + 1] == "genmonitor"
-    monkeypatch.setattr(sys.modules["genmonitor.cli.main"], "_run", lambda command, args: 0)
+    monkeypatch.setattr(sys.modules["genmonitor.cli.main"], "_run", lambda *_: 0)
     assert main(words[words.index("-m") + 2 :]) == 0
 
 
