@@ -19,7 +19,9 @@ from genmonitor.callbacks.configuration import check_configuration, mode_notes, 
 from genmonitor.callbacks.integration.circumstances import (
     TrainerCollective,
     circumstances,
+    leaves_at_sigterm,
     run_folder,
+    told_to_stop,
     trainer_progress,
 )
 from genmonitor.callbacks.integration.compat import (
@@ -148,7 +150,8 @@ class GenerativeMonitor(Monitor, Callback):
         with preserve_training_state(pl_module):
             self._validates = validates(trainer)
         with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
-            self.fit_evaluator(trainer, pl_module)
+            with leaves_at_sigterm(trainer):
+                self.fit_evaluator(trainer, pl_module)
             self.publisher.attempt(lambda: self._note_modes(trainer))
             if trainer.is_global_zero:
                 self.publisher.publish_fit(self.evaluator, self.values, self.history)
@@ -272,7 +275,9 @@ class GenerativeMonitor(Monitor, Callback):
         ):
             # what is found outside of a fit says nothing of how the training goes
             commits = trainer.state.fn == "fit"
-            found = self._run_evaluation(model, comm, moment, progress, draw=draw, commits=commits, **counts)
+            found = self._run_evaluation(
+                model, comm, moment, progress, draw=draw, commits=commits, told=told_to_stop(trainer), **counts
+            )
         if found is None:
             return None
         if trainer.is_global_zero:

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from tqdm.auto import tqdm
 
 from genmonitor._io import Progress
 from genmonitor._manifest import TrainingManifest, where_defined
+from genmonitor._stop import StopEvaluation, check_stop, stops_when
 from genmonitor.evaluation.distributed import Collective
 
 
@@ -42,9 +45,27 @@ def trainer_progress(trainer: pl.Trainer, name: str) -> Progress:
 
     def progress(iterable: Iterable[Any], description: str) -> Iterator[Any]:
         # None: in a terminal or a notebook, not in a file, where each step of the bar would be a line
-        return iter(tqdm(iterable, desc=f"{name}: {description}", leave=False, disable=None if shown else True))
+        for part in tqdm(iterable, desc=f"{name}: {description}", leave=False, disable=None if shown else True):
+            check_stop()
+            yield part
 
     return progress
+
+
+def told_to_stop(trainer: pl.Trainer) -> Callable[[], bool]:
+    """Return what tells whether the Trainer was told to stop, by SIGTERM or by `should_stop`, since this call."""
+    before = trainer.should_stop  # an early stop, whose last evaluation is due all the same
+    return lambda: bool(trainer.received_sigterm or (trainer.should_stop and not before))
+
+
+@contextmanager
+def leaves_at_sigterm(trainer: pl.Trainer) -> Iterator[None]:
+    """Leave the block at SIGTERM, as Lightning leaves a training; several processes wait for its end."""
+    try:
+        with stops_when(lambda: bool(trainer.received_sigterm), alone=trainer.world_size == 1):
+            yield
+    except StopEvaluation:
+        raise SIGTERMException from None
 
 
 def run_folder(trainer: pl.Trainer) -> Path:

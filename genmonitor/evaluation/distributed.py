@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
+from genmonitor._stop import StopEvaluation
 from genmonitor.metrics._base import broadcast, made_by_rank_zero
 
 _T = TypeVar("_T")
@@ -54,10 +55,10 @@ class Collective(ABC):
         Raises:
             FailedElsewhereError: if only other processes failed.
         """
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             yield
-        except Exception as error:
+        except (Exception, StopEvaluation) as error:
             failure = error
         if self.all_true(failure is None):
             return

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import Progress, no_progress
+from genmonitor._stop import StopEvaluation, told_to_stop
 from genmonitor._validation import check_prefix
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -247,10 +248,15 @@ def run_evaluation(
 
     Returns:
         This process's samples and what those of all gave, with `sampling_seconds` and `metric_seconds`.
+
+    Raises:
+        StopEvaluation: on every process, if the training around it was told to stop.
     """
     start = time.perf_counter()
     with comm.all_ranks_or_none():
         samples = draw()
+    if comm.any_true(told_to_stop()):
+        raise StopEvaluation
     drawn = time.perf_counter()
     evaluation = _measured(evaluator, samples, seed, comm)
     evaluation.values.update(sampling_seconds=drawn - start, metric_seconds=time.perf_counter() - drawn)

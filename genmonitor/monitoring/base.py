@@ -16,6 +16,7 @@ import torch
 from genmonitor._html import heading_html, png_html, values_html
 from genmonitor._io import Progress, no_progress, say, warn
 from genmonitor._manifest import EvaluationManifest
+from genmonitor._stop import StopEvaluation, stops_alone, stops_when
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.data.images import ImageKey
 from genmonitor.evaluation.data.reference import ReferenceImages
@@ -38,6 +39,7 @@ from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, by_key, lookup
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, OnError
+from genmonitor.training_state.sharding import sharded_parts
 
 
 @dataclass(frozen=True)
@@ -192,9 +194,10 @@ class Monitor:
         progress: Progress = no_progress,
         draw: Callable[[], Samples] | None = None,
         commits: bool = True,
+        told: Callable[[], bool] = lambda: False,
         **counts: float,
     ) -> PublishedEvaluation | None:
-        """Evaluate a model and take note of it; None where that failed, which has then been said.
+        """Evaluate a model and take note of it; None where that failed or was left, which has then been said.
 
         Args:
             model: draws the samples.
@@ -203,18 +206,26 @@ class Monitor:
             progress: wraps the batches.
             draw: gives this process's samples instead of the model.
             commits: whether later evaluations are compared with this one; if not, it raises no alert either.
+            told: returns True once the training was told to stop, which is no failure.
             counts: what else the record holds.
         """
         self.publisher.notes.set_moment(moment.epoch, moment.step)
+
+        def drawn() -> Samples:
+            with stops_alone(not sharded_parts(model.module)):
+                return self._samples(model, comm, progress, draw)
+
         try:
-            samples, evaluation = run_evaluation(
-                self.evaluator, lambda: self._samples(model, comm, progress, draw), comm, self.sampler.seed
-            )
+            with stops_when(told, alone=comm.world_size == 1):
+                samples, evaluation = run_evaluation(self.evaluator, drawn, comm, self.sampler.seed)
             record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
             history = [*self.history, record]
             alerts = commit_evaluation(self.evaluator, evaluation, history, comm) if commits else []
             evaluation = replace(evaluation, findings=self.evaluator.findings(evaluation, history))
-        except Exception as error:  # on every process
+        except (Exception, StopEvaluation) as error:  # on every process
+            if comm.any_true(isinstance(error, StopEvaluation)):
+                self.publisher.notes.add(f"the evaluation of epoch {moment.epoch:g} was left: training has to stop")
+                return None
             if self.failures.raises:
                 raise
             self._skip(error, moment, comm)
@@ -231,7 +242,7 @@ class Monitor:
         self.publisher.publish_values(values, self.values, found.epoch, int(record["step"]))
         self.publisher.publish(found, lambda: self.manifest() | circumstances())
 
-    def _skip(self, error: Exception, moment: Moment, comm: Collective) -> None:
+    def _skip(self, error: BaseException, moment: Moment, comm: Collective) -> None:
         """Say that an evaluation failed, and let the run go on without it."""
         not_finite = comm.any_true(isinstance(error, NotFiniteError))
         elsewhere = isinstance(error, FailedElsewhereError)

@@ -12,6 +12,7 @@ from _helpers.evaluations import (
     samples_of,
 )
 
+from genmonitor._stop import StopEvaluation
 from genmonitor.evaluation import Evaluation, Evaluator, SingleProcess, run_evaluation
 from genmonitor.evaluation.distributed import FailedElsewhereError
 from genmonitor.evaluation.evaluator import (
@@ -100,12 +101,25 @@ def test_run_evaluation_updates_nothing_if_another_rank_failed():
     assert evaluator.seen == []
 
 
-@pytest.mark.parametrize(("fails_in", "flags"), [("update", [True, False]), ("compute", [True, True, False])])
+@pytest.mark.parametrize(
+    ("fails_in", "flags"), [("update", [True, True, False]), ("compute", [True, True, True, False])]
+)
 def test_run_evaluation_tells_others_of_a_failure(fails_in, flags):
     comm = ScriptedCollective()
     with pytest.raises(RuntimeError, match=f"no {fails_in}"):
         run(Drawing(fails_in), comm=comm)
     assert comm.flags == flags
+
+
+def test_run_evaluation_leaves_on_every_process_where_one_was_told_to_stop():
+    class ToldElsewhere(ScriptedCollective):
+        def any_true(self, flag):
+            return True
+
+    evaluator = Drawing()
+    with pytest.raises(StopEvaluation):
+        run(evaluator, comm=ToldElsewhere())
+    assert evaluator.seen == []
 
 
 class Counting:

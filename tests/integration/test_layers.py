@@ -16,7 +16,7 @@ import pytest
 from genmonitor.cli.main import COMMANDS
 
 LAYERS = [
-    {"_formatting", "_html", "_io", "_manifest", "_places", "_validation", "training_state"},
+    {"_formatting", "_html", "_io", "_manifest", "_places", "_stop", "_validation", "training_state"},
     {"linalg"},
     {"kernels", "partition"},
     {"functional"},

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leaving an evaluation, where the training around it was told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+
+Told = Callable[[], bool]
+
+
+class StopEvaluation(BaseException):
+    """The training was told to stop. No Exception: what skips a failed part must let it pass."""
+
+
+_asked: ContextVar[tuple[Told, bool]] = ContextVar("asked", default=(lambda: False, False))
+
+
+@contextmanager
+def stops_when(told: Told, *, alone: bool = True) -> Iterator[None]:
+    """Leave the block once the training was told to stop: at SIGTERM at once, else at the next `check_stop`.
+
+    What the block changes must be put back outside of it, as after a KeyboardInterrupt.
+
+    Args:
+        told: returns True once the training was told to stop.
+        alone: whether this process may leave without the others, which wait for it where they talk to each other.
+
+    Raises:
+        StopEvaluation: if it was, once the handler of SIGTERM has run that was there before.
+    """
+    token, before = _asked.set((told, alone)), signal.getsignal(signal.SIGTERM)
+    # by default SIGTERM ends the process; only the main thread may set what else it does
+    handles = alone and callable(before) and threading.current_thread() is threading.main_thread()
+    inside = True
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        nonlocal inside
+        before(number, frame)  # type: ignore[operator]
+        if inside:
+            inside = False
+            raise StopEvaluation
+
+    if handles:
+        signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        inside = False
+        if handles:
+            signal.signal(signal.SIGTERM, before)
+        _asked.reset(token)
+
+
+@contextmanager
+def stops_alone(alone: bool) -> Iterator[None]:
+    """Let this process leave the block without the others, which must then hear of it at the end of the block."""
+    told, before = _asked.get()
+    with stops_when(told, alone=before or alone):
+        yield
+
+
+def told_to_stop() -> bool:
+    """Return True if the training around was told to stop."""
+    return _asked.get()[0]()
+
+
+def check_stop() -> None:
+    """Leave the computation if the training around it was told to stop; to be called between the parts of a long one.
+
+    Raises:
+        StopEvaluation: if so, and other processes do not wait for this one.
+
+    Example:
+        >>> check_stop()
+        >>> with stops_when(lambda: True):
+        ...     check_stop()
+        Traceback (most recent call last):
+        ...
+        genmonitor._stop.StopEvaluation
+    """
+    told, alone = _asked.get()
+    if alone and told():
+        raise StopEvaluation
