@@ -66,7 +66,7 @@ ROWS = {
     "modules and Trainers of others": Row(("**/test_matrix.py",)),
     "faults injected": Row(("**/test_faults.py",)),
     "citizens of torchmetrics": Row(
-        ("**/test_citizens.py", "**/test_torchmetrics_conditions.py", "**/test_wrappers.py", "**/test_properties.py")
+        ("**/test_citizens.py", "**/test_collections.py", "**/test_ownership.py", "**/test_properties.py")
     ),
     "both namespaces of Lightning": Row(("callbacks/test_base.py", "loggers/test_*.py"), keyword="pytorch_lightning"),
     "wrong uses refused": Row(("**/test_bad_input.py", "**/test__validation.py", "**/test_configuration.py")),

@@ -118,6 +118,12 @@ def check_samples(name: str, value: object, shape: tuple[int, ...] | None = None
     raise ValueError(f"Expected `{name}` as images [N, C, H, W] or features [N, D], but got {list(value.shape)}.")
 
 
+def check_vectors(name: str, value: object, dim: int | None = None) -> Tensor:
+    """Return features [N, D], or images [N, C, H, W] as vectors of their pixels, as float32 or float64."""
+    value = check_tensor(name, value)
+    return check_features(name, check_images(name, value).flatten(1) if value.ndim == 4 else value, dim)
+
+
 def check_pairs(
     output_name: str, outputs: object, prompt_name: str, prompts: object, dims: tuple[int, int] | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -125,12 +131,12 @@ def check_pairs(
 
     Args:
         output_name: what an error calls the outputs.
-        outputs: [N, D].
+        outputs: [N, D], or images [N, C, H, W].
         prompt_name: what an error calls the prompts.
         prompts: [N, E].
         dims: D and E of the pairs seen before; None for the first.
     """
-    x = check_features(output_name, outputs, dims and dims[0])
+    x = check_vectors(output_name, outputs, dims and dims[0])
     t = check_features(prompt_name, prompts, dims and dims[1])
     check_same_length(output_name, x, prompt_name, t)
     return x, t

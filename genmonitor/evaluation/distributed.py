@@ -3,20 +3,29 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
-from torchmetrics.utilities.distributed import gather_all_tensors
 
 from genmonitor._stop import StopEvaluation
-from genmonitor.metrics._base import broadcast, made_by_rank_zero
+from genmonitor.metrics._distributed import alone, broadcast, gather_rows, made_by_rank_zero
 
 _T = TypeVar("_T")
+
+
+GAVE_UP = 2**32
+"""Added to the count of the processes that came by one that waits no longer: who comes later learns of it."""
+_CALLS: Counter[str] = Counter()
+
+
+class MissingProcessError(RuntimeError):
+    """A call that every process has to make was not made by all."""
 
 
 class FailedElsewhereError(RuntimeError):
@@ -41,6 +50,10 @@ class Collective(ABC):
     @abstractmethod
     def broadcast(self, value: Any) -> Any:
         """Return rank zero's value on every process."""
+
+    def only_these(self) -> AbstractContextManager[None]:
+        """Let metrics gather the samples of these processes inside the block, and of no others."""
+        return nullcontext()
 
     def any_true(self, flag: bool) -> bool:
         """Return whether the flag is true on some process."""
@@ -80,10 +93,14 @@ class Collective(ABC):
         return values
 
     def gather_rows(self, rows: Tensor) -> Tensor:
-        """Return the rows of all processes [N, ...], in the order of the ranks; they may have different numbers."""
-        if self.world_size == 1:
-            return rows
-        return torch.cat(gather_all_tensors(rows.contiguous()))
+        """Return the rows of all processes [N, ...], in the order of the ranks.
+
+        Numbers and dtypes of the rows may differ, and a process without rows need not know their shape.
+
+        Raises:
+            ValueError: on every process, if the shapes of a row differ.
+        """
+        return rows if self.world_size == 1 else gather_rows(rows)
 
     def rank_indices(self, n: int) -> range:
         """Return which of n things this process handles: consecutive ones, in the order of the ranks.
@@ -100,6 +117,10 @@ class SingleProcess(Collective):
 
     rank = 0
     world_size = 1
+
+    def only_these(self) -> AbstractContextManager[None]:
+        """Let metrics gather nothing inside the block."""
+        return alone()
 
     def all_true(self, flag: bool) -> bool:
         """Return the flag."""
@@ -129,3 +150,37 @@ def current_processes() -> Collective:
     """Return the processes of torch.distributed where there are several, else this one alone."""
     several = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
     return DistributedProcesses() if several else SingleProcess()
+
+
+def wait_for_every_process(call: str, key: str, timeout: float) -> None:
+    """Wait until every process of torch.distributed makes a call, before a collective that would wait for hours.
+
+    Args:
+        call: name of the function, for the error.
+        key: the same on every process for the same call.
+        timeout: in seconds.
+
+    Raises:
+        MissingProcessError: on those that made the call, if some did not in time.
+    """
+    store, size = dist.distributed_c10d._get_default_store(), dist.get_world_size()
+    name = f"genmonitor/{key}/{_CALLS[key]}"
+    _CALLS[key] += 1
+    start, pause = time.monotonic(), 0.001
+    came = store.add(name, 1)
+    too_late = came > size  # another one waits no longer
+    while came != size and not too_late and time.monotonic() < start + timeout:
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+        came = store.add(name, 0)
+    if came == size:
+        return
+    if not too_late:
+        came = store.add(name, GAVE_UP)
+        if came % GAVE_UP == size:  # the last one came in this very moment
+            store.add(name, -GAVE_UP)
+            return
+    raise MissingProcessError(
+        f"{call}() must be called by every process; {came % GAVE_UP} of {size} came within {timeout:g} s. Call it on "
+        "all of them, or evaluate on one alone by LoopMonitor(..., distributed=False)."
+    )

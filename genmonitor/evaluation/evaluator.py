@@ -312,7 +312,7 @@ def evaluate_fitted(
 
 
 def _measured(evaluator: Evaluator[EvaluationT], samples: Samples, seed: int, comm: Collective) -> EvaluationT:
-    with preserve_rng():
+    with preserve_rng(), comm.only_these():
         seed_everything(seed)
         with comm.all_ranks_or_none():
             evaluator.update(samples)

@@ -15,6 +15,7 @@ from genmonitor._io import say, warn
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.values import Better, ValueSpec
 from genmonitor.kernels import Kernel
+from genmonitor.metrics._distributed import several_processes
 
 BATCH = 100
 """Images per update: a feature network for all of them at once would not fit."""
@@ -24,10 +25,10 @@ class ExtraMetrics:
     """Metrics that an evaluation adds to its own; one that fails is left out of the evaluation and stops nothing.
 
     They get images [n, C, H, W] or, from an evaluation that encodes these, features [n, d]. A metric whose `update`
-    takes `real`, or `reference`, gets both sides, the real one only once if it keeps it across resets; another, such as
-    the Inception score, gets the generated side, and features of the prompts too if it takes `prompts`. torchmetrics'
-    own Inception network expects three channels, in 0..255 or with `normalize=True` in [0, 1]: images are given so. Any
-    other metric gets them as they are.
+    requires `real`, or `reference`, gets both sides, the real one only once if it keeps it across resets. Another, such
+    as the Inception score, gets the generated side, and features of the prompts too if it takes `prompts`.
+    torchmetrics' own Inception network expects three channels, in 0..255 or with `normalize=True` in [0, 1]: images are
+    given so. Any other metric gets them as they are.
 
     Args:
         metrics: a MetricCollection, or a dictionary of metrics.
@@ -126,6 +127,9 @@ class ExtraMetrics:
         for name, metric in self._metrics.items():
             if not comm.all_true(name not in self._failed):
                 continue
+            for part in metric.modules():
+                if isinstance(part, Metric):
+                    part.distributed_available_fn = several_processes
             values: list[tuple[ValueSpec, float]] = []
             try:
                 values = _declared(name.lower(), metric)
@@ -138,7 +142,8 @@ class ExtraMetrics:
 
     def _feed(self, name: str, metric: Any, samples: Tensor, real: Tensor | None, prompts: Tensor | None) -> None:
         takes = inspect.signature(metric.update).parameters
-        side = next((word for word in ("real", "reference") if word in takes), None)
+        sides = [word for word in ("real", "reference") if word in takes]
+        side = next((word for word in sides if takes[word].default is inspect.Parameter.empty), None)
         if side is None:
             if self._of == "features":
                 _check_width(metric)

@@ -38,8 +38,11 @@ def taylor_cka(values: Tensor, gamma: float, tolerance: float) -> Tensor | None:
         return None
     shifted = values - values.mean(2, keepdim=True, dtype=torch.float64).to(values)
     degree = choose_degree(shifted, gamma, tolerance / 4)
-    if degree > MAX_DEGREE or taylor_size(per_site, degree) > n // 2:
+    size = taylor_size(per_site, degree)
+    if degree > MAX_DEGREE or size > n // 2:
         return None
+    if size > _levels_in_memory(shifted) and 8 * (len(values) * size) ** 2 <= chunking.MEMORY_BUDGET:
+        return _cka_by_covariance(shifted, gamma, degree)
     levels, spectrum = _principal_levels(shifted, gamma, degree)
     pairs = level_pairs(spectrum, tolerance / 2)
     # n / 2 pairs cost as much as the product of Gram matrices, of which only the upper triangle is multiplied
@@ -91,24 +94,27 @@ def choose_degree(shifted: Tensor, gamma: float, tolerance: float) -> int:
     return MAX_DEGREE + 1
 
 
-def cka_from_covariance(covariance: Tensor, constant: Tensor, values: int) -> tuple[Tensor, Tensor]:
-    """Reduce the covariance of all sites' Taylor features to their CKA.
+def _cka_by_covariance(shifted: Tensor, gamma: float, degree: int) -> Tensor:
+    """Return the CKA by the covariance of the Taylor features of all sites, summed over a few images at a time.
 
-    Args:
-        covariance: [d · R, d · R], the R features of a site next to each other.
-        constant: whether each site is constant [d].
-        values: V, values per site.
-
-    Returns:
-        CKA [d, d] with zero rows for constant sites, and per site the Frobenius norm of the covariance of its features
-        of degree 1 [d], for `taylor_bound`.
+    It costs more than products of principal levels, and takes no more memory for more images.
     """
-    d = len(constant)
-    blocks = covariance.unflatten(1, (d, -1)).unflatten(0, (d, -1))
-    hsic = blocks.square().sum((1, 3))
-    hsic[constant] = hsic[:, constant] = 0
-    own = blocks.diagonal(dim1=0, dim2=2)[1 : 1 + values, 1 : 1 + values]
-    return normalized(hsic), own.square().sum((0, 1)).sqrt()
+    d, values, n = shifted.shape
+    size = d * taylor_size(values, degree)
+    product = shifted.new_zeros(size, size, dtype=torch.float64)
+    total = product.new_zeros(size)
+    center: Tensor | None = None
+    for start, stop in row_blocks(n, 4 * product.element_size(), columns=size):
+        features = taylor_features(shifted[:, :, start:stop].double(), gamma, degree).flatten(0, 1)
+        if center is None:  # near the mean of all: the products then lose nothing to cancellation
+            center = features.mean(1, keepdim=True)
+        features -= center
+        total += features.sum(1)
+        for a, b in row_blocks(size, product.element_size()):
+            product[a:b, a:].addmm_(features[a:b], features[a:].T)
+    covariance = product.addr_(total, total, alpha=-1 / n)
+    covariance = covariance.triu_() + covariance.triu(1).T
+    return normalized(covariance.unflatten(1, (d, -1)).unflatten(0, (d, -1)).square().sum((1, 3)))
 
 
 def normalized(hsic: Tensor) -> Tensor:
@@ -189,7 +195,7 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
     d, values, n = shifted.shape
     size = taylor_size(values, degree)
     spectrum = shifted.new_empty(d, size, dtype=torch.float64)
-    kept = min(size, 2 * chunking.MEMORY_BUDGET // (spectrum.element_size() * d * n))
+    kept = min(size, _levels_in_memory(shifted))
     levels = spectrum.new_empty(kept, d, n)
     for sites in in_cache(d, spectrum.element_size() * size * n):
         features = taylor_features(shifted[sites].double(), gamma, degree)
@@ -200,6 +206,12 @@ def _principal_levels(shifted: Tensor, gamma: float, degree: int) -> tuple[Tenso
         axes = axes[:, :, :kept] / norm[:, :, None].sqrt()
         levels[:, sites] = (axes.transpose(1, 2) @ features).transpose(0, 1)
     return levels, spectrum
+
+
+def _levels_in_memory(shifted: Tensor) -> int:
+    """Return how many levels of site values [d, V, N] the memory budget holds twice."""
+    d, _, n = shifted.shape
+    return 2 * chunking.MEMORY_BUDGET // (torch.float64.itemsize * d * n)
 
 
 def _falling_eigenpairs(matrices: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_features
+from genmonitor._validation import check_vectors
 from genmonitor.functional.prdc import check_neighbors, neighbor_radii
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import centered, rounding, squared_distances
@@ -43,8 +43,8 @@ def authenticity(fake: Tensor, real: Tensor) -> Tensor:
         >>> authenticity(torch.tensor([[0.1], [5.5]]), real)  # the first one is a copy
         tensor(0.5000, dtype=torch.float64)
     """
-    real = check_features("real", real)
-    fake = check_features("fake", fake, real.shape[1])
+    real = check_vectors("real", real)
+    fake = check_vectors("fake", fake, real.shape[1])
     check_neighbors(1, fake=fake, real=real)
     return authenticity_from_radii(fake, real, neighbor_radii(real, 1))[0]
 

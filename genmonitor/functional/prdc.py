@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_features
+from genmonitor._validation import check_at_least, check_vectors
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import centered, rounding, squared_distances
 
@@ -44,8 +44,8 @@ def precision_recall_density_coverage(fake: Tensor, real: Tensor, *, k: int = 5)
         >>> {name: round(float(value), 3) for name, value in found.items()}
         {'precision': 1.0, 'recall': 0.75, 'density': 1.125, 'coverage': 0.625}
     """
-    real = check_features("real", real)
-    fake = check_features("fake", fake, real.shape[1])
+    real = check_vectors("real", real)
+    fake = check_vectors("fake", fake, real.shape[1])
     check_neighbors(k, fake=fake, real=real)
     return prdc_from_radii(fake, real, neighbor_radii(fake, k), neighbor_radii(real, k), k)
 

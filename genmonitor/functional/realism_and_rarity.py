@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_features
+from genmonitor._validation import check_vectors
 from genmonitor.functional.prdc import check_neighbors, neighbor_radii
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.distances import centered, rounding, squared_distances
@@ -45,8 +45,8 @@ def realism_and_rarity(fake: Tensor, real: Tensor, *, k: int = 3) -> tuple[Tenso
         >>> [round(x, 2) for x in realism.tolist()], rarity.tolist()
         ([2.0, 0.17, 0.04], [1.0, 7.0, nan])
     """
-    real = check_features("real", real)
-    fake = check_features("fake", fake, real.shape[1])
+    real = check_vectors("real", real)
+    fake = check_vectors("fake", fake, real.shape[1])
     check_neighbors(k, real=real)
     radii = neighbor_radii(real, k)
     usual = radii.where(radii <= radii.median(), 0)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_features, check_min_samples, check_normalized, check_order
+from genmonitor._validation import check_at_least, check_min_samples, check_normalized, check_order, check_vectors
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix, has_features
 from genmonitor.kernels.means import means_within
@@ -32,7 +32,7 @@ def vendi_score(
     1e-12 of its norm is rounding and does not count, which matters at orders below about 0.5 alone.
 
     Args:
-        features: [N, D], N at least 2.
+        features: [N, D] or images [N, C, H, W], N at least 2.
         kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
         order: q, positive; small orders count rare modes, math.inf only the most common one.
         num_features: R random Fourier features of a Gaussian kernel: a [2R, 2R] covariance in place of the [N, N] Gram
@@ -125,7 +125,7 @@ def rke_score(
     It hardly moves with n, where the Vendi score of order 1 grows. Exact at any n, a block of pairs at a time.
 
     Args:
-        features: [N, D], N at least 2.
+        features: [N, D] or images [N, C, H, W], N at least 2.
         kernel: None for the cosine. A kernel without gamma takes it from the first 1000 samples.
         num_features: as for `vendi_score`; seldom needed here.
         seed: of the random Fourier features.
@@ -166,7 +166,7 @@ def rke_from_samples(x: Tensor, kernel: Kernel) -> Tensor:
 
 def _check(features: Tensor, kernel: Kernel | None, num_features: int | None) -> tuple[Tensor, Kernel]:
     """Check the samples and give them the kernel that they are compared by."""
-    x = check_features("features", features)
+    x = check_vectors("features", features)
     check_min_samples("features", x)
     (kernel,) = check_kernels(num_features, kernel=kernel)
     return x, check_side("features", x, kernel)

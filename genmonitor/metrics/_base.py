@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bases of all metrics: full precision, a plot, and a sync that a process without data survives."""
+"""Bases of all metrics: states own their memory and keep their precision, and every process survives a sync."""
 
 from __future__ import annotations
 
+import copy
+import inspect
 import math
-import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar
+from zlib import crc32
 
 import torch
 from torch import Tensor
@@ -16,17 +18,62 @@ from torchmetrics import Metric
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from genmonitor._formatting import short
+from genmonitor._validation import check_bool, plain
 from genmonitor.kernels import Kernel
-
-_T = TypeVar("_T")
+from genmonitor.metrics._distributed import Kind, agreed_kinds, several_processes
 
 
 class GenerativeMetric(Metric):
-    """A torchmetrics.Metric whose states keep their dtype, and which syncs even where a process has no data.
+    """A torchmetrics.Metric whose states own their memory and keep their dtype, and which syncs without data too.
 
     Args:
         kwargs: those of torchmetrics.Metric.
     """
+
+    full_state_update: bool = False
+    batches_have_values: ClassVar[bool] = True
+    """False where `forward` returns None, since one batch alone has no value."""
+    of_every_batch: ClassVar[tuple[str, ...]] = ()
+    """States that the value of a batch takes in beside the batch."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"distributed_available_fn": several_processes, **kwargs})
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a batch and return its own value; None for one of real samples, which has no value.
+
+        The value carries the gradient of the batch where `is_differentiable`. It is of this process alone; with
+        `dist_sync_on_step` it is of the batches of all processes, which must then call it together.
+
+        Args:
+            args: those of `update`.
+            kwargs: those of `update`.
+        """
+        self.update(*args, **kwargs)
+        self._forward_cache = None
+        given = inspect.signature(type(self).update).bind(self, *args, **kwargs).arguments
+        if not self.batches_have_values or given.get("real") or given.get("reference"):
+            return None
+        with_gradient = torch.is_grad_enabled() and bool(self.is_differentiable)
+        with torch.set_grad_enabled(with_gradient), self._state_of_a_batch():
+            type(self).update(self, *args, **kwargs)  # not torchmetrics' wrapper, which cuts the graph
+            if self.compute_on_cpu:
+                self._move_list_states_to_cpu()
+            with self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.dist_sync_on_step):
+                self._forward_cache = type(self).compute(self)
+        return self._forward_cache
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the samples of another metric of this kind.
+
+        Args:
+            incoming_state: the metric, or its `metric_state`.
+        """
+        if isinstance(incoming_state, dict):
+            incoming_state = {name: _copied(state) for name, state in incoming_state.items()}
+        super().merge_state(incoming_state)
+        self._computed = None
+        self._update_count += max(1, getattr(incoming_state, "_update_count", 1))
 
     def plot(self, val: Any = None, ax: Any = None) -> Any:
         """Draw one value, or several in order.
@@ -56,12 +103,39 @@ class GenerativeMetric(Metric):
         return heading_html(type(self).__name__) + body
 
     def _last_values(self) -> dict[str, Any]:
-        found = self._computed
-        return {} if found is None else dict(found) if isinstance(found, dict) else {"value": found}
+        value = self._computed
+        if value is None:
+            return {}
+        return dict(value) if isinstance(value, dict) else {"value": value}
+
+    def _keep(self, state: str, rows: Tensor, given: Tensor) -> None:
+        """Add rows to a state that is a list, in memory of its own.
+
+        Args:
+            state: its name.
+            rows: checked and converted.
+            given: the tensor that `update` was given, whose owner may write into it later.
+        """
+        if not torch.is_grad_enabled():  # with gradients it is the batch of one `forward`
+            rows = owned(rows, given)
+        # a new list, since the metrics of a compute group share the old one
+        setattr(self, state, [*getattr(self, state), rows])
+
+    def _share_states_if(self, key: object) -> None:
+        """Let metrics of one compute group share their states only if their keys agree; None agrees with none."""
+        number = math.nan if key is None else crc32(repr(key).encode())
+        self.add_state("group_key", default=torch.tensor(number, dtype=torch.float64), dist_reduce_fx="max")
 
     def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> torch.nn.Module:
         """Follow a module to its device but not to its dtype: in bfloat16 a gamma is another gamma, a sum is lost."""
         return super()._apply(lambda tensor: tensor.to(fn(tensor).device), exclude_state)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Take over a saved state, in memory of its own."""
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        for name in self._defaults:
+            setattr(self, name, _copied(getattr(self, name)))
+        self._computed = None
 
     @contextmanager
     def sync_context(self, *args: Any, should_unsync: bool = True, **kwargs: Any) -> Iterator[None]:  # type: ignore[override]
@@ -86,46 +160,45 @@ class GenerativeMetric(Metric):
             dist_sync_fn=self.dist_sync_fn, should_sync=self._to_sync, should_unsync=self._should_unsync
         )
 
-    def _synced_on_step(self) -> AbstractContextManager[None]:
-        """Hold the states of all processes inside the block if `dist_sync_on_step` is set, as `forward` does."""
-        return self.sync_context(dist_sync_fn=self.dist_sync_fn, should_sync=self.dist_sync_on_step)
-
     @contextmanager
-    def _batch_state(self, **states: Tensor | list[Tensor]) -> Iterator[None]:
-        """Hold the state of a single batch inside the block, and the metric's own again after it, also after an error.
-
-        Args:
-            states: those of the batch; all others have their defaults.
-        """
-        own = {name: getattr(self, name) for name in self._defaults}
+    def _state_of_a_batch(self) -> Iterator[None]:
+        """Start from empty states inside the block, and restore the metric's own after it, also after an error."""
+        own = self._own_states()
         for name, default in self._defaults.items():
-            empty: Tensor | list[Tensor] = default.to(self.device, copy=True) if isinstance(default, Tensor) else []
-            setattr(self, name, states.get(name, empty))
+            if name not in self.of_every_batch:
+                setattr(self, name, default.to(self.device, copy=True) if isinstance(default, Tensor) else [])
         try:
             yield
         finally:
-            for name, state in own.items():
-                setattr(self, name, state)
+            self._set_states(own)
 
     def _sync_dist(self, dist_sync_fn: Any = gather_all_tensors, process_group: Any = None) -> None:
-        """Gather the states; a process without samples joins with none of the others' shape and dtype."""
-        group = process_group or self.process_group
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            own = {name: _kind(getattr(self, name)) for name in self._defaults}
-            kinds: list[Any] = [None] * torch.distributed.get_world_size(group)
-            torch.distributed.all_gather_object(kinds, own, group)
-            for name, kind in own.items():
-                known = next((other[name] for other in kinds if other[name] is not None), None)
-                if kind is None and known is not None:
-                    setattr(self, name, self._nothing_of(name, *known))
-        super()._sync_dist(dist_sync_fn, process_group)
+        """Gather the states, once all processes agree on shape and dtype; after an error they are as before."""
+        own = self._own_states()
+        try:
+            if several_processes():
+                kinds = {name: _kind(state) for name, state in own.items()}
+                for name, kind in agreed_kinds(kinds, process_group or self.process_group).items():
+                    if kind is not None:
+                        setattr(self, name, self._of_kind(own[name], kind))
+            super()._sync_dist(dist_sync_fn, process_group)
+        except Exception:
+            self._set_states(own)
+            raise
 
-    def _nothing_of(self, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor | list[Tensor]:
-        """Return a state without samples: no rows, or a scalar in the shape that the first samples give it."""
-        state = getattr(self, name)
+    def _own_states(self) -> dict[str, Tensor | list[Tensor]]:
+        return {name: getattr(self, name) for name in self._defaults}
+
+    def _set_states(self, states: dict[str, Tensor | list[Tensor]]) -> None:
+        for name, state in states.items():
+            setattr(self, name, state)
+
+    def _of_kind(self, state: Tensor | list[Tensor], kind: Kind) -> Tensor | list[Tensor]:
+        """Return a state in the shape and dtype of all processes; one without samples has no rows, or its default."""
+        shape, dtype = kind
         if isinstance(state, Tensor):
-            return state.expand(shape).clone()
-        return [torch.empty(0, *shape, dtype=dtype, device=self.device)]
+            return state.to(dtype) if state.ndim else state.to(dtype).expand(shape).clone()
+        return [rows.to(dtype) for rows in state] or [torch.empty(0, *shape, dtype=dtype, device=self.device)]
 
 
 class KernelMetric(GenerativeMetric):
@@ -165,14 +238,15 @@ class KernelMetric(GenerativeMetric):
             getattr(self, gamma).fill_(kernel.resolved_gamma)
 
     @contextmanager
-    def _gammas_preserved(self) -> Iterator[None]:
-        """Restore the gammas on exit, also after an exception: one that is open stays open."""
+    def _state_of_a_batch(self) -> Iterator[None]:
+        """Restore the gammas too: one that is open stays open."""
         before = {gamma: getattr(self, gamma).clone() for gamma in self._kernels}
-        try:
-            yield
-        finally:
-            for gamma, value in before.items():
-                getattr(self, gamma).copy_(value)
+        with super()._state_of_a_batch():
+            try:
+                yield
+            finally:
+                for gamma, value in before.items():
+                    getattr(self, gamma).copy_(value)
 
 
 class AnchoredMetric(GenerativeMetric):
@@ -187,12 +261,12 @@ class AnchoredMetric(GenerativeMetric):
         self._fixed: dict[str, Any] = {}  # empty until the first `update`
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Return what the first `update` fixed."""
-        return self._fixed
+        """Return a copy of what the first `update` fixed."""
+        return copy.deepcopy(self._fixed)
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Take over what the first `update` of a saved metric fixed."""
-        self._fixed = dict(state)
+        self._fixed = copy.deepcopy(state)
 
     def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
         """Add the state of another metric of this kind.
@@ -200,8 +274,10 @@ class AnchoredMetric(GenerativeMetric):
         Raises:
             ValueError: if its first `update` fixed other points: sums of unlike terms mean nothing.
         """
-        theirs = incoming_state._fixed if isinstance(incoming_state, AnchoredMetric) else {}
-        if self._fixed.keys() != theirs.keys() or not all(_equal(x, theirs[name]) for name, x in self._fixed.items()):
+        theirs = incoming_state._fixed if isinstance(incoming_state, AnchoredMetric) else None
+        if theirs and not self._fixed:
+            self._fixed = dict(theirs)
+        if theirs != {} and not all(_equal(x, (theirs or {}).get(name)) for name, x in self._fixed.items()):
             raise ValueError(
                 f"Expected a {type(self).__name__} that began like this one, but its first `update` fixed other "
                 "expansion points. Begin both alike: make the other by `clone()` after the first `update`, then "
@@ -210,55 +286,37 @@ class AnchoredMetric(GenerativeMetric):
         super().merge_state(incoming_state)
 
 
-def from_rank_zero(choose: Callable[[], _T]) -> _T:
-    """Return rank zero's choice on every process, or raise its error on every process, so that none waits for it."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return choose()
-    return made_by_rank_zero(choose, torch.distributed.get_rank(), broadcast)
+def is_left_out(real: bool, reference: bool = False) -> bool:
+    """Return True for a batch of the other side, which a metric of one side leaves out.
 
-
-def made_by_rank_zero(make: Callable[[], _T], rank: int, broadcast: Callable[[Any], Any]) -> _T:
-    """Make something on rank zero alone; return it, or raise its error, on every process.
-
-    Args:
-        make: called on rank zero.
-        rank: of this process.
-        broadcast: from a value to that of rank zero; every process calls it.
+    A MetricCollection hands the keywords of two-sided metrics only to those that take them: without `real` in its
+    signature, a metric of one side would take real samples for generated ones.
     """
-    made: Any = None
-    if rank == 0:
-        try:
-            made = make()
-        except Exception as error:
-            broadcast(portable(error))
-            raise
-    received = broadcast(made)
-    if isinstance(received, Exception):
-        raise received
-    return received
+    return check_bool("real", real) or check_bool("reference", reference)
 
 
-def broadcast(value: Any) -> Any:
-    """Return the value of the first process of torch.distributed on every process."""
-    sent = [value]
-    torch.distributed.broadcast_object_list(sent, src=0)
-    return sent[0]
+def owned(x: Tensor, given: Tensor) -> Tensor:
+    """Return a tensor without a graph in memory of its own: a copy only if it shares that of what was given."""
+    x = x.detach()
+    shared = x.untyped_storage().data_ptr() == plain(given).untyped_storage().data_ptr()
+    return x.clone(memory_format=torch.contiguous_format) if shared else x
 
 
-def _kind(state: Tensor | list[Tensor]) -> tuple[tuple[int, ...], torch.dtype] | None:
-    """Return the shape and dtype of a state, of one row if it is a list; None if it has no samples."""
+def _copied(state: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
+    return state.detach().clone() if isinstance(state, Tensor) else [rows.detach().clone() for rows in state]
+
+
+def _kind(state: Tensor | list[Tensor]) -> Kind | None:
+    """Return the shape and the widest dtype of a state, of one row if it is a list; None if it has no samples."""
     if isinstance(state, Tensor):
         return (tuple(state.shape), state.dtype) if state.ndim else None
-    return (tuple(state[0].shape[1:]), state[0].dtype) if len(state) else None
+    if not len(state):
+        return None
+    dtype = state[0].dtype
+    for rows in state[1:]:
+        dtype = torch.promote_types(dtype, rows.dtype)
+    return tuple(state[0].shape[1:]), dtype
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else bool(a == b)
-
-
-def portable(error: Exception) -> Exception:
-    """Return an error that other processes can be sent: the same where pickling keeps it, else its type and text."""
-    with suppress(Exception):
-        if str(pickle.loads(pickle.dumps(error))) == str(error):  # noqa: S301 -- what was pickled in the same breath is no file
-            return error
-    return RuntimeError(f"{type(error).__name__}: {error}")
+    return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b

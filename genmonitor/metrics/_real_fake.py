@@ -26,7 +26,7 @@ class TwoSidedMetric(GenerativeMetric):
         kwargs: those of torchmetrics.Metric.
     """
 
-    full_state_update: bool = False
+    of_every_batch = ("real_samples",)
     partition: PixelPartition | None = None
 
     fake_samples: list[Tensor]
@@ -37,8 +37,7 @@ class TwoSidedMetric(GenerativeMetric):
         self.reset_real_features = check_bool("reset_real_features", reset_real_features)
         self.add_state("fake_samples", default=[], dist_reduce_fx="cat")
         self.add_state("real_samples", default=[], dist_reduce_fx="cat")
-        # metrics of one compute group share their states: only those that agree on this may
-        self.add_state("keeps_real", default=torch.tensor(int(not reset_real_features)), dist_reduce_fx="max")
+        self._share_states_if(reset_real_features)
         self._real_terms: dict[Hashable, tuple[Tensor, Tensor]] = {}
 
     def update(self, samples: Tensor, real: bool) -> None:
@@ -55,34 +54,11 @@ class TwoSidedMetric(GenerativeMetric):
         check_bool("real", real)
         shape = next((tuple(side[0].shape[1:]) for side in (self.fake_samples, self.real_samples) if len(side)), None)
         x = self._checked_samples("real samples" if real else "fake samples", samples, shape)
-        side = "real_samples" if real else "fake_samples"
-        # a new list, since a compute group shares the old one; no graph, since it would keep every step's network alive
-        setattr(self, side, [*getattr(self, side), x.detach()])
+        self._keep("real_samples" if real else "fake_samples", x, samples)
 
     def compute(self) -> Any:
         """Return the value of all samples."""
         return self._compared(self._kept("fake"), self._kept("real"))
-
-    def forward(self, samples: Tensor, real: bool) -> Any:  # type: ignore[override]
-        """Add a batch; return the value of a fake one against the real samples so far, None for a real one.
-
-        The value carries the gradient of the batch, where it has one. It is of this process alone; with
-        `dist_sync_on_step` it is of the batches and real samples of all processes, which must then add fake batches
-        together.
-
-        Args:
-            samples: as for `update`.
-            real: which side.
-        """
-        self.update(samples, real=real)
-        self._forward_cache = None
-        if real:
-            return None
-        kept = self.fake_samples[-1]
-        batch = self._checked_samples("fake samples", samples, tuple(kept.shape[1:])).to(kept.device)
-        with self._batch_state(fake_samples=[batch], real_samples=self.real_samples), self._synced_on_step():
-            self._forward_cache = self._compared(self._kept("fake"), self._kept("real"))
-        return self._forward_cache
 
     def reset(self) -> None:
         """Forget the fake side, and the real one unless `reset_real_features` is False."""
@@ -162,16 +138,6 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
     def kernel(self) -> Kernel:
         """The kernel, with its gamma once `compute` has taken it from the real samples."""
         return self._kernel("gamma")
-
-    def forward(self, samples: Tensor, real: bool) -> Any:  # type: ignore[override]
-        """Add a batch and return its value as `TwoSidedMetric.forward` does; a gamma that is open stays open.
-
-        Args:
-            samples: as for `update`.
-            real: which side.
-        """
-        with self._gammas_preserved():
-            return super().forward(samples, real)
 
     def _compared(self, fake: Tensor, real: Tensor) -> Any:
         check_min_samples("fake samples", fake)

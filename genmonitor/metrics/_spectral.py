@@ -9,12 +9,14 @@ from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.utilities import dim_zero_cat
 
-from genmonitor._validation import check_at_least, check_count, check_features, check_min_samples, check_same_length
+from genmonitor._validation import check_at_least, check_count, check_min_samples, check_same_length, check_vectors
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, add_moments, feature_map, has_features, packed_size, unpack
-from genmonitor.metrics._base import KernelMetric, from_rank_zero
+from genmonitor.metrics._base import KernelMetric, is_left_out
+from genmonitor.metrics._distributed import from_rank_zero
 
 
 class MomentMetric(KernelMetric):
@@ -26,10 +28,39 @@ class MomentMetric(KernelMetric):
         kwargs: those of torchmetrics.Metric.
     """
 
+    num_features: int | None
+    seed: int
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._moment_prefixes: list[str] = []
         self._maps: dict[str, tuple[Hashable, FeatureMap]] = {}
+
+    def merge_state(self, incoming_state: dict[str, Any] | Metric) -> None:
+        """Add the state of another metric of this kind; an open gamma is taken over from it.
+
+        Raises:
+            ValueError: if its sums are of other features.
+        """
+        if isinstance(incoming_state, MomentMetric) and incoming_state._has_moments():
+            theirs = incoming_state._summed_features()
+            if not self._has_moments():
+                for gamma, kernel in self._kernels.items():
+                    if kernel.gamma is None:
+                        getattr(self, gamma).copy_(getattr(incoming_state, gamma))
+            if self._summed_features() != theirs:
+                raise ValueError(
+                    f"Expected a {type(self).__name__} with the features of {self._summed_features()}, but got "
+                    f"{theirs}. Give both the same kernels with their gamma, `num_features` and `seed`."
+                )
+        super().merge_state(incoming_state)
+
+    def _has_moments(self) -> bool:
+        return any(int(getattr(self, f"{prefix}count")) for prefix in self._moment_prefixes)
+
+    def _summed_features(self) -> tuple[Hashable, ...]:
+        """Return kernels, number of features and seed: sums of other features must not be added."""
+        return (*(self._kernel(gamma) for gamma in self._kernels), self.num_features, self.seed)
 
     def _add_moment_states(self, prefix: str = "") -> None:
         self._moment_prefixes.append(prefix)
@@ -52,10 +83,11 @@ class MomentMetric(KernelMetric):
         count, total = getattr(self, f"{prefix}count"), getattr(self, f"{prefix}feature_sum")
         return unpack(getattr(self, f"{prefix}products"), len(total)) / count, total / count
 
-    def _unshare_moments(self) -> None:
-        """Copy what `update` adds to in place: the metrics of a compute group share it."""
-        for prefix in self._moment_prefixes:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a batch and return its own value, as `GenerativeMetric.forward` does."""
+        for prefix in self._moment_prefixes:  # the metrics of a compute group share what `update` adds to in place
             setattr(self, f"{prefix}products", getattr(self, f"{prefix}products").clone())
+        return super().forward(*args, **kwargs)
 
     def _feature_map(self, name: str, key: Hashable, draw: Callable[[], FeatureMap]) -> FeatureMap:
         """Return a feature map on the metric's device, drawn again only if `key` or the device has changed."""
@@ -75,7 +107,6 @@ class SpectralMetric(MomentMetric):
         kwargs: those of torchmetrics.Metric.
     """
 
-    full_state_update: bool = False
     gammas: ClassVar[dict[str, str]]
     """Each side, a set of samples that `update` takes under that name, and the buffer that holds its gamma."""
     may_stream: ClassVar[bool] = True
@@ -95,27 +126,14 @@ class SpectralMetric(MomentMetric):
         self.streams = self.may_stream and all(has_features(kernel, num_features) for kernel in kernels)
         if self.streams:
             self._add_moment_states()
+            # another gamma, or other random features, make other sums
+            is_open = any(kernel.takes_gamma and kernel.gamma is None for kernel in kernels)
+            self._share_states_if(None if is_open else (kernels, num_features, seed))
         else:
             for side in self.gammas:
                 self.add_state(side, default=[], dist_reduce_fx="cat")
         for gamma, kernel in zip(self.gammas.values(), kernels, strict=True):
             self._add_kernel(gamma, kernel)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Add a batch and return its own value, of all processes' batches if `dist_sync_on_step` is set.
-
-        The value carries the gradient of the batch where `is_differentiable`. Where samples are kept, a gamma that is
-        open stays open.
-        """
-        self._unshare_moments()
-        self.update(*args, **kwargs)
-        self._forward_cache = None
-        with_gradient = torch.is_grad_enabled() and bool(self.is_differentiable)
-        with torch.set_grad_enabled(with_gradient), self._gammas_preserved(), self._batch_state():
-            type(self).update(self, *args, **kwargs)  # not torchmetrics' wrapper, which cuts the graph
-            with self._synced_on_step():
-                self._forward_cache = type(self).compute(self)
-        return self._forward_cache
 
     def reset(self) -> None:
         """Forget the samples, but neither gamma nor the number of values that a sample has."""
@@ -124,8 +142,8 @@ class SpectralMetric(MomentMetric):
         self.dims = dims
 
     def _checked(self, side: str, value: Tensor) -> Tensor:
-        """Check samples of one side."""
-        x = check_features(side, value, self._dim(side) or None)
+        """Check samples of one side, images as vectors."""
+        x = check_vectors(side, value, self._dim(side) or None)
         self._kernel(self.gammas[side]).check_samples(side, x)
         return x
 
@@ -133,14 +151,13 @@ class SpectralMetric(MomentMetric):
         """Return how many values a sample of a side has, 0 before the first."""
         return int(self.dims[list(self.gammas).index(side)])
 
-    def _add(self, samples: dict[str, Tensor]) -> None:
-        """Add checked samples of all sides."""
+    def _add(self, samples: dict[str, Tensor], given: Sequence[Tensor]) -> None:
+        """Add checked samples of all sides, made from what `update` was given."""
         dims = torch.tensor([x.shape[1] for x in samples.values()], device=self.device)
         if not self.streams:
             self.dims = dims
-            for side, x in samples.items():
-                # a new list, since a compute group shares the old one; a graph only for the value of one `forward`
-                setattr(self, side, [*getattr(self, side), x if torch.is_grad_enabled() else x.detach()])
+            for (side, x), own in zip(samples.items(), given, strict=True):
+                self._keep(side, x, own)
             return
         for side, x in samples.items():
             kernel = self._kernel(self.gammas[side])
@@ -213,18 +230,21 @@ class PromptedMetric(SpectralMetric):
         """The kernel of prompts, with its gamma once that is known."""
         return self._kernel("prompt_gamma")
 
-    def update(self, outputs: Tensor, prompts: Tensor) -> None:
+    def update(self, outputs: Tensor, prompts: Tensor, real: bool = False, reference: bool = False) -> None:
         """Add outputs and their prompts, row by row.
 
         Args:
-            outputs: features [N, D].
+            outputs: features [N, D] or images [N, C, H, W].
             prompts: features [N, E].
+            real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
+            reference: likewise, beside PromptSplit.
 
         Raises:
             TypeError: if they are not tensors of real numbers.
             ValueError: if they differ in length, or as `VendiScore.update` does.
         """
-        self._add(self._checked_pairs(outputs, prompts))
+        if not is_left_out(real, reference):
+            self._add(self._checked_pairs(outputs, prompts), (outputs, prompts))
 
     def _checked_pairs(self, outputs: Tensor, prompts: Tensor) -> dict[str, Tensor]:
         samples = {"outputs": self._checked("outputs", outputs), "prompts": self._checked("prompts", prompts)}

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from genmonitor._validation import check_features
 from genmonitor.functional.authenticity import authenticity_from_radii
 from genmonitor.functional.prdc import check_neighbors, neighbor_radii
 from genmonitor.metrics._real_fake import TwoSidedMetric
@@ -68,13 +67,11 @@ class Authenticity(TwoSidedMetric):
         copied = (ratios <= 1).nonzero()[:, 0]
         return torch.stack([copied, nearest[copied]], dim=1)[ratios[copied].argsort(stable=True)]
 
-    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        return check_features(name, samples, shape[0] if shape else None)
-
     def _compared(self, fake: Tensor, real: Tensor) -> Tensor:
         return self._authenticity(fake, real)[0]
 
     def _authenticity(self, fake: Tensor, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        fake, real = fake.flatten(1), real.flatten(1)
         check_neighbors(1, fake=fake, real=real)
         radii = self._known_term("radii", real)
         if radii is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from genmonitor._validation import check_at_least, check_features
+from genmonitor._validation import check_at_least
 from genmonitor.functional.prdc import check_neighbors, neighbor_radii, prdc_from_radii
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
@@ -51,10 +51,8 @@ class PRDC(TwoSidedMetric):
         super().__init__(reset_real_features, **kwargs)
         self.k = check_at_least("k", k, 1)
 
-    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        return check_features(name, samples, shape[0] if shape else None)
-
     def _compared(self, fake: Tensor, real: Tensor) -> dict[str, Tensor]:
+        fake, real = fake.flatten(1), real.flatten(1)
         check_neighbors(self.k, fake=fake, real=real)
         real_radii = self._known_term(self.k, real)
         if real_radii is None:

@@ -23,7 +23,8 @@ from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.covariance import FeatureMap
 from genmonitor.kernels.product import PairKernel, resolved
 from genmonitor.linalg.precision import full_precision
-from genmonitor.metrics._base import AnchoredMetric, from_rank_zero
+from genmonitor.metrics._base import AnchoredMetric
+from genmonitor.metrics._distributed import from_rank_zero
 from genmonitor.metrics._spectral import MomentMetric
 
 SIDES = ("test", "reference")
@@ -70,7 +71,7 @@ class PromptSplit(AnchoredMetric, MomentMetric):
 
     is_differentiable: bool = False
     higher_is_better: None = None
-    full_state_update: bool = False
+    batches_have_values = False
 
     output_gamma: Tensor
     prompt_gamma: Tensor
@@ -126,12 +127,10 @@ class PromptSplit(AnchoredMetric, MomentMetric):
             prompts, kernel = constant_prompts("outputs", outputs, self.prompt_kernel)
             self._keep_gamma("prompt_gamma", kernel)
         x, t = check_pairs("outputs", outputs, "prompts", prompts, self._dims())
-        x, t = x.detach(), t.detach()
         side = SIDES[check_bool("reference", reference)]
         if self.num_features is None:
-            # new lists, since a compute group shares the old ones
-            setattr(self, f"{side}_outputs", [*getattr(self, f"{side}_outputs"), x])
-            setattr(self, f"{side}_prompts", [*getattr(self, f"{side}_prompts"), t])
+            self._keep(f"{side}_outputs", x, outputs)
+            self._keep(f"{side}_prompts", t, prompts)
             return
         if not self._fixed:
             self._fix(from_rank_zero(lambda: self._chosen(x, t)))
@@ -155,11 +154,6 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         """
         with self._synced():
             return self._modes()
-
-    def forward(self, outputs: Tensor, prompts: Tensor | None = None, *, reference: bool) -> None:  # type: ignore[override]
-        """Add a batch as `update` does. It has no value of its own, being of one side."""
-        self._unshare_moments()
-        self.update(outputs, prompts, reference=reference)
 
     def _modes(self) -> PromptSplitModes:
         for side in SIDES:

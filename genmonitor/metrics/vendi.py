@@ -17,6 +17,7 @@ from genmonitor.functional.vendi import (
 )
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, gram_matrix
+from genmonitor.metrics._base import is_left_out
 from genmonitor.metrics._spectral import SpectralMetric
 
 
@@ -39,18 +40,20 @@ class _ModeCount(SpectralMetric):
         """The kernel, with its gamma once that is known."""
         return self._kernel("gamma")
 
-    def update(self, features: Tensor) -> None:
+    def update(self, features: Tensor, real: bool = False) -> None:
         """Add samples.
 
         Args:
-            features: [N, D].
+            features: [N, D], or images [N, C, H, W].
+            real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
             TypeError: if they are not a tensor of real numbers.
             ValueError: if they are not finite, differ in D from those before, one is the zero vector under the cosine
                 kernel, or the first `update` of a streaming metric cannot set an open gamma.
         """
-        self._add({"features": self._checked("features", features)})
+        if not is_left_out(real):
+            self._add({"features": self._checked("features", features)}, [features])
 
     def modes(self, num_modes: int) -> VendiModes:
         """Return the directions in which the samples vary most; every process must call it, like `compute`.

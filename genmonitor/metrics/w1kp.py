@@ -19,7 +19,7 @@ from genmonitor.functional.w1kp import (
 )
 from genmonitor.functional.w1kp.calibration import check_calibration, check_prompted_outputs
 from genmonitor.functional.w1kp.subsets import HIGH
-from genmonitor.metrics._base import GenerativeMetric
+from genmonitor.metrics._base import GenerativeMetric, is_left_out
 
 
 class W1KPScore(GenerativeMetric):
@@ -53,7 +53,7 @@ class W1KPScore(GenerativeMetric):
 
     is_differentiable: bool = False
     higher_is_better: None = None
-    full_state_update: bool = False
+    batches_have_values = False  # a prompt's outputs may be spread over several
     plot_lower_bound: float = 0.0
 
     features: list[Tensor]
@@ -66,21 +66,23 @@ class W1KPScore(GenerativeMetric):
         self.add_state("features", default=[], dist_reduce_fx="cat")
         self.add_state("prompt_index", default=[], dist_reduce_fx="cat")
 
-    def update(self, features: Tensor, prompt_index: Tensor) -> None:
+    def update(self, features: Tensor, prompt_index: Tensor, real: bool = False) -> None:
         """Add outputs.
 
         Args:
             features: embedded outputs [N, D].
-            prompt_index: which prompt each belongs to, whole numbers [N].
+            prompt_index: prompt of each output, whole numbers [N].
+            real: True leaves the batch out, so that one MetricCollection feeds metrics of one and of two sides.
 
         Raises:
             TypeError: if an input is not a tensor of numbers of the right kind.
             ValueError: if lengths differ, values are not finite, or the calibration is of another embedding.
         """
+        if is_left_out(real):
+            return
         x, index = check_prompted_outputs(features, check_integers("prompt_index", prompt_index), self.calibration)
-        # new lists, since a compute group shares the old ones
-        self.features = [*self.features, x.detach()]
-        self.prompt_index = [*self.prompt_index, index]
+        self._keep("features", x, features)
+        self._keep("prompt_index", index, prompt_index)
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
         """Return the dictionary of `functional.w1kp_score`."""
@@ -129,10 +131,6 @@ class W1KPScore(GenerativeMetric):
             return super().plot(val, ax)
         figure = reusability_figure(curves)
         return figure, figure.axes[0]
-
-    def forward(self, features: Tensor, prompt_index: Tensor) -> None:  # type: ignore[override]
-        """Add a batch as `update` does. It has no value of its own: a prompt's outputs may be spread over several."""
-        self.update(features, prompt_index)
 
     def _kept(self) -> tuple[Tensor, Tensor]:
         check_count("outputs", sum(map(len, self.features)), "update(features, prompt_index)")

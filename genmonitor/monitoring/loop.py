@@ -14,12 +14,17 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import Progress, no_progress, terminal_progress, warn
-from genmonitor._validation import check_at_least
+from genmonitor._validation import check_at_least, check_bool, check_positive
 from genmonitor.encoders.frozen import check_not_shared
 from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
-from genmonitor.evaluation.distributed import Collective, current_processes
+from genmonitor.evaluation.distributed import (
+    Collective,
+    SingleProcess,
+    current_processes,
+    wait_for_every_process,
+)
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.results import Evaluation
@@ -32,7 +37,7 @@ from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.isolation import preserve_training_state
 from genmonitor.training_state.proof import PROOFS, prove_unchanged
-from genmonitor.training_state.sharding import kept_sharded
+from genmonitor.training_state.sharding import kept_sharded, sharded_parts
 
 
 class LoopMonitor(Monitor):
@@ -53,6 +58,8 @@ class LoopMonitor(Monitor):
         real_images: a Dataset, DataLoader or tensor: the training images, if `validation_images` are given too. Else
             some of these are compared with and others are not: best are images that the generator is not trained on.
         validation_images: to compare with.
+        distributed: False where one process alone makes the monitor and calls it, while others go on training.
+        timeout: seconds that a process waits for the others to call `fit` or `evaluate` before it raises an error.
         loggers: one of them or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric or the trackers of an
             Accelerator. Those of the first process count.
         **options: those that every monitor takes, by keyword: see `EvaluationOptions`.
@@ -91,13 +98,25 @@ class LoopMonitor(Monitor):
         real_images: Any,
         validation_images: Any = None,
         loggers: Any = (),
+        distributed: bool = True,
+        timeout: float = 60.0,
         **options: Unpack[EvaluationOptions],
     ) -> None:
-        own = ("evaluator", "sampler", "folder", "real_images", "validation_images", "loggers")
-        check_names(type(self).__name__, options, [*EvaluationOptions.__annotations__, *own])
+        own = (
+            "evaluator",
+            "sampler",
+            "folder",
+            "real_images",
+            "validation_images",
+            "loggers",
+            "distributed",
+            "timeout",
+        )
+        check_names(type(self).__name__, options, [*EvaluationOptions.__annotations__, *own, "distributed", "timeout"])
         evaluator = evaluator or RegionEvaluator()
         sampler = sampler or Sampler(evaluator.n_samples, evaluator.prompts)
-        says: dict[str, Any] = {"warn": _on_rank_zero(warn), "inform": _on_rank_zero(print)}
+        self.distributed, self.timeout = check_bool("distributed", distributed), check_positive("timeout", timeout)
+        says: dict[str, Any] = {"warn": _on_rank_zero(warn, distributed), "inform": _on_rank_zero(print, distributed)}
         super().__init__(evaluator, sampler, real_images=real_images, **says, **options)
         if real_images is None:
             raise ValueError("Expected `real_images`, a Dataset, DataLoader or tensor, but got None.")
@@ -106,7 +125,7 @@ class LoopMonitor(Monitor):
                 _check_images(ImageSource(data, self.image_key, name))
         self.folder, self.validation_images = Path(folder).absolute(), validation_images
         given = loggers if isinstance(loggers, (list, tuple)) else [loggers]
-        self.loggers = [as_logger(logger) for logger in given if current_processes().rank == 0]
+        self.loggers = [as_logger(logger) for logger in given if self._processes().rank == 0]
         self._fitted = False
         self._proved = 0
 
@@ -121,10 +140,13 @@ class LoopMonitor(Monitor):
 
         Raises:
             ValueError: if the configuration cannot work.
+            RuntimeError: if not every process calls it within `timeout` seconds.
         """
         model = SampledModel.of(sample, module)
-        with self._isolated(model):
-            self._fit(model, current_processes())
+        comm = self._processes(model)
+        self._wait_for_all("fit", comm)
+        with comm.only_these(), self._isolated(model):
+            self._fit(model, comm)
 
     def evaluate(
         self,
@@ -155,6 +177,7 @@ class LoopMonitor(Monitor):
 
         Raises:
             ValueError: if the configuration cannot work.
+            RuntimeError: if not every process calls it within `timeout` seconds.
         """
         try:
             moment = self._moment(step, epoch)
@@ -165,8 +188,10 @@ class LoopMonitor(Monitor):
             return None
         if self.failures.switched_off:
             return None
-        model, comm = SampledModel.of(sample, module), current_processes()
-        with averaged_weights(ema, model.module), self._isolated(model):
+        model = SampledModel.of(sample, module)
+        comm = self._processes(model)
+        self._wait_for_all("evaluate", comm, moment.step)
+        with comm.only_these(), averaged_weights(ema, model.module), self._isolated(model):
             if not self._fitted:
                 self._fit(model, comm)
             found = self._run_evaluation(model, comm, moment, _progress(comm))
@@ -186,6 +211,21 @@ class LoopMonitor(Monitor):
         """Take over a saved state; what is fixed for a run stays fixed when it is resumed."""
         self._fitted = False
         super().load_state_dict(state_dict)
+
+    def _processes(self, model: SampledModel | None = None) -> Collective:
+        if self.distributed:
+            return current_processes()
+        if model is not None and sharded_parts(model.module):
+            raise ValueError(
+                "Expected a whole model with `distributed=False`, but got one that is split over the processes, which "
+                "all have to draw from it. Leave `distributed` out and call the monitor on every process."
+            )
+        return SingleProcess()
+
+    def _wait_for_all(self, call: str, comm: Collective, step: int = 0) -> None:
+        """Let no process wait for hours in the first collective of a call that others do not make."""
+        if comm.world_size > 1:
+            wait_for_every_process(call, f"{self.prefix}/{call}/{step}", self.timeout)
 
     def _fit(self, model: SampledModel, comm: Collective) -> None:
         for name, network in self.evaluator.networks().items():
@@ -240,5 +280,5 @@ def _progress(comm: Collective) -> Progress:
     return terminal_progress if comm.rank == 0 else no_progress
 
 
-def _on_rank_zero(say: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: say(text) if current_processes().rank == 0 else None
+def _on_rank_zero(say: Callable[[str], Any], distributed: bool) -> Callable[[str], Any]:
+    return lambda text: say(text) if not distributed or current_processes().rank == 0 else None

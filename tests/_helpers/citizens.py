@@ -3,6 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import signature
 from itertools import zip_longest
 from typing import Any
 
@@ -69,17 +70,18 @@ class Citizen:
     arguments: dict[str, Any] = field(default_factory=dict)
     ordered: bool = False
     """Whether the order of the samples matters."""
-    first: int = 1
-    """Samples in the first batch: more than 1 where it decides how a streaming metric goes about it."""
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether `update` leaves real batches out."""
+        real = signature(self.make.update).parameters.get("real")
+        return real is not None and real.default is False
 
     def calls(self, batch: int = 1000, dtype: torch.dtype = torch.float32) -> list[Call]:
         """Cut the data into batches, those of both sides in turn."""
         by_side = []
         for tensors, how in self.data:
-            sizes = [max(self.first, batch)] if batch < len(tensors[0]) else [len(tensors[0])]
-            while (rest := len(tensors[0]) - sum(sizes)) > 0:
-                sizes.append(min(batch, rest))
-            cut = zip(*(cast(x, dtype).split(sizes) for x in tensors), strict=True)
+            cut = zip(*(cast(x, dtype).split(batch) for x in tensors), strict=True)
             by_side.append([(some, how) for some in cut])
         return [call for turn in zip_longest(*by_side) for call in turn if call]
 
@@ -106,7 +108,7 @@ CITIZENS = {
     "cms cosine": Citizen(CosineMeanSimilarity, REAL_AND_FAKE, {"kernel": CosineKernel()}),
     "mmd": Citizen(MaximumMeanDiscrepancy, REAL_AND_FAKE),
     "mmd laplacian": Citizen(MaximumMeanDiscrepancy, FEATURES_OF_BOTH, {"kernel": LaplacianKernel()}),
-    "cka streaming": Citizen(PixelCKA, IMAGES, {"kernel": GaussianKernel(0.05)}, first=20),
+    "cka": Citizen(PixelCKA, IMAGES),
     "cka product": Citizen(PixelCKA, IMAGES, {"kernel": LaplacianKernel()}),
     "cka batches": Citizen(PixelCKA, IMAGES, {"batch_estimator": 10}, ordered=True),
     "prdc": Citizen(PRDC, FEATURES_OF_BOTH, {"k": 3}),
@@ -134,3 +136,17 @@ CITIZENS = {
     "two-sample test regions": Citizen(TwoSampleTest, ALIKE, {"partition": HALVES}),
     "w1kp": Citizen(W1KPScore, OUTPUTS_OF_PROMPTS, {"calibration": calibrate(features(40, 5))}),
 }
+
+PER_BASE = (
+    "cms regions",
+    "prdc",
+    "vendi fourier",
+    "vendi gaussian",
+    "scendi fourier",
+    "scendi gaussian",
+    "promptsplit",
+    "promptsplit cosine",
+    "cka",
+    "w1kp",
+)
+"""One citizen for each base class and way to keep a state: enough for what a base alone decides."""

@@ -17,7 +17,6 @@ COSTS = {
     "the clusters of 64×64×3": ("cka", "clusters of 64x64x3", "seconds"),
     "the clusters of 256×256×3": ("cka", "clusters of 256x256x3 in 4x4 patches", "seconds"),
     "CKA of 28×28×1, 1000 images": ("cka", "full batch 28x28x1", "seconds"),
-    "CKA of 28×28×1, 100,000 images": ("cka", "streamed 28x28x1", "seconds"),
     "CMS of 64×64×3": ("cms", "image and 5 clusters", "seconds"),
     "Vendi, cosine, 50,000": ("entropy", "Vendi 50000 against score dual", "seconds"),
     "Scendi, 2 × 500": ("entropy", "Scendi 5000 by 2x500 frequencies", "seconds"),

@@ -188,7 +188,7 @@ REFUSALS = {
         "`features` without zero vectors for the cosine kernel, but 2 of 5 rows are zero",
     ),
     "zero vector, rke": (lambda: rke_score(0 * draw(3)), "3 of 3 rows are zero"),
-    "images": (lambda: vendi_score(torch.ones(2, 1, 4, 4)), "`features` of shape [N, D], but got [2, 1, 4, 4]"),
+    "a volume": (lambda: vendi_score(torch.ones(2, 1, 4)), "`features` of shape [N, D], but got [2, 1, 4]"),
     "no features": (lambda: rke_score(draw(3), num_features=4), "GaussianKernel with `num_features`=4, but got Cosine"),
     "not square": (lambda: vendi_from_gram(draw(3, 2)), "`gram` to be a square matrix, but got shape [3, 2]"),
     "not symmetric": (lambda: vendi_from_gram(torch.eye(2) + torch.tensor([[0, 1], [0, 0]])), "to be symmetric"),

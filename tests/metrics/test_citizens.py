@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every metric owes torchmetrics, checked on all of them."""
+"""What every metric owes torchmetrics: all of them where a metric could differ, else one for each base class."""
 
 import copy
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from _helpers.citizens import CITIZENS, HALVES, REAL_AND_FAKE, feed
+from _helpers.citizens import CITIZENS, PER_BASE, feed
 from _helpers.meta_tensor import MetaTensor
 from matplotlib import pyplot
 from torch.utils._python_dispatch import TorchDispatchMode
-from torchmetrics import MetricCollection
+from torchmetrics import MetricCollection, MetricTracker
+from torchmetrics.wrappers import BootStrapper
 
 import genmonitor
-from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelCKA, PromptSplit, W1KPScore
+from genmonitor import GaussianKernel, PixelCKA, PromptSplit, W1KPScore
 from genmonitor.metrics._spectral import SpectralMetric
 
 every = pytest.mark.parametrize("name", CITIZENS)
+each_base = pytest.mark.parametrize("name", PER_BASE)
+WITH_VALUE = [name for name, citizen in CITIZENS.items() if citizen.make not in (PromptSplit, W1KPScore)]
+"""Those whose `forward` has a value; the others compare what no single batch holds."""
 
 
 def same(found: Any, expected: Any, error: float = 1e-6) -> None:
@@ -29,8 +34,24 @@ def differ(found: Any, other: Any) -> bool:
     return any(not torch.equal(a, b) for a, b in pairs)
 
 
-def test_every_metric_is_a_citizen():
+def made(name, **more):
+    citizen = CITIZENS[name]
+    return citizen.make(**citizen.arguments | more)
+
+
+def powered(calls, power):
+    return [((tensors[0] ** power, *tensors[1:]), how) for tensors, how in calls]
+
+
+def test_every_metric_is_a_citizen_and_every_base_has_one():
     assert {citizen.make.__name__ for citizen in CITIZENS.values()} == set(genmonitor.metrics.__all__)
+    bases = {citizen.make.__bases__ for citizen in CITIZENS.values()}
+    assert {CITIZENS[name].make.__bases__ for name in PER_BASE} == bases
+    states = {frozenset(made(name)._defaults) for name in CITIZENS if name != "conditional vendi"}
+    assert {frozenset(made(name)._defaults) for name in PER_BASE} == states
+
+
+# batches
 
 
 @every
@@ -79,6 +100,122 @@ def test_a_batch_waits_for_the_device_as_often_whatever_its_size(name):
 
 
 @every
+def test_compute_is_cached_and_a_new_batch_undoes_it(name):
+    citizen = CITIZENS[name]
+    metric = citizen.fed()
+    first = metric.compute()
+    assert metric.compute() is first
+    assert differ(feed(metric, powered(citizen.calls(), 3)).compute(), first)
+
+
+@each_base
+def test_compute_before_update_warns_and_says_what_to_call(name):
+    with (
+        pytest.warns(UserWarning, match="was called before the ``update`` method"),
+        pytest.raises(ValueError, match=r"^Expected .* before .*, but got (none|0).* Call `update\("),
+    ):
+        made(name).compute()
+
+
+# forward
+
+
+@every
+def test_forward_adds_its_batch(name):
+    citizen = CITIZENS[name]
+    metric = made(name)
+    for tensors, how in citizen.calls():
+        value = metric(*tensors, **how)
+        assert (value is None) == (how.get("real", False) or name not in WITH_VALUE)
+    same(metric.compute(), citizen.fed().compute())
+    assert value is None or metric._forward_cache is value  # what Lightning logs per step
+
+
+@every
+def test_a_forward_that_has_no_value_adds_its_batch_too(name):
+    citizen = CITIZENS[name]
+    metric = citizen.fed()
+    tensors, how = citizen.calls()[-1]
+    one = tuple(x[:1] for x in tensors)
+    if name in WITH_VALUE:
+        with pytest.raises(ValueError, match=r"at least|more than"):
+            metric(*one, **how)
+    else:
+        assert metric(*one, **how) is None
+    if name != "cms blocks":  # 25 samples are not whole blocks
+        same(metric.compute(), citizen.fed([*citizen.calls(), (one, how)]).compute())
+
+
+def sides(name, size):
+    """Return what a metric is fed first, and its last batches, each of which has a value of its own."""
+    *first, (tensors, how) = CITIZENS[name].data
+    return first, [(part, how) for part in zip(*(x.split(size) for x in tensors), strict=True)]
+
+
+@pytest.mark.parametrize("name", WITH_VALUE)
+def test_forward_says_what_its_batch_alone_says(name):
+    first, batches = sides(name, 12)
+    metric = feed(made(name), first)
+    for tensors, how in batches:
+        if len(tensors[0]) < 12:  # the rest of 40 features
+            continue
+        value = metric(*tensors, **how)
+        same(value, feed(made(name), [*first, (tensors, how)]).compute())
+
+
+def fixed_width(name):
+    """Return arguments under which no width of a kernel is taken from the samples."""
+    kernel = CITIZENS[name].arguments.get("kernel")
+    open_width = name.startswith("cms") and kernel is None
+    return {"kernel": GaussianKernel(0.5)} if open_width or kernel == GaussianKernel() else {}
+
+
+def doubles(tensors):
+    return tuple(x.double() if x.is_floating_point() else x for x in tensors)
+
+
+@pytest.mark.parametrize("name", WITH_VALUE)
+def test_a_differentiable_metric_and_no_other_has_the_gradient_of_its_value(name):
+    first, ((tensors, how), *_) = sides(name, 12)
+    first, tensors = [(doubles(xs), h) for xs, h in first], doubles(tensors)
+
+    def value(x):
+        found = feed(made(name, **fixed_width(name)), first)(x, *tensors[1:], **how)
+        return tuple(found.values()) if isinstance(found, dict) else (found,)
+
+    x = tensors[0].requires_grad_(True)
+    assert any(part.requires_grad for part in value(x)) == made(name).is_differentiable
+    if made(name).is_differentiable:
+        assert torch.autograd.gradcheck(value, (x,), eps=1e-6, atol=1e-5)
+
+
+@each_base
+def test_nothing_fed_keeps_a_graph(name):
+    citizen = CITIZENS[name]
+    one = torch.ones((), requires_grad=True)
+    first, how = citizen.calls()[0]
+    metric = citizen.fed([((first[0] * one, *first[1:]), how)])
+    for state in metric.metric_state.values():
+        for tensor in state if isinstance(state, list) else [state]:
+            assert not tensor.requires_grad
+
+
+@each_base
+@pytest.mark.parametrize("on_step", [False, True])
+def test_forward_of_a_collection_adds_its_batch_once(name, on_step):
+    citizen = CITIZENS[name]
+    metrics = MetricCollection({key: made(name, dist_sync_on_step=on_step) for key in ("one", "other")})
+    *calls, (tensors, how) = citizen.calls(30)
+    feed(metrics, calls)
+    metrics(*tensors, **how)
+    for key in ("one", "other"):
+        same(metrics[key].compute(), citizen.fed().compute())
+
+
+# states
+
+
+@each_base
 def test_copies_go_on_alike(name):
     citizen = CITIZENS[name]
     first, *rest = citizen.calls(12)
@@ -90,66 +227,50 @@ def test_copies_go_on_alike(name):
 
 
 @every
-def test_a_saved_state_is_taken_up(name):
+def test_a_saved_state_is_taken_up(name, tmp_path):
     citizen = CITIZENS[name]
     half, rest = citizen.calls(8)[:3], citizen.calls(8)[3:]
     metric = citizen.fed(half)
+    assert not metric.state_dict().keys() & metric.metric_state.keys()  # not unasked
     metric.persistent(True)
-    saved = copy.deepcopy(metric.state_dict())
-    resumed = citizen.make(**citizen.arguments)
-    resumed.load_state_dict(saved)
+    torch.save(metric.state_dict(), tmp_path / "state.pt")
+    resumed = made(name)
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     same(feed(resumed, rest).compute(), feed(metric, rest).compute(), 0)
 
 
-@every
-def test_a_state_is_loaded_with_weights_only(name, tmp_path):
-    metric = CITIZENS[name].fed()
-    metric.compute()
-    metric.persistent(True)
-    torch.save(metric.state_dict(), tmp_path / "state.pt")
-    assert set(torch.load(tmp_path / "state.pt", weights_only=True)) == set(metric.state_dict())
-
-
-@every
-def test_gamma_is_saved_without_asking(name):
+@each_base
+def test_a_loaded_state_replaces_a_value_computed_before(name):
     citizen = CITIZENS[name]
     metric = citizen.fed()
+    metric.persistent(True)
+    other = citizen.fed(powered(citizen.calls(), 3))
+    other.compute()
+    other.load_state_dict(metric.state_dict())
+    same(other.compute(), metric.compute(), 0)
+
+
+@each_base
+def test_gamma_is_saved_without_asking(name):
+    metric = CITIZENS[name].fed()
     metric.compute()
-    again = citizen.make(**citizen.arguments)
+    again = made(name)
     again.load_state_dict(metric.state_dict())
     gammas = {key: float(value) for key, value in metric.named_buffers() if "gamma" in key}
     assert {key: float(value) for key, value in again.named_buffers()} == pytest.approx(gammas, nan_ok=True, abs=0)
 
 
-@every
-def test_subclasses_of_tensor_are_taken_as_tensors(name):
-    citizen = CITIZENS[name]
-    as_subclass = [(tuple(map(MetaTensor, tensors)), how) for tensors, how in citizen.calls(8)]
-    metric = citizen.fed(as_subclass)
-    same(metric.compute(), citizen.fed(citizen.calls(8)).compute(), 0)
-    kept = [x for state in metric.metric_state.values() for x in (state if isinstance(state, list) else [state])]
-    assert {type(x) for x in kept} == {torch.Tensor}
-
-
-@every
-def test_the_default_dtype_does_not_matter(name):
-    citizen = CITIZENS[name]
-    calls, expected = citizen.calls(), citizen.fed().compute()
-    torch.set_default_dtype(torch.float64)
-    try:
-        found = citizen.fed(calls).compute()
-    finally:
-        torch.set_default_dtype(torch.float32)
-    same(found, expected, 1e-12)
-
-
-@every
+@each_base
 def test_reset_starts_anew(name):
     citizen = CITIZENS[name]
     metric = citizen.fed()
     expected = metric.compute()
     metric.reset()
     assert not metric.update_called
+    for state, before in made(name).metric_state.items():
+        after = metric.metric_state[state]
+        goes_on = state == "dims"  # a metric goes on with samples of the same size
+        assert goes_on or (after == before if isinstance(before, list) else str(after) == str(before))
     same(feed(metric, citizen.calls()).compute(), expected, 0)
 
 
@@ -164,8 +285,67 @@ def test_the_real_side_stays_across_resets(name):
         same(feed(metric, [fake]).compute(), expected, 0)
 
 
+@pytest.mark.parametrize("name", [name for name, citizen in CITIZENS.items() if not citizen.ordered])
+@pytest.mark.parametrize("by_state", [False, True])
+def test_two_parts_are_merged_into_the_whole(name, by_state):
+    citizen = CITIZENS[name]
+    first, *rest = citizen.calls(20)
+    metric = citizen.fed([first])
+    other = metric.clone()
+    other.reset()
+    if name != "w1kp":
+        metric._computed = torch.zeros(())  # of a `compute` before
+    feed(other, rest)
+    if by_state and name == "promptsplit cosine":
+        with pytest.raises(ValueError, match="fixed other expansion points"):
+            metric.merge_state(other.metric_state)
+        return
+    metric.merge_state(other.metric_state if by_state else other)
+    same(metric.compute(), citizen.fed(citizen.calls(20)).compute())
+
+
+@each_base
+def test_a_fresh_metric_takes_over_all_of_another(name):
+    citizen = CITIZENS[name]
+    fresh = made(name)
+    fresh.merge_state(citizen.fed())
+    same(fresh.compute(), citizen.fed().compute())
+    assert str(fresh.state_dict().keys()) == str(citizen.fed().state_dict().keys())
+
+
+UNLIKE = {
+    "another gamma": ({"kernel": GaussianKernel(0.5)}, {"kernel": GaussianKernel(0.6)}),
+    "gammas of other samples": ({"kernel": GaussianKernel()}, {"kernel": GaussianKernel()}),
+    "another seed": ({"kernel": GaussianKernel(0.5)}, {"kernel": GaussianKernel(0.5), "seed": 1}),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_sums_of_other_features_are_not_merged(case):
+    one, other = (genmonitor.VendiScore(num_features=8, **arguments) for arguments in UNLIKE[case])
+    one.update(torch.rand(10, 3, generator=torch.Generator().manual_seed(0)))
+    other.update(torch.rand(10, 3, generator=torch.Generator().manual_seed(1)))
+    before = one.compute()
+    with pytest.raises(ValueError, match=r"Expected a VendiScore with the features of .* Give both the same kernels"):
+        one.merge_state(other)
+    assert torch.equal(one.compute(), before)
+
+
+def test_sums_about_other_points_are_not_merged():
+    citizen = CITIZENS["promptsplit cosine"]
+    arguments = {"output_kernel": GaussianKernel(0.7), "prompt_kernel": GaussianKernel(0.7), "num_features": 16}
+    citizen = replace(citizen, arguments=arguments)
+    first, *rest = citizen.calls(20)
+    metric = citizen.fed([first])
+    with pytest.raises(ValueError, match=r"its first `update` fixed other expansion points. Begin both alike"):
+        metric.merge_state(citizen.fed(rest))
+
+
+# dtypes
+
+
 @every
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.uint8, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.uint8, torch.float64])
 def test_inputs_of_any_dtype(name, dtype):
     citizen = CITIZENS[name]
     calls = citizen.calls(dtype=dtype)
@@ -180,8 +360,8 @@ def test_inputs_of_any_dtype(name, dtype):
     assert {value.dtype for value in values if value.is_floating_point()} == {torch.float64}
 
 
-@every
-@pytest.mark.parametrize("convert", ["half", "bfloat16", "float", "double", "to", "set_dtype"])
+@each_base
+@pytest.mark.parametrize("convert", ["half", "double", "to", "set_dtype"])
 def test_the_dtype_of_the_module_around_it_changes_nothing(name, convert):
     citizen = CITIZENS[name]
     expected = citizen.fed(citizen.calls(20)).compute()
@@ -207,135 +387,107 @@ def test_autocast_changes_nothing(name):
         same(citizen.fed().compute(), expected, 0)
 
 
-@every
-def test_forward_adds_its_batch(name):
+@each_base
+def test_the_default_dtype_does_not_matter(name):
     citizen = CITIZENS[name]
-    metric = citizen.make(**citizen.arguments)
-    for tensors, how in citizen.calls():
-        value = metric(*tensors, **how)
-        assert (value is None) == (how.get("real", False) or citizen.make in (PromptSplit, W1KPScore))
-    same(metric.compute(), citizen.fed().compute())
-    assert value is None or metric._forward_cache is value  # what Lightning logs per step
+    calls, expected = citizen.calls(), citizen.fed().compute()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = citizen.fed(calls).compute()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    same(found, expected, 1e-12)
 
 
-@every
-def test_a_forward_that_has_no_value_adds_its_batch_too(name):
+@each_base
+def test_subclasses_of_tensor_are_taken_as_tensors(name):
     citizen = CITIZENS[name]
-    metric = citizen.fed()
-    tensors, how = citizen.calls()[-1]
-    one = tuple(x[:1] for x in tensors)
-    if citizen.make in (PromptSplit, W1KPScore):
-        assert metric(*one, **how) is None
-    else:
-        with pytest.raises(ValueError, match=r"at least|more than"):
-            metric(*one, **how)
-    if name != "cms blocks":  # 25 samples are not whole blocks
-        same(metric.compute(), citizen.fed([*citizen.calls(), (one, how)]).compute())
+    as_subclass = [(tuple(map(MetaTensor, tensors)), how) for tensors, how in citizen.calls(8)]
+    metric = citizen.fed(as_subclass)
+    same(metric.compute(), citizen.fed(citizen.calls(8)).compute(), 0)
+    kept = [x for state in metric.metric_state.values() for x in (state if isinstance(state, list) else [state])]
+    assert {type(x) for x in kept} == {torch.Tensor}
 
 
-@every
-def test_compute_is_cached_and_a_new_batch_undoes_it(name):
-    citizen = CITIZENS[name]
-    metric = citizen.fed()
-    first = metric.compute()
-    assert metric.compute() is first
-    more = [((tensors[0] ** 3, *tensors[1:]), how) for tensors, how in citizen.calls()]
-    assert differ(feed(metric, more).compute(), first)
+# torchmetrics' options, wrappers and pictures
 
 
-@every
-def test_nothing_fed_keeps_a_graph(name):
-    citizen = CITIZENS[name]
-    one = torch.ones((), requires_grad=True)
-    first, how = citizen.calls()[0]
-    metric = citizen.fed([((first[0] * one, *first[1:]), how)])
-    for state in metric.metric_state.values():
-        for tensor in state if isinstance(state, list) else [state]:
-            assert not tensor.requires_grad
+@each_base
+@pytest.mark.parametrize("option", ["compute_on_cpu", "compute_with_cache", "sync_on_compute"])
+def test_options_of_torchmetrics_change_no_value(name, option):
+    metric = feed(made(name, **{option: option == "compute_on_cpu"}), CITIZENS[name].calls(15))
+    expected = CITIZENS[name].fed().compute()
+    for _ in range(2):
+        same(metric.compute(), expected)
 
 
 @every
 def test_facts(name):
-    metric = CITIZENS[name].make(**CITIZENS[name].arguments)
+    metric = made(name)
     assert metric.full_state_update is False
     assert metric.is_differentiable in (True, False)
     assert metric.higher_is_better in (True, False, None)
-
-
-@every
-def test_plot(name):
-    metric = CITIZENS[name].fed()
-    metric.compute()
-    figure, ax = metric.plot()
-    figure.canvas.draw()
-    assert ax in figure.axes
-    pyplot.close("all")
+    assert hash(metric) != hash(made(name))
+    with pytest.raises(ValueError, match="Unexpected keyword arguments: `no_such_argument`"):
+        made(name, no_such_argument=1)
 
 
 @every
 def test_a_pair_in_a_collection_says_what_each_says_alone(name):
     citizen = CITIZENS[name]
-    metrics = MetricCollection({key: citizen.make(**citizen.arguments) for key in ("one", "other")})
-    rounds = [citizen.calls(9), citizen.calls()]
-    for calls in rounds:
-        expected = citizen.fed(calls).compute()
+    metrics = MetricCollection({key: made(name) for key in ("one", "other")})
+    for calls in (citizen.calls(9), citizen.calls()):
         feed(metrics, calls)
-        assert list(metrics.compute_groups.values()) == [["one", "other"]]
         for key in ("one", "other"):
-            same(metrics[key].compute(), expected)
+            same(metrics[key].compute(), citizen.fed(calls).compute())
         metrics.reset()
 
 
 @every
-@pytest.mark.parametrize("on_step", [False, True])
-def test_forward_of_a_collection_adds_its_batch_once(name, on_step):
+def test_a_tracker_finds_the_best_epoch_by_every_value(name):
     citizen = CITIZENS[name]
-    metrics = MetricCollection(
-        {key: citizen.make(**citizen.arguments, dist_sync_on_step=on_step) for key in ("one", "other")}
-    )
-    *calls, (tensors, how) = citizen.calls(30)
-    feed(metrics, calls)
-    metrics(*tensors, **how)
-    for key in ("one", "other"):
-        same(metrics[key].compute(), citizen.fed().compute())
+    tracker = MetricTracker(MetricCollection({"it": made(name)}), maximize=True)
+    of_epochs = []
+    for power in (1, 2, 3):
+        tracker.increment()
+        calls = powered(citizen.calls(), power)
+        feed(tracker, calls)
+        value = citizen.fed(calls).compute()
+        of_epochs.append(value if isinstance(value, dict) else {"it": value})
+    for key, values in tracker.compute_all().items():
+        same(values, torch.stack([epoch[key] for epoch in of_epochs]))
+    scalars = [key for key, value in of_epochs[0].items() if not value.ndim]
+    if len(scalars) == len(of_epochs[0]):  # torchmetrics has no best matrix
+        best, steps = tracker.best_metric(return_step=True)
+        assert best == pytest.approx({key: max(float(epoch[key]) for epoch in of_epochs) for key in scalars}, abs=1e-6)
+        assert steps.keys() == best.keys()
 
 
-def test_unlike_metrics_share_their_states():
-    metrics = MetricCollection(
-        {
-            "cms": CosineMeanSimilarity(),
-            "regions": CosineMeanSimilarity(HALVES),
-            "mmd": MaximumMeanDiscrepancy(),
-            "cka": PixelCKA(GaussianKernel(0.05)),
-        }
-    )
-    calls = REAL_AND_FAKE * 2
-    feed(metrics, calls)
-    assert sorted(map(sorted, metrics.compute_groups.values())) == [["cka"], ["cms", "mmd", "regions"]]
-    found = metrics.compute()
-    same(found["cms"], CITIZENS["cms"].fed(calls).compute(), 0)
-    same(found["mmd"], CITIZENS["mmd"].fed(calls).compute(), 0)
-    same(found["share_2"], CITIZENS["cms regions"].fed(calls).compute()["share_2"], 0)
-    same(found["cka"], CITIZENS["cka streaming"].fed([(tensors, {}) for tensors, _ in calls]).compute(), 0)
-
-
-def test_metrics_that_keep_the_real_side_form_their_own_group():
-    metrics = MetricCollection(
-        {"forgets": CosineMeanSimilarity(), "keeps": MaximumMeanDiscrepancy(reset_real_features=False)}
-    )
-    feed(metrics, REAL_AND_FAKE)
-    metrics.compute()
-    metrics.reset()
-    assert {name: len(metric.real_samples) for name, metric in metrics.items()} == {"forgets": 0, "keeps": 1}
+@pytest.mark.parametrize("name", ["cms", "authenticity", "vendi fourier", "rke gaussian", "two-sample test"])
+def test_bootstrapping_gives_values_around_the_metrics_own(name):
+    torch.manual_seed(0)
+    strapped = BootStrapper(made(name), num_bootstraps=8, raw=True, sampling_strategy="multinomial")
+    found = feed(strapped, CITIZENS[name].calls()).compute()
+    assert found["raw"].shape == (8,)
+    assert found["raw"].isfinite().all()
+    # samples drawn twice on one side are not exchangeable with the other's: the test rejects every time
+    assert float(found["std"]) > 0 or name == "two-sample test"
 
 
 @every
-def test_a_notebook_sees_the_last_values(name):
+def test_values_are_plotted_and_shown_in_a_notebook(name):
     metric = CITIZENS[name].fed()
     shown = type(metric).__name__
-    assert repr(metric) == f"{shown}()"
     assert metric._repr_html_() == f"<p><b>{shown}</b> before `compute`</p>"
     value = metric.compute()
-    names = value if isinstance(value, dict) else ["value"]
-    assert all(f"{part}=" in repr(metric) for part in names)
+    assert all(f"{part}=" in repr(metric) for part in (value if isinstance(value, dict) else ["value"]))
     assert "<table>" in metric._repr_html_() or "<img" in metric._repr_html_()
+    figure, ax = metric.plot()
+    figure.canvas.draw()
+    assert ax in figure.axes
+    if not isinstance(metric, PixelCKA):
+        figure, ax = pyplot.subplots()
+        for drawn in (value, [value, value]):
+            assert metric.plot(drawn, ax=ax)[1] is ax
+            figure.canvas.draw()
+    pyplot.close("all")

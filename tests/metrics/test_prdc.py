@@ -89,7 +89,11 @@ def test_a_changed_real_side_is_computed_again(sizes):
 REFUSED = {
     "nan": (draw(3) / 0 * 0, ValueError, "samples` to be finite, but 9 of its 9 values"),
     "dimensions": (draw(3, 4), ValueError, "samples` with 3 features per sample like those before, but got [3, 4]"),
-    "images": (torch.ones(2, 1, 4, 4), ValueError, "samples` of shape [N, D], but got [2, 1, 4, 4]"),
+    "images": (
+        torch.ones(2, 1, 4, 4),
+        ValueError,
+        "samples` of shape [N, 3] like the samples before, but got [2, 1, 4",
+    ),
     "list": ([[1.0]], TypeError, "samples` to be a torch.Tensor, but got list"),
 }
 

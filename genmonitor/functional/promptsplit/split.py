@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from genmonitor._validation import check_at_least, check_at_most, check_features, check_pairs, check_positive
+from genmonitor._validation import check_at_least, check_at_most, check_pairs, check_positive, check_vectors
 from genmonitor.functional.promptsplit.joint_spectrum import JointSpectrum, by_features, by_gram, joint_rows
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.product import check_pair_kernels, feature_size
@@ -167,7 +167,7 @@ def constant_prompts(name: str, outputs: Tensor, kernel: Kernel | None) -> tuple
     """Return one prompt for all outputs [N, 1], and the kernel on it, 1 whatever its gamma."""
     kernel = kernel or GaussianKernel()
     is_open = kernel.takes_gamma and kernel.gamma is None
-    return torch.ones(len(check_features(name, outputs)), 1), replace(kernel, gamma=1.0) if is_open else kernel
+    return torch.ones(len(check_vectors(name, outputs)), 1), replace(kernel, gamma=1.0) if is_open else kernel
 
 
 def split_modes(

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One MetricCollection with every metric is fed by one call, and says what each metric says alone."""
+
+from inspect import signature
+from itertools import combinations
+
+import pytest
+import torch
+from _helpers.citizens import CITIZENS, HALVES, features, feed, images
+from torchmetrics import MetricCollection
+
+import genmonitor
+from genmonitor import (
+    PRDC,
+    CosineKernel,
+    CosineMeanSimilarity,
+    GaussianKernel,
+    MaximumMeanDiscrepancy,
+    PromptSplit,
+    RKEScore,
+    ScendiScore,
+    VendiScore,
+    W1KPScore,
+)
+from genmonitor.functional import calibrate
+
+REAL, FAKE = images(30, 1), images(24, 2) ** 2
+NEEDS = {"W1KPScore": {"calibration": calibrate(features(40, 5, 12))}}
+PROMPTED = ("ConditionalVendiScore", "PromptSplit", "ScendiScore", "W1KPScore")
+BY_IMAGES = [name for name in genmonitor.metrics.__all__ if name not in PROMPTED]
+
+
+def made(name):
+    return getattr(genmonitor, name)(**NEEDS.get(name, {}))
+
+
+def keywords(x, real):
+    """All that the metrics of the package take, by name."""
+    prompts = torch.eye(3).repeat(len(x), 1)[: len(x)]
+    vectors = x.flatten(1)
+    more = {"features": vectors, "outputs": vectors, "prompts": prompts, "prompt_index": torch.arange(len(x)) % 5}
+    return {"samples": x, "images": x, **more, "real": real, "reference": real}
+
+
+def same(found, expected):
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def alone(name, calls):
+    """The value of a metric that is given what it is about, and nothing else."""
+    metric = made(name)
+    takes = signature(metric.update).parameters
+    one_sided = name != "PromptSplit" and takes["real"].default is False
+    for x, real in calls:
+        if not (real and one_sided):
+            metric.update(**{key: value for key, value in keywords(x, real).items() if key in takes})
+    return metric.compute()
+
+
+grouped = pytest.mark.parametrize("groups", [True, False], ids=["compute groups", "apart"])
+
+
+@grouped
+@pytest.mark.parametrize("order", [1, -1], ids=["real first", "fake first"])
+def test_images_of_both_sides_feed_all_metrics_of_images(order, groups):
+    metrics = MetricCollection({name: made(name) for name in BY_IMAGES}, compute_groups=groups)
+    calls = [(REAL[:20], True), (REAL[20:], True), (FAKE[:20], False), (FAKE[20:], False)][::order]
+    for x, real in calls:
+        metrics.update(x, real=real)
+    for name in BY_IMAGES:
+        same(metrics[name].compute(), alone(name, calls))
+
+
+@grouped
+def test_one_call_by_keywords_feeds_every_metric(groups):
+    metrics = MetricCollection({name: made(name) for name in genmonitor.metrics.__all__}, compute_groups=groups)
+    calls = [(REAL, True), (FAKE, False)]
+    for x, real in calls:
+        metrics.update(**keywords(x, real))
+    for name in genmonitor.metrics.__all__:
+        same(metrics[name].compute(), alone(name, calls))
+
+
+@pytest.mark.parametrize("name", [name for name, citizen in CITIZENS.items() if citizen.one_sided])
+@pytest.mark.parametrize("call", ["update", "forward"])
+def test_a_metric_of_one_side_leaves_real_batches_out(name, call):
+    citizen = CITIZENS[name]
+    expected = citizen.fed().compute()
+    metric = citizen.make(**citizen.arguments)
+    (tensors, how), *_ = citizen.calls()
+    sides = {"real", "reference"} & signature(metric.update).parameters.keys()
+    for side in sides:
+        assert getattr(metric, call)(tensors[0].flip(0) ** 3, *tensors[1:], **how, **{side: True}) is None
+    same(feed(metric, citizen.calls()).compute(), expected)
+    with pytest.raises(TypeError, match="`real` to be True or False"):
+        metric.update(*tensors, real="no")
+
+
+GROUPS = {
+    "two sides": [CosineMeanSimilarity, MaximumMeanDiscrepancy, PRDC],
+    "streaming": [VendiScore, RKEScore, lambda: VendiScore(order=2)],
+    "kept": [
+        lambda: VendiScore(GaussianKernel()),
+        lambda: RKEScore(GaussianKernel(0.3)),
+        lambda: VendiScore(GaussianKernel(), order=3),
+    ],
+}
+
+
+@pytest.mark.parametrize("makes", GROUPS.values(), ids=GROUPS)
+def test_groups_given_by_hand_say_what_each_says_alone(makes):
+    by_hand = MetricCollection({str(i): make() for i, make in enumerate(makes)}, compute_groups=[["0", "1", "2"]])
+    apart = MetricCollection({str(i): make() for i, make in enumerate(makes)}, compute_groups=False)
+    for metrics in (by_hand, apart):
+        for x, real in ((REAL, True), (FAKE[:15], False), (FAKE[15:], False)):
+            metrics.update(x, real=real)
+    same(by_hand.compute(), apart.compute())
+    for metrics in (by_hand, apart):
+        metrics.reset()
+        metrics(FAKE, real=True)
+        metrics(REAL, real=False)
+    same(by_hand.compute(), apart.compute())
+
+
+OTHER_SUMS = [
+    lambda: VendiScore(GaussianKernel(0.5), num_features=8),
+    lambda: VendiScore(GaussianKernel(2.0), num_features=8),
+    lambda: VendiScore(GaussianKernel(0.5), num_features=8, seed=1),
+    lambda: VendiScore(GaussianKernel(), num_features=8),
+    VendiScore,
+]
+
+
+@pytest.mark.parametrize("pair", [*combinations(range(len(OTHER_SUMS)), 2)])
+def test_metrics_with_other_sums_do_not_share_them(pair):
+    metrics = MetricCollection({str(i): OTHER_SUMS[i]() for i in pair})
+    for x, real in ((REAL, True), (FAKE, False)):  # the real side first: all sums are still zero
+        metrics.update(x, real=real)
+    for i in pair:
+        expected = OTHER_SUMS[i]()
+        expected.update(FAKE)
+        same(metrics[str(i)].compute(), expected.compute())
+
+
+def test_unlike_metrics_share_their_states():
+    made_of = {
+        "cms": CosineMeanSimilarity(),
+        "regions": CosineMeanSimilarity(HALVES),
+        "mmd": MaximumMeanDiscrepancy(),
+        "prdc": PRDC(),
+        "keeps": MaximumMeanDiscrepancy(reset_real_features=False),
+        "vendi": VendiScore(),
+        "rke": RKEScore(),
+    }
+    metrics = MetricCollection(made_of)
+    metrics.update(REAL, real=True)
+    metrics.update(FAKE, real=False)
+    groups = sorted(map(sorted, metrics.compute_groups.values()))
+    assert groups == [["cms", "mmd", "prdc", "regions"], ["keeps"], ["rke", "vendi"]]
+    metrics.compute()
+    metrics.reset()
+    assert {name: len(metric.real_samples) for name, metric in metrics.items() if name in ("cms", "keeps")} == {
+        "cms": 0,
+        "keeps": 1,
+    }
+
+
+def test_a_second_model_is_left_out_of_metrics_of_one_beside_promptsplit():
+    metrics = MetricCollection({"split": PromptSplit(num_modes=1), "scendi": ScendiScore(CosineKernel())})
+    outputs, prompts = features(40, 1), features(40, 2, 3)
+    metrics.update(outputs**3, prompts, reference=True)
+    metrics.update(outputs, prompts, reference=False)
+    alone = ScendiScore()
+    alone.update(outputs, prompts)
+    same(metrics["scendi"].compute(), alone.compute())
+
+
+def test_w1kp_takes_no_images_but_says_so():
+    metric = W1KPScore(**NEEDS["W1KPScore"])
+    with pytest.raises(ValueError, match=r"shape \[N, D\]"):
+        metric.update(FAKE, torch.arange(24))

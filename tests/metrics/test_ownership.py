@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A state owns its memory: whoever writes into a tensor after it was handed over, or handed out, changes nothing."""
+
+import copy
+
+import pytest
+import torch
+from _helpers.citizens import CITIZENS, feed
+from torch import nn
+
+import genmonitor
+from genmonitor.encoders import FeatureMetrics
+
+
+def scribble(x):
+    x.copy_(torch.zeros_like(x) if x.ndim == 1 else x.flip(0) * -3 + 1)
+
+
+def in_place(tensors):
+    """A tensor that its owner goes on with: images.mul_(255)."""
+    return tuple(x.clone() for x in tensors)
+
+
+def buffer(tensors):
+    """Rows of an output buffer that is used again for each batch."""
+    out = []
+    for x in tensors:
+        whole = torch.zeros(2 * len(x), *x.shape[1:], dtype=x.dtype)
+        whole[1 : 1 + len(x)] = x
+        out.append(whole[1 : 1 + len(x)])
+    return tuple(out)
+
+
+def view(tensors):
+    """A view of other strides."""
+    return tuple(x.mT.clone().mT if x.ndim == 2 else x.clone() for x in tensors)
+
+
+def from_numpy(tensors):
+    return tuple(torch.from_numpy(x.numpy().copy()) for x in tensors)
+
+
+def parameter(tensors):
+    """A leaf with a gradient, as an optimizer writes into it."""
+    return tuple(x.clone().requires_grad_() if x.is_floating_point() else x.clone() for x in tensors)
+
+
+WAYS = (in_place, buffer, view, from_numpy, parameter)
+
+
+def update_and_scribble(metric, calls, way=in_place, call="update"):
+    for tensors, how in calls:
+        given = way(tensors)
+        getattr(metric, call)(*given, **how)
+        with torch.no_grad():
+            for x in given:
+                scribble(x)
+    return metric
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+@pytest.mark.parametrize("name", CITIZENS)
+def test_writing_into_what_update_was_given_changes_nothing(name, way):
+    citizen = CITIZENS[name]
+    calls = citizen.calls(12, torch.float64) if way is view else citizen.calls(12)
+    expected = citizen.fed(calls).compute()
+    metric = update_and_scribble(citizen.make(**citizen.arguments), calls, way)
+    torch.testing.assert_close(metric.compute(), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", CITIZENS)
+def test_nor_after_forward(name):
+    citizen = CITIZENS[name]
+    metric = update_and_scribble(citizen.make(**citizen.arguments), citizen.calls(), call="forward")
+    torch.testing.assert_close(metric.compute(), citizen.fed().compute(), rtol=0, atol=0)
+
+
+def handed_out(metric):
+    """Tensors that a metric hands out: its value, its saved state, a copy's states, those that it was loaded from."""
+    metric.persistent(True)
+    value = metric.compute()
+    saved = metric.state_dict()
+    yield from value.values() if isinstance(value, dict) else [value]
+    for state in (*copy.deepcopy(metric).metric_state.values(), *(saved[name] for name in metric.metric_state)):
+        yield from state if isinstance(state, list) else [state]
+
+
+@pytest.mark.parametrize("name", CITIZENS)
+def test_writing_into_what_it_hands_out_changes_nothing(name):
+    citizen = CITIZENS[name]
+    metric, untouched, more = citizen.fed(), citizen.fed(), citizen.calls(30)
+    untouched.compute()
+    expected = feed(untouched, more).compute()
+    for x in handed_out(metric):
+        x.fill_(7)
+    torch.testing.assert_close(feed(metric, more).compute(), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", CITIZENS)
+def test_a_metric_that_goes_on_leaves_the_state_it_was_loaded_or_merged_from(name):
+    citizen = CITIZENS[name]
+    metric = citizen.fed()
+    metric.persistent(True)
+    saved = metric.state_dict()
+    before = copy.deepcopy(saved)
+    loaded = citizen.make(**citizen.arguments)
+    loaded.load_state_dict(saved)
+    feed(loaded, citizen.calls())
+    merged = citizen.fed().clone()
+    merged.reset()
+    merged.merge_state(metric)
+    feed(merged, citizen.calls())
+    for key, value in before.items():
+        after = saved[key]
+        assert all(map(torch.equal, after, value)) if isinstance(value, list) else str(after) == str(value)
+    torch.testing.assert_close(metric.compute(), citizen.fed().compute(), rtol=0, atol=0)
+
+
+def test_every_exported_metric_is_tried():
+    assert {citizen.make.__name__ for citizen in CITIZENS.values()} == set(genmonitor.metrics.__all__)
+
+
+def test_features_that_are_a_view_of_the_images_are_copied():
+    images = torch.rand(40, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+
+    def fed(scribbles):
+        metric = FeatureMetrics(nn.Flatten(), ["kid", "prdc", "vendi"], num_features=4, subset_size=20)
+        for side, real in ((images[:20], True), (images[20:] ** 2, False)):
+            given = side.clone()
+            metric.update(given, real=real)
+            if scribbles:
+                scribble(given)
+        torch.manual_seed(0)
+        return metric.compute()
+
+    torch.testing.assert_close(fed(True), fed(False), rtol=0, atol=0)
