@@ -243,7 +243,7 @@ class GenerativeMonitor(Monitor, Callback):
     def fit_evaluator(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Fit the evaluator to the Trainer's data. Every process calls it."""
         comm, progress = TrainerCollective(trainer), trainer_progress(trainer, type(self).__name__)
-        real = reference_images(trainer, self.real_images, self.image_key, comm, progress)
+        real = reference_images(trainer, self.real_images, self.image_key, comm, progress, self.publisher.notes.inform)
         self._fit_evaluator(real, sampled_model(trainer, pl_module), comm, progress)
         self.fitted = True
 
@@ -270,7 +270,7 @@ class GenerativeMonitor(Monitor, Callback):
         with (
             kept_sharded(pl_module),
             self._proof(trainer, pl_module),
-            chosen_weights(self.weights, trainer, pl_module, self) as used,
+            chosen_weights(self.weights, trainer, pl_module, self, self.publisher.notes.add_once) as used,
             preserve_training_state(pl_module),
         ):
             # what is found outside of a fit says nothing of how the training goes

@@ -18,12 +18,16 @@ def told():
 
 def test_sigterm_leaves_the_block_once_whoever_handles_it_has_noted_it(told):
     handler = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(StopEvaluation), stops_when(lambda: bool(told)):
+
+    def computation():
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
             signal.raise_signal(signal.SIGTERM)  # a second one disturbs no clean-up
             told.append("cleaned up")
+
+    with pytest.raises(StopEvaluation), stops_when(lambda: bool(told)):
+        computation()
     assert told == [signal.SIGTERM, signal.SIGTERM, "cleaned up"]
     assert signal.getsignal(signal.SIGTERM) is handler
 

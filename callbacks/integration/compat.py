@@ -24,6 +24,7 @@ __all__ = [
     "progress_in",
     "training_dataloaders",
     "validation_dataloaders",
+    "weight_averagings",
 ]
 
 
@@ -174,13 +175,17 @@ def given_dataloaders(trainer: Any) -> tuple[Any, Any] | None:
     return sources[0].instance, sources[1].instance
 
 
-def find_weight_averaging(trainer: Any) -> Any:
-    """Return the Trainer's WeightAveraging callback, or None.
+def weight_averagings(trainer: Any) -> list[Any]:
+    """Return the Trainer's WeightAveraging callbacks.
 
     By name: `lightning` and `pytorch_lightning` have unrelated classes of this name.
     """
-    named = (c for c in trainer.callbacks if "WeightAveraging" in {base.__name__ for base in type(c).__mro__})
-    return next(named, None)
+    return [c for c in trainer.callbacks if "WeightAveraging" in {base.__name__ for base in type(c).__mro__}]
+
+
+def find_weight_averaging(trainer: Any) -> Any:
+    """Return the Trainer's WeightAveraging callback, or None."""
+    return next(iter(weight_averagings(trainer)), None)
 
 
 def ends_with_training(trainer: Any) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import lightning.pytorch as pl
@@ -27,25 +27,33 @@ Loaders = tuple[Any, Any]
 
 
 def reference_images(
-    trainer: pl.Trainer, real_images: Any, image_key: ImageKey, comm: Collective, progress: Progress = no_progress
+    trainer: pl.Trainer,
+    real_images: Any,
+    image_key: ImageKey,
+    comm: Collective,
+    progress: Progress = no_progress,
+    inform: Callable[[str], Any] = lambda text: None,
 ) -> ReferenceImages:
     """Return the real images that the user gave, or else those of the Trainer; every process calls it.
 
     Raises:
-        ValueError: on every process, if the Trainer's validation data are trained on because several processes lost the
-            split, or if the processes have others.
+        ValueError: on every process, if several of the Trainer's loaders hold images, if its validation data are
+            trained on because several processes lost the split, or if the processes have others.
     """
     with_index = streams_taken(image_key, comm, progress)
     if real_images is not None:
         return ReferenceImages(given=real_images, image_key=image_key, with_index=with_index)
-    held_out = validation_dataloaders(trainer)
-    training = find_loader(training_dataloaders(trainer), image_key)
-    validation = find_loader(held_out, image_key) if _have_batches(held_out) else None
+    trained_on, held_out = training_dataloaders(trainer), validation_dataloaders(trainer)
+    training = find_loader(trained_on, image_key, "training", inform)
+    validation = find_loader(held_out, image_key, "validation", inform) if _have_batches(held_out) else None
     # overfitting takes both from the beginning of the data, whatever samplers say
     if comm.world_size > 1 and not trainer.overfit_batches:  # type: ignore[attr-defined]
         given = given_dataloaders(trainer)
-        before = None if given is None else (find_loader(given[0], image_key), find_loader(given[1], image_key))
+        names = ("training", "validation")
+        before = None if given is None else tuple(map(find_loader, given, [image_key] * 2, names))
         check_split((training, validation), before, comm)
+    if is_loader_key(trained_on, image_key):
+        image_key = None
     return ReferenceImages(training=training, validation=validation, image_key=image_key, with_index=with_index)
 
 
@@ -64,31 +72,67 @@ def _have_batches(loaders: Any) -> bool:
     return any(map(length, all_loaders(loaders)))
 
 
-def find_loader(loaders: Any, image_key: ImageKey) -> Any:
+def find_loader(
+    loaders: Any, image_key: ImageKey, name: str = "training", inform: Callable[[str], Any] = lambda text: None
+) -> Any:
     """Return the loader whose batches hold images; the first where there is one alone, or none that does.
 
     Args:
         loaders: whatever a Trainer holds: a loader, lists and dictionaries of them, or a CombinedLoader.
-        image_key: where the images are in a batch.
+        image_key: where the images are in a batch; or the key of a loader among these.
+        name: which data these are, "training" or "validation".
+        inform: takes a line about which of several loaders was taken.
+
+    Raises:
+        ValueError: if several hold images, which would be other images for another order of theirs. Of a list of
+            validation loaders the first is taken, as Lightning's own index does.
     """
-    found = all_loaders(loaders)
+    loaders = getattr(loaders, "iterables", loaders)
+    if is_loader_key(loaders, image_key):
+        loaders = loaders[image_key]
+    found = named_loaders(loaders)
     if len(found) < 2:
-        return found[0] if found else None
-    return next((loader for loader in found if _has_images(loader, image_key)), found[0])
+        return next(iter(found.values()), None)
+    with_images = {place: loader for place, loader in found.items() if _has_images(loader, image_key)}
+    place, taken = next(iter({**with_images, **found}.items()))
+    datasets = {id(getattr(loader, "dataset", loader)) for loader in with_images.values()}
+    in_order = name == "validation" and isinstance(loaders, (list, tuple))
+    if len(datasets) > 1 and not in_order:
+        raise ValueError(
+            f"Expected one loader of images in the {name} data, but {' and '.join(with_images)} hold some. Give "
+            "`image_key=` the key of one of them, or `real_images=` the images that the generator is to learn."
+        )
+    inform(f"the {name} images are those of the loader {place}, of {len(found)}.")
+    return taken
+
+
+def is_loader_key(loaders: Any, image_key: ImageKey) -> bool:
+    """Return True if an image key leads to one of several loaders, rather than into their batches."""
+    loaders = getattr(loaders, "iterables", loaders)
+    return isinstance(loaders, Mapping) and isinstance(image_key, Hashable) and image_key in loaders
+
+
+def named_loaders(loaders: Any, place: str = "") -> dict[str, Any]:
+    """Return all loaders, in their order, by where they stand.
+
+    Example:
+        >>> named_loaders({"a": [1, 2], "b": 3})
+        {"['a'][0]": 1, "['a'][1]": 2, "['b']": 3}
+    """
+    loaders = getattr(loaders, "iterables", loaders)
+    if isinstance(loaders, (list, tuple)):
+        loaders = dict(enumerate(loaders))
+    if not isinstance(loaders, Mapping):
+        return {} if loaders is None else {place: loaders}
+    found: dict[str, Any] = {}
+    for key, part in loaders.items():
+        found |= named_loaders(part, f"{place}[{key!r}]")
+    return found
 
 
 def all_loaders(loaders: Any) -> list[Any]:
-    """Return all loaders, in their order.
-
-    Example:
-        >>> all_loaders({"a": [1, 2], "b": 3})
-        [1, 2, 3]
-    """
-    loaders = getattr(loaders, "flattened", loaders)
-    if isinstance(loaders, (Mapping, list, tuple)):
-        parts = loaders.values() if isinstance(loaders, Mapping) else loaders
-        return [loader for part in parts for loader in all_loaders(part)]
-    return [] if loaders is None else [loaders]
+    """Return all loaders, in their order."""
+    return list(named_loaders(loaders).values())
 
 
 def _has_images(loader: Any, image_key: ImageKey) -> bool:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -13,13 +13,21 @@ import lightning.pytorch as pl
 import torch
 
 from genmonitor.callbacks.checkpoints.files import fit_loop, has_averaged, read_checkpoint
-from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging
+from genmonitor.callbacks.integration.compat import averaged_model, find_weight_averaging, weight_averagings
+from genmonitor.monitoring.averages import has_begun
 
 Weights = Literal["auto", "raw", "averaged"]
 
 
 def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
-    """Refuse averaged weights where nothing averages them."""
+    """Refuse averaged weights where nothing averages them, and two averages of which either could be meant."""
+    averages = weight_averagings(trainer)
+    if weights != "raw" and len(averages) > 1:
+        names = " and ".join(type(x).__name__ for x in averages)
+        raise ValueError(
+            f"Expected one callback that averages weights, but the Trainer has {names}. Give weights='raw', or leave "
+            "one of them out."
+        )
     if weights == "averaged" and find_weight_averaging(trainer) is None:
         raise ValueError(
             "Expected a WeightAveraging callback for `weights`='averaged', but the Trainer has none. "
@@ -29,9 +37,11 @@ def check_weights(weights: Weights, trainer: pl.Trainer) -> None:
 
 @contextmanager
 def chosen_weights(
-    weights: Weights, trainer: pl.Trainer, pl_module: pl.LightningModule, monitor: Any
+    weights: Weights, trainer: pl.Trainer, pl_module: pl.LightningModule, monitor: Any, warn: Callable[[str], Any]
 ) -> Iterator[Literal["raw", "averaged"]]:
-    """Have the chosen weights in the module inside the block.
+    """Have the chosen weights in the module inside the block; the raw ones while the average holds none of them.
+
+    An average that begins late is the untrained model until then.
 
     WeightAveraging swaps the averaged weights in when validation starts and out in its own `on_validation_epoch_end`,
     so a monitor behind it in the list of callbacks finds the raw ones again.
@@ -47,6 +57,9 @@ def chosen_weights(
     order: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
     present = "averaged" if trainer.validating and order.index(averaging) > order.index(monitor) else "raw"
     wanted: Literal["raw", "averaged"] = "raw" if weights == "raw" else "averaged"
+    if wanted == "averaged" and not has_begun(average):
+        warn(f"{type(averaging).__name__} has averaged no weights yet, so the raw ones are evaluated until it has")
+        wanted = "raw"
     if present == wanted:
         yield wanted
         return

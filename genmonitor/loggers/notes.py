@@ -47,6 +47,11 @@ class Notes:
         self.warn(text)
         self.record(as_sentence(text))
 
+    def add_once(self, text: str) -> None:
+        """Warn and record it, unless that was said in this run."""
+        if all(note["text"] != as_sentence(text) for note in self.items):
+            self.add(text)
+
     def record(self, text: str) -> None:
         """Record a note for the report alone."""
         note = {**self._moment, "text": text}

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,22 +11,26 @@ from torch import Tensor, nn
 
 
 @contextmanager
-def averaged_weights(ema: Any, module: nn.Module) -> Iterator[None]:
+def averaged_weights(ema: Any, module: nn.Module, warn: Callable[[str], Any] = print) -> Iterator[None]:
     """Put averaged weights into the part of a module that they are of until the block ends, also where it fails.
+
+    An average that has taken no weights yet is the untrained network: the module's own weights stay then.
 
     Args:
         ema: `EMAModel` of diffusers, `EMA` of ema_pytorch, `ModelEmaV3` of timm, `AveragedModel` of torch or whatever
             has the same methods or attributes; None for the module's own weights.
         module: that draws.
+        warn: takes a line where the module's own weights stay.
 
     Raises:
-        TypeError: if it is none of these.
+        TypeError: if it is none of these, or does not say whether it has taken any weights yet.
         ValueError: if no part of the module has weights of these shapes.
 
     Example:
         >>> import torch
         >>> network = nn.Linear(2, 1)
         >>> average = torch.optim.swa_utils.AveragedModel(network)
+        >>> average.update_parameters(network)
         >>> _ = network.weight.data.zero_()
         >>> with averaged_weights(average, network):
         ...     bool(network.weight.any())
@@ -39,6 +43,10 @@ def averaged_weights(ema: Any, module: nn.Module) -> Iterator[None]:
         return
     if all(hasattr(ema, method) for method in ("store", "copy_to", "restore", "shadow_params")):  # diffusers
         parameters = list(_part_like(list(ema.shadow_params), module).parameters())
+        if not has_begun(ema):
+            warn(UNBEGUN.format(type(ema).__name__))
+            yield
+            return
         ema.store(parameters)
         try:
             ema.copy_to(parameters)
@@ -53,12 +61,38 @@ def averaged_weights(ema: Any, module: nn.Module) -> Iterator[None]:
             f"but got {type(ema).__name__}. Give the averaged module in place of the network instead."
         )
     part = _part_like(list(average.parameters()), module)
+    if not has_begun(ema):
+        warn(UNBEGUN.format(type(ema).__name__))
+        yield
+        return
     own = {name: value.clone() for name, value in part.state_dict().items()}
     try:
         part.load_state_dict(average.state_dict())
         yield
     finally:
         part.load_state_dict(own)
+
+
+UNBEGUN = "{} has averaged no weights yet, so the network's own are evaluated until it has"
+
+
+def has_begun(ema: Any) -> bool:
+    """Return True if an average has taken any weights of a training; before, it is a copy of the untrained network.
+
+    Raises:
+        TypeError: if it does not say.
+    """
+    counts = {name: getattr(ema, name, None) for name in ("n_averaged", "optimization_step", "step")}
+    known = {name: int(count) for name, count in counts.items() if isinstance(count, (int, Tensor))}
+    if known:  # torch; diffusers; ema_pytorch, which copies the weights at every `update_every`-th step until it begins
+        name, count = next(iter(known.items()))
+        return count >= (int(getattr(ema, "update_every", 1)) if name == "step" else 1)
+    if any(base.__name__.startswith("ModelEma") for base in type(ema).__mro__):
+        return True  # timm, which takes the weights at every update from the first on
+    raise TypeError(
+        f"Expected `ema` to count its updates, as `n_averaged` or `step`, but {type(ema).__name__} has no such number, "
+        "so nobody can tell whether it holds trained weights. Give the averaged module in place of the network instead."
+    )
 
 
 def _part_like(weights: Sequence[Tensor], module: nn.Module) -> nn.Module:

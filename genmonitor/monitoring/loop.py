@@ -191,7 +191,8 @@ class LoopMonitor(Monitor):
         model = SampledModel.of(sample, module)
         comm = self._processes(model)
         self._wait_for_all("evaluate", comm, moment.step)
-        with comm.only_these(), averaged_weights(ema, model.module), self._isolated(model):
+        average = averaged_weights(ema, model.module, self.publisher.notes.add_once)
+        with comm.only_these(), average, self._isolated(model):
             if not self._fitted:
                 self._fit(model, comm)
             found = self._run_evaluation(model, comm, moment, _progress(comm))

@@ -29,16 +29,59 @@ def twice(module):
     return other
 
 
-def diffusers_average(module):
-    return EMAModel(twice(module).parameters())
+def diffusers_average(module, updates=1):
+    average = EMAModel(twice(module).parameters())
+    average.optimization_step = updates
+    return average
+
+
+def torch_average(module, updates=1):
+    average = torch.optim.swa_utils.AveragedModel(twice(module))
+    average.n_averaged.fill_(updates)
+    return average
+
+
+class ModelEmaV3(nn.Module):
+    """An average as timm keeps it, which takes the weights at every update."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module, self.decay = module, 0.999
+
+
+def ema_pytorch_average(module, updates=1, every=1):
+    steps = {"step": torch.tensor(updates), "update_every": every}
+    return SimpleNamespace(ema_model=twice(module), online_model=[module], **steps)
 
 
 AVERAGES = {
     "diffusers": diffusers_average,
-    "ema_pytorch": lambda module: SimpleNamespace(ema_model=twice(module), online_model=[module]),
-    "timm": lambda module: SimpleNamespace(module=twice(module), decay=0.999),
-    "torch": lambda module: torch.optim.swa_utils.AveragedModel(twice(module)),
+    "ema_pytorch": ema_pytorch_average,
+    "timm": lambda module: ModelEmaV3(twice(module)),
+    "torch": torch_average,
 }
+UNBEGUN = {
+    "diffusers": lambda module: diffusers_average(module, 0),
+    "ema_pytorch": lambda module: ema_pytorch_average(module, 9, every=10),
+    "torch": lambda module: torch_average(module, 0),
+}
+
+
+@pytest.mark.parametrize("library", UNBEGUN)
+def test_an_average_that_has_not_begun_leaves_the_own_weights_and_it_is_said(library):
+    own, said = network(), []
+    before = copy.deepcopy(own.state_dict())
+    with averaged_weights(UNBEGUN[library](own), own, said.append):
+        assert all(torch.equal(value, before[name]) for name, value in own.state_dict().items())
+    assert len(said) == 1
+    assert said[0].endswith("has averaged no weights yet, so the network's own are evaluated until it has")
+
+
+def test_an_average_that_does_not_say_whether_it_has_begun_is_refused_by_name():
+    own = network()
+    average = SimpleNamespace(module=twice(own))
+    with pytest.raises(TypeError, match="but SimpleNamespace has no such number"), averaged_weights(average, own):
+        pass
 
 
 @pytest.mark.parametrize("library", AVERAGES)
@@ -92,11 +135,13 @@ def test_a_loop_evaluates_the_average_and_trains_on_with_its_own_weights(tmp_pat
     average = copy.deepcopy(own)
     for value in average.parameters():
         value.data += 0.3
+    kept = EMAModel(average.parameters())
+    kept.optimization_step = 1
     values = []
     for name, generator, ema in (
         ("own", own, None),
         ("average", average, None),
-        ("ema", own, EMAModel(average.parameters())),
+        ("ema", own, kept),
     ):
         (tmp_path / name).mkdir()
         before = copy.deepcopy(generator.state_dict())

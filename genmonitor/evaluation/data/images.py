@@ -281,6 +281,14 @@ def find_images(batch: Any, key: ImageKey) -> Tensor:
         found = alone[0][0] if found is None and alone and len(alone[0]) == 1 else found
     elif isinstance(batch, Sequence):
         found = next(chain(*_by_dimensions(batch)), None)
+        alike = [
+            i for i, x in enumerate(batch) if isinstance(x, Tensor) and found is not None and x.shape == found.shape
+        ]
+        if len(alike) > 1 and found.ndim == 4:
+            raise ValueError(
+                f"Expected one tensor of images in a batch, but got {describe_batch(batch)}. Give `image_key=` the "
+                f"index of those that the generator is to learn, {' or '.join(map(str, alike))}, or `real_images=`."
+            )
     if not isinstance(found, Tensor) or found.ndim not in (3, 4):
         raise ValueError(
             f"Expected images [N, C, H, W] in a batch, but got {describe_batch(batch if found is None else found)}. "

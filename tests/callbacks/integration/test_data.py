@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -35,6 +36,13 @@ class Captioned(Linear):
 
     def training_step(self, batch, index):
         return super().training_step(batch["images"], index)
+
+
+class Domains(Linear):
+    """Trains on images of two domains."""
+
+    def training_step(self, batch, index):
+        return super().training_step(batch["photos"], index)
 
 
 def streamed(images):
@@ -86,11 +94,56 @@ def test_images_are_found_in_a_later_part_of_a_combined_loader(tmp_path):
     assert len(monitor.history) == 1
 
 
-def test_find_loader_takes_the_first_where_none_has_images():
-    parts = [DataLoader(TensorDataset(torch.zeros(3, 2)), 3), DataLoader(TensorDataset(torch.ones(3, 2)), 3)]
-    assert find_loader(parts, None) is parts[0]
-    assert find_loader(None, None) is None
-    assert all_loaders([{"a": parts[0]}, (parts[1],)]) == parts
+WORDS, PHOTOS, SKETCHES = loader(torch.zeros(300, 5)), loader(digits(0, 300)), loader(digits(300, 600))
+FOUND = {
+    "nothing": (None, None, None),
+    "one alone": (PHOTOS, None, PHOTOS),
+    "none has images": ([WORDS, WORDS], None, WORDS),
+    "a list": ([WORDS, PHOTOS], None, PHOTOS),
+    "nested": ({"a": [WORDS, PHOTOS], "b": WORDS}, None, PHOTOS),
+    "twice the same data": ([PHOTOS, DataLoader(PHOTOS.dataset, 50)], None, PHOTOS),
+    "the key of one": ({"photos": PHOTOS, "sketches": SKETCHES}, "sketches", SKETCHES),
+    "the key of one, combined": ({"photos": PHOTOS, "sketches": SKETCHES}, "sketches", SKETCHES),
+}
+AMBIGUOUS = {
+    "a dict": ({"photos": PHOTOS, "sketches": SKETCHES}, "['photos'] and ['sketches'] hold some"),
+    "the other order": ({"sketches": SKETCHES, "photos": PHOTOS}, "['sketches'] and ['photos'] hold some"),
+    "a list": ([WORDS, PHOTOS, SKETCHES], "[1] and [2] hold some"),
+    "combined": ({"a": [PHOTOS], "b": SKETCHES}, "['a'][0] and ['b'] hold some"),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_loader_that_holds_images_is_found_and_named(name):
+    loaders, key, expected = FOUND[name]
+    loaders, said = CombinedLoader(loaders) if "combined" in name else loaders, []
+    assert find_loader(loaders, key, inform=said.append) is expected
+    assert len(said) == (len(all_loaders(loaders)) > 1 and key is None)
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_several_loaders_of_images_are_refused_by_name(name):
+    loaders, said = AMBIGUOUS[name]
+    loaders = CombinedLoader(loaders) if "combined" in name else loaders
+    with pytest.raises(ValueError, match=re.escape(said) + ".* Give `image_key=` the key of one of them, or `real_"):
+        find_loader(loaders, None)
+
+
+def test_the_first_of_a_list_of_validation_loaders_is_taken_and_named():
+    said = []
+    assert find_loader([PHOTOS, SKETCHES], None, "validation", said.append) is PHOTOS
+    assert said == ["the validation images are those of the loader [0], of 2."]
+
+
+def test_a_training_on_two_domains_is_refused_before_its_first_step_until_one_is_named(tmp_path):
+    module = Domains()
+    train = {"photos": PHOTOS, "sketches": SKETCHES}
+    with pytest.raises(ValueError, match="one loader of images in the training data"):
+        fit(tmp_path, plain(), module=module, train=train)
+    assert module.global_step == 0
+    monitor = plain(image_key="sketches", n_samples=60)
+    fit(tmp_path, monitor, module=module, train=train, val=loader(digits(600, 700)), max_epochs=1)
+    assert monitor.evaluator.fitted.regions is not None
 
 
 SPLIT = {

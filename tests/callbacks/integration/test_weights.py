@@ -73,14 +73,37 @@ def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, used, p
     assert [json.loads(path.read_text())["weights"] for path in manifests] == [used, used]
 
 
-@pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
+@pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|EMAWeightAveraging has averaged no)")
 @pytest.mark.parametrize("monitor_first", [True, False])
 def test_evaluations_between_steps_take_the_average_so_far(tmp_path, monitor_first):
     module, _ = run(tmp_path, "auto", monitor_first, False, every_n_train_steps=2)
-    averages = [0.0, 1.0, 1.5, 2.25, 3.125, 4.0625, 5.03125]  # after 0, 1, ... steps
+    averages = [1.0, 1.0, 1.5, 2.25, 3.125, 4.0625, 5.03125]  # after 0, 1, ... steps: before any, the raw weights
     checked = (1, 2, 4, 6)
     assert module.sampled == [averages[step - monitor_first] for step in checked]
     assert module.trained == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.filterwarnings("ignore:Plain. there is no validation data")
+@pytest.mark.parametrize("validate", [True, False])
+@pytest.mark.parametrize("monitor_first", [True, False])
+@pytest.mark.parametrize("weights", ["auto", "averaged"])
+def test_raw_weights_are_evaluated_until_an_average_begins(tmp_path, weights, monitor_first, validate):
+    monitor, averaging = plain(weights=weights), ema_averaging(decay=0.5)
+    averaging.update_starting_at_step = 4
+    callbacks = [monitor, averaging] if monitor_first else [averaging, monitor]
+    val = loader(digits(300, 400)) if validate else None
+    with pytest.warns(UserWarning, match="EMAWeightAveraging has averaged no weights yet, so the raw ones") as said:
+        _, module = fit(tmp_path, *callbacks, module=Counter(), val=val, max_epochs=3)
+    assert list(module.sampled)[:2] == [3.0, 5.5]  # raw, then the average of 5 and 6
+    assert sum("has averaged no weights" in str(x.message) for x in said) == 1
+
+
+def test_two_averages_are_refused_by_name(tmp_path):
+    one, module = ema_averaging(decay=0.5), Counter()
+    averages = one, type(one).__mro__[1]()
+    with pytest.raises(ValueError, match=r"has EMAWeightAveraging and WeightAveraging\. Give weights='raw'"):
+        fit(tmp_path, plain(), *averages, module=module)
+    assert module.trained == []
 
 
 @pytest.mark.parametrize("weights", ["auto", "raw"])
