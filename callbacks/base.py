@@ -141,7 +141,8 @@ class GenerativeMonitor(Monitor, Callback):
             self._start_new_run()
         # a trial run writes nothing
         writes = not trainer.fast_dev_run  # type: ignore[attr-defined]
-        self.publisher.start(run_folder(trainer), trainer.loggers, writes)
+        together = [monitor.prefix for monitor in monitors(trainer)]
+        self.publisher.start(run_folder(trainer), trainer.loggers, writes, together=together)
         for note in rare_evaluation_notes(self, trainer):
             self.publisher.notes.add(note)
         self._watched.start(trainer)
@@ -282,7 +283,7 @@ class GenerativeMonitor(Monitor, Callback):
             return None
         if trainer.is_global_zero:
             with preserve_rng():  # what a user's `on_alert` notes on the module stays
-                self._publish(found, lambda: {**circumstances(trainer, pl_module, used)})
+                self._publish(found, lambda: circumstances(trainer, pl_module, used))
         return self.history[-1]
 
     def evaluate_and_log(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -327,7 +328,7 @@ class GenerativeMonitor(Monitor, Callback):
         """Let nothing of an earlier run with this monitor stay."""
         self.history = []
         self.evaluator.forget()
-        self.publisher.notes.reset()
+        self.publisher.reset()
         self.images_seen = 0
         self.failures.reset()
         self.schedule.reset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from genmonitor._io import say
 from genmonitor.callbacks.configuration import check_configuration
@@ -54,7 +54,8 @@ def evaluate_once(
         )
     with _run_of_its_own(monitor), at_progress(trainer, loaded_loops(trainer)):
         writes, fn = not trainer.fast_dev_run, str(trainer.state.fn.value)  # type: ignore[attr-defined, union-attr]
-        monitor.publisher.start(run_folder(trainer), trainer.loggers, writes, folder=f"genmonitor-{fn}")
+        together = [one.prefix for one in others]
+        monitor.publisher.start(run_folder(trainer), trainer.loggers, writes, f"genmonitor-{fn}", together)
         with kept_sharded(pl_module), preserve_training_state(pl_module):
             if not monitor.fitted:
                 monitor.fit_evaluator(trainer, pl_module)
@@ -74,11 +75,11 @@ def _has_real_images(monitor: GenerativeMonitor, trainer: pl.Trainer) -> bool:
 @contextmanager
 def _run_of_its_own(monitor: GenerativeMonitor) -> Iterator[None]:
     """Have no history and no notes of a training inside the block; afterwards they go on with what came in it."""
-    notes = monitor.publisher.notes
-    before: tuple[Any, ...] = monitor.history, notes.items, monitor.images_seen
-    monitor.history, notes.items, monitor.images_seen = [], [], None
+    publisher, notes = monitor.publisher, monitor.publisher.notes
+    before = monitor.history, notes.items, monitor.images_seen, publisher.evaluations, publisher.folder
+    monitor.history, notes.items, monitor.images_seen, publisher.evaluations = [], [], None, []
     try:
         yield
     finally:
         monitor.history = [*before[0], *monitor.history]
-        notes.items, monitor.images_seen = before[1:]
+        notes.items, monitor.images_seen, publisher.evaluations, publisher.folder = before[1:]

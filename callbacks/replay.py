@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring a logged evaluation again, from its manifest and the checkpoint of the same moment."""
+"""Measuring a logged evaluation again, from the file of its run and the checkpoint of the same moment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 
-from genmonitor._manifest import RegionRunManifest, RunManifest, read_manifest
 from genmonitor.callbacks.base import GenerativeMonitor, sampled_model
 from genmonitor.callbacks.checkpoints.files import fit_loop, read_checkpoint, weights_in
 from genmonitor.callbacks.checkpoints.setup import SETUP, find_script, imported, make_setup, run_at_start
@@ -30,6 +29,7 @@ from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.evaluation.values import by_key, lookup
 from genmonitor.monitoring.device import evaluation_device, moved
 from genmonitor.partition import PixelPartition
+from genmonitor.report.run import MonitorRun
 from genmonitor.training_state.isolation import preserve_training_state
 
 FROM_THE_RUN = {field.name for field in fields(RegionSettings)} - RegionSettings.not_of_clusters - {"kernel"}
@@ -38,16 +38,16 @@ FROM_THE_RUN |= {"partition"}
 
 
 def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path | None = None) -> dict[str, float]:
-    """Measure the values of a manifest again.
+    """Measure the values of an evaluation again.
 
     Args:
-        path: the manifest; what it names lies beside it.
+        path: the file of the run, such as cms_run.json; what it names lies beside it.
         checkpoint: of the moment that was evaluated; nothing but tensors and plain Python is loaded from it.
         setup: "FILE.py:FUNCTION" or "package.module:FUNCTION", which returns (module, data, monitor) as for training,
             or the Trainer with its monitors in place of these; data are a LightningDataModule or a list of loaders for
-            `Trainer.fit`. None to make them from the classes that the manifest names and the hyperparameters in the
+            `Trainer.fit`. None to make them from the classes that the run names and the hyperparameters in the
             checkpoint.
-        script: the file with these classes where the manifest names one; None to look for it, see `find_script`.
+        script: the file with these classes where the run names one; None to look for it, see `find_script`.
 
     Returns:
         The values that the samples give again, by key.
@@ -56,12 +56,7 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
         FileNotFoundError: if there is no such file.
         ValueError: if they do not belong together, or something is missing that only the user's code can give.
     """
-    manifest = read_manifest(path, RunManifest)
-    regions = None
-    if manifest["monitor"] == PixelClusterMonitor.__name__:
-        regions = read_manifest(path, RegionRunManifest)
-    saved = read_checkpoint(checkpoint)
-    _check_same_moment(path, manifest, checkpoint, saved)
+    manifest, saved = logged_evaluation(path, checkpoint), read_checkpoint(checkpoint)
     if setup is not None:
         made = make_setup(setup)
         module, data, monitor = made.module, made.data, _of_manifest(made.monitors, manifest)
@@ -73,48 +68,38 @@ def replay(path: Path, checkpoint: Path, setup: str | None = None, script: Path 
     _check_monitor(monitor, manifest)
     module.load_state_dict(weights_in(saved, averaged=manifest["weights"] == "averaged"))
     monitor.sampler.batch_size = manifest["sample_batch_size"]
-    if regions is not None and isinstance(monitor, PixelClusterMonitor):
-        partition = PixelPartition.load(path.parent / regions["partition"])
-        monitor.evaluator.use_regions(Regions.from_manifest(regions, partition, monitor.kernel))
+    if isinstance(monitor, PixelClusterMonitor):
+        partition = PixelPartition.load(path.parent / manifest["partition"])
+        monitor.evaluator.use_regions(Regions.from_manifest(manifest, partition, monitor.kernel))
     return _evaluate(monitor, module, data, manifest, path.parent, fit_loop(saved))
 
 
-def _check_same_moment(path: Path, manifest: RunManifest, checkpoint: Path, saved: dict[str, Any]) -> None:
-    """Refuse a checkpoint of another moment, naming the manifest that belongs to it where there is one."""
-    if saved["global_step"] == manifest["global_step"]:
-        return
-    prefix = path.name.rpartition("_evaluation_")[0]
-    others = [
-        p.name for p in sorted(path.parent.glob(f"{prefix}_evaluation_*.json")) if _step(p) == saved["global_step"]
-    ]
-    advice = (
-        f"The manifest of this checkpoint is {others[-1]}"
-        if others
-        else "No manifest in its folder is from that moment"
-    )
-    raise ValueError(
-        f"Expected the checkpoint of step {manifest['global_step']} in epoch {manifest['current_epoch']}, the moment "
-        f"of {path.name}, but {checkpoint} is of step {saved['global_step']} in epoch {saved['epoch']}. {advice}."
-    )
+def logged_evaluation(path: Path, checkpoint: Path) -> dict[str, Any]:
+    """Return all that holds for the evaluation at the moment of a checkpoint, with its "repeatable" values.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is no run of a training, or has no evaluation at that moment.
+    """
+    run = MonitorRun.read(path)
+    if lacking := sorted(NEEDED - run.manifest.keys()):
+        raise ValueError(f"Expected the run of a training, but {path} lacks {', '.join(lacking)}.")
+    step = read_checkpoint(checkpoint)["global_step"]
+    return {**run.manifest_at(step), "repeatable": run.repeatable(step)}
 
 
-def _step(manifest: Path) -> int | None:
-    return json.loads(manifest.read_text(encoding="utf-8")).get("global_step")
+NEEDED = {"module", "data", "weights", "global_step", "settings", "threads", "precision", "processes", "drawn"}
+"""What a replay takes from a run, and a comparison or a loop without a Trainer does not leave."""
 
 
-def repeatable(manifest: Mapping[str, Any]) -> dict[str, float]:
-    """Return the logged values that the samples give again, as the evaluator declared."""
-    return {key: manifest["evaluation"][key] for key in manifest["repeatable"]}
-
-
-def _of_manifest(monitors: list[GenerativeMonitor], manifest: RunManifest) -> GenerativeMonitor:
+def _of_manifest(monitors: list[GenerativeMonitor], manifest: Mapping[str, Any]) -> GenerativeMonitor:
     """Return the monitor that wrote a manifest; any other where there is none, which is then refused."""
     if not monitors:
         raise ValueError(f"Expected the setup to return a monitor too, as for training, but got none. {SETUP}")
     return next((monitor for monitor in monitors if monitor.prefix == manifest["prefix"]), monitors[0])
 
 
-def _check_monitor(monitor: GenerativeMonitor, manifest: RunManifest) -> None:
+def _check_monitor(monitor: GenerativeMonitor, manifest: Mapping[str, Any]) -> None:
     """Refuse another monitor than that of the run."""
     sampler = monitor.sampler
     found = {"monitor": type(monitor).__name__, "n_samples": sampler.n_samples, "seed": sampler.seed}
@@ -129,7 +114,7 @@ def _check_monitor(monitor: GenerativeMonitor, manifest: RunManifest) -> None:
 
 
 def _evaluate(
-    monitor: GenerativeMonitor, module: Any, data: Any, manifest: RunManifest, folder: Path, loops: dict[str, Any]
+    monitor: GenerativeMonitor, module: Any, data: Any, manifest: Mapping[str, Any], folder: Path, loops: dict[str, Any]
 ) -> dict[str, float]:
     values: dict[str, float] = {}
 
@@ -158,7 +143,7 @@ def _evaluate_once(
     monitor: GenerativeMonitor,
     trainer: pl.Trainer,
     pl_module: pl.LightningModule,
-    manifest: RunManifest,
+    manifest: Mapping[str, Any],
     folder: Path,
 ) -> dict[str, float]:
     sampler, n = monitor.sampler, manifest["n_samples"]
@@ -195,7 +180,9 @@ def _check_real_images(monitor: GenerativeMonitor, manifest: Mapping[str, Any], 
         )
 
 
-def module_and_data(manifest: RunManifest, folder: Path, checkpoint: Path, script: Path | None) -> tuple[Any, Any]:
+def module_and_data(
+    manifest: Mapping[str, Any], folder: Path, checkpoint: Path, script: Path | None
+) -> tuple[Any, Any]:
     """Make the module and the data of a run from their classes and the hyperparameters in the checkpoint.
 
     Args:
@@ -238,7 +225,7 @@ def _has_train_dataloader(module: Any) -> bool:
     return any(base.__dict__.get("train_dataloader") for base in bases)
 
 
-def monitor_of(manifest: RunManifest) -> PixelClusterMonitor:
+def monitor_of(manifest: Mapping[str, Any]) -> PixelClusterMonitor:
     """Make the monitor that wrote a manifest.
 
     Raises:

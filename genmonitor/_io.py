@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -53,13 +54,52 @@ def atomic_write(path: Path, content: bytes) -> None:
         aside.unlink(missing_ok=True)
 
 
+def clean(text: str) -> str:
+    r"""Return text that UTF-8 can hold: half an emoji, or a byte of a file name that is no text, as its escape.
+
+    Example:
+        >>> print(clean("a cat " + chr(0xD83D)))
+        a cat \ud83d
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, complete or not at all; what is no text becomes its escape.
+
+    Raises:
+        OSError: if it cannot be written; what was there before is still there.
+    """
+    atomic_write(path, clean(text).encode())
+
+
+def as_json(content: Any, indent: int | None = 1) -> str:
+    """Return content as JSON that every reader takes: numbers that are not finite as null, see `clean` for text.
+
+    Example:
+        >>> as_json({"image": float("nan"), "mmd": 0.5}, indent=None)
+        '{"image": null, "mmd": 0.5}'
+    """
+    return json.dumps(_plain(content), indent=indent, allow_nan=False)
+
+
+def _plain(content: Any) -> Any:
+    if isinstance(content, str):
+        return clean(content)
+    if isinstance(content, float) and not math.isfinite(content):
+        return None
+    if isinstance(content, Mapping):
+        return {clean(str(name)): _plain(value) for name, value in content.items()}
+    return list(map(_plain, content)) if isinstance(content, (list, tuple)) else content
+
+
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, complete or not at all.
 
     Raises:
         OSError: if it cannot be written; what was there before is still there.
     """
-    atomic_write(path, json.dumps(content, indent=1).encode())
+    write_text(path, as_json(content))
 
 
 def read_json(path: Path) -> Any:

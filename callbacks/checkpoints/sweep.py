@@ -21,7 +21,7 @@ from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup, pl
 from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
-from genmonitor.report.contents import FOLDER
+from genmonitor.report.files import FOLDER
 
 
 def sweep(

@@ -14,7 +14,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from tqdm.auto import tqdm
 
 from genmonitor._io import Progress
-from genmonitor._manifest import TrainingManifest, where_defined
+from genmonitor._manifest import where_defined
 from genmonitor._stop import StopEvaluation, check_stop, stops_when
 from genmonitor.evaluation.distributed import Collective
 
@@ -81,7 +81,7 @@ def run_folder(trainer: pl.Trainer) -> Path:
     return Path(trainer.strategy.broadcast(str(folder.absolute()), src=0))
 
 
-def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: str) -> TrainingManifest:
+def circumstances(trainer: pl.Trainer, pl_module: pl.LightningModule, weights: str) -> dict[str, Any]:
     """Return whose module and data were evaluated, with which weights, and what they ran on."""
     data = getattr(trainer, "datamodule", None)
     return {

@@ -29,6 +29,7 @@ from genmonitor.evaluation.text.comparison import closer_table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.partition import PixelPartition, load_partition, region_key
 from genmonitor.report.folder import RunFolder
+from genmonitor.report.page import WHICH_IS_CLOSER
 
 PREFIX = "cms"
 
@@ -178,10 +179,9 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
     figures = {**comparison.diagnosis_figures(), **fitted, "samples": comparison.figure()}
     for name, shown in comparison.shown_images().items():
         folder.write_images(PREFIX, name, shown, step=0)
+    tables = {} if comparison.table is None else {WHICH_IS_CLOSER: comparison.table}
     if comparison.classes:
-        folder.write_table(PREFIX, "classes", class_table(class_data(comparison.classes)), step=0)
-    if comparison.table is not None:
-        folder.write_table(PREFIX, "which_is_closer", comparison.table, step=0)
+        tables["classes"] = class_table(class_data(comparison.classes))
     found = Measurement(
         title="Comparison",
         findings=comparison.findings,
@@ -193,6 +193,7 @@ def _write(folder: RunFolder, args: argparse.Namespace, comparison: Comparison) 
         notes=comparison.notes,
         evaluator=evaluator,
         manifest={} if comparison.differences is None else {"differences": comparison.differences},
+        tables=tables,
     )
     manifest = {
         "baseline": comparison.baseline,

@@ -43,7 +43,7 @@ EXAMPLES = """examples:
   genmonitor w1kp generated/ --prompts prompts.txt --encoder dreamsim --calibration cdf-xy.pt
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
-  genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_evaluation_00012.json \\
+  genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_run.json \\
       --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
   genmonitor sweep lightning_logs/version_3 --setup train.py:build
 

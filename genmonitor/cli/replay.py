@@ -8,7 +8,7 @@ import math
 import warnings
 from typing import Any
 
-from genmonitor._manifest import RunManifest, read_manifest, versions
+from genmonitor._manifest import versions
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.progress import show_progress
 
@@ -17,37 +17,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add(
-        "manifest",
-        metavar="MANIFEST",
+        "run",
+        metavar="RUN.json",
         type=nonempty_path,
-        help="manifest of the evaluation, such as cms_evaluation_00012.json in a run's genmonitor folder",
+        help="the file of a monitor's run, such as cms_run.json in a run's genmonitor folder",
     )
-    add("--checkpoint", metavar="CKPT", type=nonempty_path, required=True, help="the checkpoint of that epoch")
+    add(
+        "--checkpoint",
+        metavar="CKPT",
+        type=nonempty_path,
+        required=True,
+        help="a checkpoint that was saved after an evaluation, which is measured again",
+    )
     add(
         "--script",
         metavar="FILE.py",
         type=nonempty_path,
-        help="the script that trained, if it is not found by its path relative to the manifest or by its old path",
+        help="the script that trained, if it is not found by its path relative to the run or by its old path",
     )
     add(
         "--setup",
         metavar="FILE.py:FUNCTION",
         type=nonempty,
         help="a function without arguments that returns (module, data, monitor) as for training, or (trainer, module, "
-        "data) with monitors in the trainer; only needed if they cannot be made from the classes in the manifest and "
+        "data) with monitors in the trainer; only needed if they cannot be made from the classes in the run's file and "
         "the hyperparameters in the checkpoint",
     )
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Measure again and compare with what was logged."""
-    manifest = read_manifest(args.manifest, RunManifest)
-    from genmonitor.callbacks.replay import repeatable, replay
+    from genmonitor.callbacks.replay import logged_evaluation, replay
 
+    manifest = logged_evaluation(args.run, args.checkpoint)
     with show_progress("measuring again"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on training
-        replayed = replay(args.manifest, args.checkpoint, args.setup, args.script)
-    logged = repeatable(manifest)
+        replayed = replay(args.run, args.checkpoint, args.setup, args.script)
+    logged = manifest["repeatable"]
     then, now = manifest["versions"], versions()
     return {
         "values": {name: {"logged": logged[name], "replayed": replayed[name]} for name in logged if name in replayed},

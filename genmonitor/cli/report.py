@@ -29,10 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> dict[str, Any]:
     """Write the page."""
     if (len(args.run) > 1) != (args.out is not None):
-        raise ValueError("Expected `--out` with several runs, and only then. Give the folder of the merged run.")
+        raise ValueError("--out FOLDER is required when merging several runs, and not allowed with one.")
     report = write_report(find_folder(args.run[0])) if args.out is None else merge_runs(args.run, args.out)
-    monitors = {monitor.prefix: _as_data(monitor) for monitor in read_run(report.parent).monitors}
-    return {"report": str(report), "monitors": monitors}
+    run = read_run(report.parent)
+    monitors = {monitor.prefix: _as_data(monitor) for monitor in run.monitors}
+    return {"report": str(report), "monitors": monitors, "unreadable": run.unreadable}
 
 
 def _as_data(monitor: MonitorRun) -> dict[str, Any]:
@@ -47,4 +48,4 @@ def _as_data(monitor: MonitorRun) -> dict[str, Any]:
 
 def format_plain(result: dict[str, Any]) -> str:
     """Format the result as text."""
-    return f"Report: {result['report']}"
+    return "\n".join([*result["unreadable"], f"Report: {result['report']}"])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._io import Progress, signals_deferred
+from genmonitor._manifest import versions
 from genmonitor._places import coarse_labels
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device, encode, encoder_range
@@ -32,7 +32,7 @@ from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.table import aligned, aligned_rows, terminal_width, within
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing, cluster_color
-from genmonitor.report.contents import FOLDER
+from genmonitor.report.files import FOLDER
 from genmonitor.report.folder import RunFolder
 from genmonitor.report.run import read_run
 
@@ -57,7 +57,8 @@ class Measurement:
         notes: sentences that the user should read.
         evaluator: writes the files that the manifest refers to.
         data: further entries of the result.
-        manifest: further entries of the manifest.
+        manifest: further entries of what is fixed for the run.
+        tables: further tables of the page.
     """
 
     title: str
@@ -71,6 +72,7 @@ class Measurement:
     evaluator: Evaluator[Any] | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
 
 def add_input_arguments(parser: argparse.ArgumentParser, outputs: str, prompts: str = HELP, others: str = "") -> None:
@@ -161,23 +163,21 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
         manifest: entries of the manifest that say of what.
     """
     folder.write_figures(prefix, found.figures, step=0)
-    for name, rows in found.rows.items():
-        if rows:
-            folder.write_table(prefix, f"ranked_{name}", as_table(rows), step=0)
-    folder.write_values(prefix, found.specs)
-    folder.write_notes(prefix, [{"epoch": None, "step": None, "text": as_sentence(note)} for note in found.notes])
+    tables = {f"ranked {name}": as_table(rows) for name, rows in found.rows.items() if rows}
     evaluated: dict[str, Any] = {}
     if found.evaluator is not None:
         folder.write_artifacts(found.evaluator.write_artifacts)
         evaluated = {**found.evaluator.manifest(), "settings": found.evaluator.settings.to_manifest()}
-    evaluated |= {
-        "title": found.title,
-        "findings": [finding.to_dict() for finding in found.findings],
-        "evaluation": found.values,
-        "message": str(found.findings[0]),
-        "split": f"{found.split}.",
-    }
-    folder.write_manifest(prefix, 1, {**evaluated, **manifest, **found.manifest})
+    evaluated |= {"title": found.title, "split": f"{found.split}.", **manifest, **found.manifest}
+    folder.write_run(
+        prefix,
+        fixed=evaluated,
+        evaluations=[{"values": found.values, "message": str(found.findings[0]), "versions": versions()}],
+        declared=found.specs,
+        findings=found.findings,
+        notes=[{"text": as_sentence(note)} for note in found.notes],
+        tables={**tables, **found.tables},
+    )
 
 
 def format_plain(
@@ -214,7 +214,7 @@ def check_out(out: Path | None) -> None:
     """Refuse a file, and a folder with the files of a training run."""
     if out is not None and out.exists() and not out.is_dir():
         raise ValueError(f"Expected --out to be a folder, but {out} is a file.")
-    if out is not None and any("generated_images" not in run.manifest for run in read_run(out / FOLDER).monitors):
+    if out is not None and any(not run.compared for run in read_run(out / FOLDER).monitors):
         raise ValueError(f"Expected --out to be a folder of results, but {out} holds a training run's files.")
 
 
@@ -242,10 +242,7 @@ def _write_result(out: Path | None, command: str, prefix: str, write: Callable[[
             place = _new_version(parent) if out is None else out
             folder = RunFolder(place / FOLDER)
             replaced = any(run.prefix == prefix for run in read_run(folder.path).monitors)
-            folder.start(prefix)
-            folder.path.mkdir(parents=True, exist_ok=True)
-            for file in Path(aside).iterdir():
-                os.replace(file, folder.path / file.name)
+            folder.take(Path(aside), prefix)
             return {"report": str(folder.write_report()), "replaced": replaced}
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from genmonitor._formatting import as_sentence, short
 from genmonitor._html import text_html, values_html
+from genmonitor._io import clean
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.plotting.style import Drawing
@@ -117,6 +118,11 @@ class Table:
         """Leave out the columns in which a cell is a picture."""
         drawn = [name for i, name in enumerate(self.columns) if any(isinstance(x[i], np.ndarray) for x in self.rows)]
         return self.without(drawn)
+
+    def cleaned(self) -> Table:
+        """Return the table with text that UTF-8 can hold, see `clean`."""
+        rows = [[clean(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
+        return replace(self, columns=list(map(clean, self.columns)), rows=rows)
 
     def without(self, headings: Collection[str]) -> Table:
         """Leave out the columns with these headings."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from genmonitor.loggers.backend import Backend
-from genmonitor.report.contents import file_stem
+from genmonitor.report.files import file_stem
 
 FOLDER = "genmonitor"
 """Folder of the artifacts."""

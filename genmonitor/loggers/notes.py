@@ -21,7 +21,8 @@ class Notes:
         inform: prints other messages, on rank zero only.
 
     Attributes:
-        items: the notes so far, each with its epoch, step and text; epoch and step are None for the whole run.
+        items: the notes so far, each with its epoch, step and text, and what it is about if it is an alert. Epoch and
+            step are None for the whole run.
     """
 
     def __init__(self, name: str, warn: Callable[[str], Any], inform: Callable[[str], Any]) -> None:
@@ -42,19 +43,19 @@ class Notes:
         """Attach further notes to the whole run."""
         self._moment = WHOLE_RUN
 
-    def add(self, text: str) -> None:
-        """Warn, and record it for the report."""
+    def add(self, text: str, alert: str | None = None) -> None:
+        """Warn, and record it for the report; `alert` names what an alert is about."""
         self.warn(text)
-        self.record(as_sentence(text))
+        self.record(as_sentence(text), alert)
 
     def add_once(self, text: str) -> None:
         """Warn and record it, unless that was said in this run."""
         if all(note["text"] != as_sentence(text) for note in self.items):
             self.add(text)
 
-    def record(self, text: str) -> None:
+    def record(self, text: str, alert: str | None = None) -> None:
         """Record a note for the report alone."""
-        note = {**self._moment, "text": text}
+        note = {**self._moment, "text": text, "alert": alert}
         if note not in self.items:  # a second fit repeats those of its run
             self.items.append(note)
 

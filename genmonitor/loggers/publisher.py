@@ -3,22 +3,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genmonitor._io import say, warn
+from genmonitor._io import clean, say, warn
+from genmonitor._manifest import versions
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import Alert, Evaluation, History, Samples, Table
 from genmonitor.evaluation.values import ValueSpec, by_key, grouped_by_chart, lookup, meanings
 from genmonitor.loggers.facade import Loggers
 from genmonitor.loggers.notes import Attempt, Notes
-from genmonitor.report.contents import FOLDER
-from genmonitor.report.folder import RunFolder
+from genmonitor.report.files import FOLDER
+from genmonitor.report.folder import RunFolder, free_folder
 from genmonitor.report.pictures import render
+from genmonitor.report.run import versions_in
 from genmonitor.training_state.rng import preserve_rng
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ class Publisher:
         page: where this fit wrote the report, None before.
         message: the line about the last evaluation.
         latest: PNG files of the figures of the last evaluation, by name.
+        evaluations: of the run, as its file holds them.
         unfinished: whether there is something that `finish` has to send.
     """
 
@@ -75,6 +78,10 @@ class Publisher:
         self.notes = Notes(name, warn, inform)
         self.attempt = Attempt(self.notes.warn, raise_errors)
         self.folder = RunFolder(Path())
+        self.evaluations: list[dict[str, Any]] = []
+        self._run, self._name, self._together = Path(), FOLDER, (prefix,)
+        self._parts: dict[str, Any] | None = None
+        self._resumes = False
         self._loggers = Loggers([])
         self._writes = False
         self._described: set[str] = set()
@@ -83,16 +90,28 @@ class Publisher:
         self.unfinished = False
         self.message = ""
 
-    def start(self, run: Path, loggers: Iterable[Any], writes: bool = True, folder: str = FOLDER) -> None:
+    def start(
+        self,
+        run: Path,
+        loggers: Iterable[Any],
+        writes: bool = True,
+        folder: str = FOLDER,
+        together: Collection[str] = (),
+    ) -> None:
         """Begin a fit; every process calls it.
 
         Args:
             run: the folder of the run.
             loggers: of the run.
             writes: whether there shall be files.
-            folder: in that of the run, into which they go.
+            folder: in that of the run, into which they go, with -v1, -v2 … behind it where an earlier run has left its
+                own there. A run that goes on stays in its folder.
+            together: prefixes of the monitors of this fit, which share the folder.
         """
-        self.folder = RunFolder(run / folder)
+        self._run, self._name, self._together = run, folder, (self._prefix, *together)
+        self._parts = None
+        if not self.evaluations:
+            self.folder = RunFolder(run / folder)
         self._loggers = Loggers(loggers)
         self._described = set()
         self.notes.set_whole_run()
@@ -103,7 +122,7 @@ class Publisher:
     def publish_fit(
         self, evaluator: Evaluator[Any], values: Callable[[], Sequence[ValueSpec]], history: History
     ) -> None:
-        """Show and write what is fixed for the run, having removed what an earlier run left in the folder.
+        """Choose the folder, show and write what is fixed for the run.
 
         Args:
             evaluator: fitted.
@@ -111,7 +130,9 @@ class Publisher:
             history: of the evaluations before, of a run that goes on.
         """
         prefix, step = self._prefix, int(history[-1]["step"]) if history else 0
-        self._write(lambda folder: folder.start(prefix, keep=len(history)))
+        self._resumes = bool(self.evaluations)
+        if not self._resumes or self.folder.path not in versions_in(self._run, self._name):
+            self.folder = RunFolder(free_folder(self._run, self._name, self._together))
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
@@ -140,55 +161,89 @@ class Publisher:
         specs = by_key(declared)
         new = [lookup(specs, key) for key in keys]
         self._loggers.each(lambda x: x.describe_values(self._prefix, new))
-        self._write(lambda folder: folder.write_values(self._prefix, declared))
 
-    def publish(self, found: PublishedEvaluation, manifest: Callable[[], dict[str, Any]]) -> None:
-        """Show and write an evaluation, and the report with it."""
-        evaluation, history, presenter = found.evaluation, found.history, found.evaluator.presenter
-        step, epoch = int(history[-1]["step"]), found.epoch
+    def publish(
+        self,
+        found: PublishedEvaluation,
+        fixed: Callable[[], dict[str, Any]],
+        circumstances: Callable[[], dict[str, Any]],
+        declared: Callable[[], Sequence[ValueSpec]],
+    ) -> None:
+        """Show and write an evaluation, and the report with it.
+
+        Args:
+            found: the evaluation.
+            fixed: gives what holds for the whole run.
+            circumstances: gives what else holds for this evaluation.
+            declared: gives the declarations of the values.
+        """
+        evaluation, record, presenter = found.evaluation, found.history[-1], found.evaluator.presenter
+        step, epoch = int(record["step"]), found.epoch
         for note in evaluation.notes:
             self.notes.add(note)
         for alert in found.alerts:
-            self.publish_alert(Alert(f"{self._prefix}: {alert.area.name} {alert.verdict}", alert.text))
+            title = f"{self._prefix}: {alert.area.name} {alert.verdict}"
+            self.publish_alert(Alert(title, alert.text), alert.area.name)
+        self.message, tables = "", dict[str, Table]()
 
-        def write_manifest(folder: RunFolder) -> None:
-            folder.write_manifest(self._prefix, len(history), manifest() | {"message": self.message})
+        def inform() -> None:
+            self.message = presenter().message(evaluation.findings, record)
+            self._inform(self.message)
+            if evaluation.findings:
+                text = "\n".join(map(str, headlines(evaluation.findings)))
+                self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", clean(text), step))
+
+        def tabulate() -> None:
+            tables.update(presenter().tables(evaluation))
+            for name, table in tables.items():
+                self._log_table(f"{self._prefix}/{name}_table", table.cleaned(), step)
+
+        def describe() -> None:
+            told = {"message": self.message, "wrong": _wrong(evaluation.findings), "versions": versions()}
+            self.evaluations.append({"values": dict(record), **told, **circumstances()})
+            self._parts = {"fixed": fixed(), "declared": declared(), "findings": evaluation.findings, "tables": tables}
+
+        def draw() -> None:
+            shown = presenter()
+            figures = shown.figures(evaluation, found.history, found.samples)
+            self._publish_figures(figures, step, epoch, shown.figures_to_keep)
+
+        for part in (inform, tabulate, describe, self._write_run, draw):
+            self.attempt(part)
 
         def write_images(folder: RunFolder) -> None:
             folder.write_images(self._prefix, "images", presenter().shown_samples(found.samples), step, epoch)
 
-        def inform() -> None:
-            self.message = presenter().message(evaluation.findings, history[-1])
-            self._inform(self.message)
-            if evaluation.findings:
-                text = "\n".join(map(str, headlines(evaluation.findings)))
-                self._loggers.each(lambda x: x.log_finding(f"{self._prefix}/finding", text, step))
-
-        def draw() -> None:
-            shown = presenter()
-            figures = shown.figures(evaluation, history, found.samples)
-            self._publish_figures(figures, step, epoch, shown.figures_to_keep)
-
-        self.attempt(inform)
-        self._write(write_manifest)
-        self.attempt(lambda: self._publish_tables(presenter().tables(evaluation), step, epoch))
-        self.attempt(draw)
         self._write(write_images)
-        self.write_report(len(history))
+        self.unfinished = True
+        self._write(self._write_page)
+        if self._resumes:
+            self._resumes, steps = False, {int(x["values"]["step"]) for x in self.evaluations}
+            self._write(lambda folder: folder.remove_others(self._prefix, steps))
 
-    def publish_alert(self, alert: Alert) -> None:
-        """Warn, and send an alert to the loggers and to the user's function."""
-        self.notes.add(alert.text)
-        self._loggers.each(lambda x: x.log_alert(alert, self.notes.step))
+    def publish_alert(self, alert: Alert, about: str) -> None:
+        """Warn, and send an alert to the loggers and to the user's function.
+
+        Args:
+            alert: its title and text.
+            about: name of the area or of what else is wrong.
+        """
+        self.notes.add(alert.text, alert=about)
+        told = Alert(clean(alert.title), clean(alert.text))
+        self._loggers.each(lambda x: x.log_alert(told, self.notes.step))
         if (on_alert := self._on_alert) is not None:
             self.attempt(lambda: on_alert(alert.text))
 
-    def write_report(self, evaluations: int) -> None:
-        """Write the notes, and the page once there is an evaluation."""
+    def write_report(self) -> None:
+        """Write the run's file with the notes, and the page, once this fit has an evaluation."""
         self.unfinished = True
-        self._write(lambda folder: folder.write_notes(self._prefix, self.notes.items))
-        if evaluations:
+        self.attempt(self._write_run)
+        if self._parts is not None:
             self._write(self._write_page)
+
+    def _write_run(self) -> None:
+        if self._writes and self._parts is not None:
+            self.folder.write_run(self._prefix, evaluations=self.evaluations, notes=self.notes.items, **self._parts)
 
     def finish(self) -> None:
         """Send the page, and have the loggers send what they collected."""
@@ -218,14 +273,34 @@ class Publisher:
         if self._writes:
             self.attempt(lambda: write(self.folder))
 
-    def _publish_tables(self, tables: Mapping[str, Table], step: int, epoch: int) -> None:
-        for name, table in tables.items():
-            self._log_table(f"{self._prefix}/{name}_table", table, step)
-            if self._writes:
-                self.folder.write_table(self._prefix, name, table, step, epoch)
-
     def _log_table(self, tag: str, table: Table, step: int) -> None:
         self._loggers.each(lambda x: x.log_table(tag, table, step))
+
+    @property
+    def earlier(self) -> Path:
+        """The folder of the latest run with this folder's name, this one's where it goes on."""
+        known = versions_in(self._run, self._name)
+        return self.folder.path if self.evaluations and self.folder.path in known else (known or [self._run])[-1]
+
+    def reset(self) -> None:
+        """Begin a new run."""
+        self.notes.reset()
+        self.evaluations = []
+
+    def forget_evaluations(self) -> None:
+        """Let the curves start over, in a folder of their own."""
+        self.notes.forget_evaluations()
+        self.evaluations = []
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain Python only."""
+        folder = {"evaluations": [dict(x) for x in self.evaluations], "folder": str(self.folder.path.absolute())}
+        return {**self.notes.state_dict(), **folder}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a saved state."""
+        self.notes.load_state_dict(state)
+        self.evaluations, self.folder = [dict(x) for x in state["evaluations"]], RunFolder(state["folder"])
 
 
 def _layout(values: Sequence[ValueSpec]) -> dict[str, list[str]]:
@@ -242,6 +317,11 @@ def finish_evaluations(publishers: Iterable[Publisher]) -> None:
             unfinished[-1].finish()
     for publisher in unfinished:
         publisher.unfinished = False
+
+
+def _wrong(findings: Sequence[Finding]) -> list[str]:
+    """Return what is wrong with something of its own to say: an alert about it is over where it is not among these."""
+    return list(dict.fromkeys(x.area.name for x in findings if x.fine is False and x.verdict and not x.detail))
 
 
 def print_reports(publishers: Iterable[Publisher]) -> None:

@@ -15,7 +15,6 @@ import torch
 
 from genmonitor._html import heading_html, png_html, values_html
 from genmonitor._io import Progress, no_progress, say, warn
-from genmonitor._manifest import EvaluationManifest
 from genmonitor._stop import StopEvaluation, stops_alone, stops_when
 from genmonitor._validation import NotFiniteError, check_bool, check_callable
 from genmonitor.evaluation.data.images import ImageKey
@@ -35,7 +34,7 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import MOMENT, Alert, History, Samples
 from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import Sampler
-from genmonitor.evaluation.values import RUN_VALUES, ValueSpec, by_key, lookup
+from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.loggers.publisher import PublishedEvaluation, Publisher
 from genmonitor.monitoring.device import check_apart, check_evaluate_on, evaluation_device, moved
 from genmonitor.monitoring.options import MAX_FAILURES, FailurePolicy, OnError
@@ -168,7 +167,7 @@ class Monitor:
             probe = self.sampler.draw(model, first, progress, repair=True)
         if not len(probe):  # nobody drew any yet: real ones stand for them
             probe = real.compared().read(first).to(model.device)
-        self.evaluator.reuse(self.publisher.folder.path)
+        self.evaluator.reuse(self.publisher.earlier)
         report = self.evaluator.fit(real, probe.to(device), comm, progress)
         for message in report.messages:
             self.publisher.notes.inform(message)
@@ -240,7 +239,8 @@ class Monitor:
         record = self.history[-1]
         values = {name: float(value) for name, value in record.items() if name not in MOMENT}
         self.publisher.publish_values(values, self.values, found.epoch, int(record["step"]))
-        self.publisher.publish(found, lambda: self.manifest() | circumstances())
+        drawn = {"drawn": self.sampler.drawn}
+        self.publisher.publish(found, self.manifest, lambda: {**drawn, **circumstances()}, self.values)
 
     def _skip(self, error: BaseException, moment: Moment, comm: Collective) -> None:
         """Say that an evaluation failed, and let the run go on without it."""
@@ -255,7 +255,7 @@ class Monitor:
             if self.failures.found_not_finite() and comm.rank == 0:
                 what = "NaN or infinite values"
                 text = f"the generator produced {what} at epoch {moment.whole_epoch}, which cannot be scored."
-                self.publisher.publish_alert(Alert(f"{self.prefix}: {what}", text))
+                self.publisher.publish_alert(Alert(f"{self.prefix}: {what}", text), what)
         else:
             switched_off = self.failures.failed()
             why = "" if elsewhere else f": {type(error).__name__}: {error}"
@@ -263,24 +263,18 @@ class Monitor:
             if switched_off:
                 self.publisher.notes.add(f"{MAX_FAILURES} evaluations in a row failed, so the monitor is switched off.")
         if comm.rank == 0:
-            self.publisher.write_report(len(self.history))
+            self.publisher.write_report()
 
     def manifest(self) -> dict[str, Any]:
-        """Return by what the last evaluation can be made again, but for the model and its data."""
+        """Return everything needed to repeat an evaluation that is fixed for the run, except the model and its data."""
         sampler, image_key = self.sampler, self.image_key
-        specs, record = by_key(self.values()), self.history[-1]
-        own: EvaluationManifest = {
+        own = {
             "monitor": type(self).__name__,
-            "prefix": self.prefix,
             "title": self.evaluator.presenter().title or type(self).__name__,
-            "evaluation": record,
-            "repeatable": [key for key in record if key not in MOMENT and lookup(specs, key).repeatable],
-            "findings": [finding.to_dict() for finding in self.findings],
             "settings": self.evaluator.settings.to_manifest(),
             "seed": sampler.seed,
             "n_samples": sampler.n_samples,
             "sample_batch_size": sampler.batch_size,
-            "drawn": sampler.drawn,
             "prompts": None if sampler.prompts is None else sampler.prompts.values,
             "image_key": None if callable(image_key) else image_key,
             "evaluate_on": None if self.evaluate_on is None else str(self.evaluate_on),
@@ -304,7 +298,7 @@ class Monitor:
     def reset_history(self) -> None:
         """Forget the curves and what was said of their evaluations."""
         self.history, self.findings = [], ()
-        self.publisher.notes.forget_evaluations()
+        self.publisher.forget_evaluations()
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain Python and tensors only."""
@@ -314,7 +308,7 @@ class Monitor:
             "sampler": self.sampler.settings(),
             "evaluator": self.evaluator.state_dict(),
             **self.failures.state_dict(),
-            **self.publisher.notes.state_dict(),
+            **self.publisher.state_dict(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -328,7 +322,7 @@ class Monitor:
             self.history = [dict(record) for record in state_dict["history"]]
             self.findings = tuple(Finding.from_dict(saved) for saved in state_dict["findings"])
             self.failures.load_state_dict(state_dict)
-            self.publisher.notes.load_state_dict(state_dict)
+            self.publisher.load_state_dict(state_dict)
             try:
                 check_same_settings(self.sampler.settings(), state_dict["sampler"])
                 self.evaluator.load_state_dict(state_dict["evaluator"])

@@ -10,14 +10,24 @@ function linePath(points) {
   return path;
 }
 
-// what is on top of what in a stacked chart
+// what is on top of what in a stacked chart; an evaluation without any of it is a gap, not zero
 function stacked(series) {
-  const sums = series[0].values.map(() => 0);
+  const sums = series[0].values.map((_, i) => (series.every((curve) => curve.values[i] === null) ? null : 0));
   return series.map((curve) => ({
     ...curve,
     floor: [...sums],
-    top: curve.values.map((value, i) => (sums[i] += value ?? 0)),
+    top: curve.values.map((value, i) => (sums[i] === null ? null : (sums[i] += value ?? 0))),
   }));
+}
+
+// the evaluations without a gap between them, as lists of their numbers
+function unbroken(values) {
+  const runs = [];
+  values.forEach((value, i) => {
+    if (value === null) return;
+    if (i && values[i - 1] !== null) runs.at(-1).push(i); else runs.push([i]);
+  });
+  return runs;
 }
 
 // dark or light text, whichever stands out more from a color #rrggbb
@@ -147,8 +157,11 @@ class Chart {
     for (const curve of series) {
       const at = (values) => this.spec.x.map((x, i) => [this.x(x), values[i] === null ? null : this.y(values[i])]);
       if (curve.top) {
-        const outline = [...at(curve.top), ...at(curve.floor).reverse()];
-        this.tag(svg("path", { d: `${linePath(outline)}z`, class: "area" }, this.canvas), curve);
+        for (const run of unbroken(curve.top)) {
+          const along = (points) => run.flatMap((i) => (run.length > 1 ? [points[i]] : [-4, 4].map((by) => [points[i][0] + by, points[i][1]])));
+          const outline = [...along(at(curve.top)), ...along(at(curve.floor)).reverse()];
+          this.tag(svg("path", { d: `${linePath(outline)}z`, class: "area" }, this.canvas), curve);
+        }
         continue;
       }
       this.tag(svg("path", { d: linePath(at(curve.values)), class: `curve ${curve.line}`.trim() }, this.canvas), curve);
@@ -241,7 +254,7 @@ class Chart {
   nearest(at, height) {
     const series = this.spec.kind === "stack" ? stacked(this.spec.series) : this.spec.series;
     if (this.spec.kind === "stack") {
-      const inside = series.find((c) => height <= this.y(c.floor[at]) && height >= this.y(c.top[at]));
+      const inside = series.find((c) => c.top[at] !== null && height <= this.y(c.floor[at]) && height >= this.y(c.top[at]));
       return inside ? inside.region : null;
     }
     const near = series

@@ -14,8 +14,7 @@ from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.values import ValueSpec, grouped_by_chart, lookup
 from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.plotting.style import cluster_color, inmost
-from genmonitor.report.contents import Note, as_record
-from genmonitor.report.run import MonitorRun
+from genmonitor.report.run import MonitorRun, Note
 
 _NO_BAND = (None, None, None)
 
@@ -31,7 +30,7 @@ def charts_of(run: MonitorRun) -> list[dict[str, Any]]:
     keys = _keys(run.records)
     declared = [spec for key, spec in run.values.items() if key in keys]
     charts = grouped_by_chart([*declared, *(ValueSpec(key) for key in keys if key not in run.values)])
-    alerts = [note for note in run.notes if note.epoch is not None]
+    alerts = [note for note in run.notes if note.alert is not None]
     return [
         _chart(run, title, specs, alerts if number == 0 else [])
         for number, (title, specs) in enumerate(list(charts.items())[: 1 if run.compared else None])
@@ -142,7 +141,7 @@ def region_rows(run: MonitorRun) -> list[dict[str, Any]]:
     if run.partition is None:
         return []
     regions, sizes, rows = run.partition.regions(), run.partition.sizes(), []
-    stability = as_record(run.manifest.get("stability"))
+    stability = run.fixed.get("stability") or {}
     order = [x.area.region for x in run.findings if x.area.region in regions]
     for name in dict.fromkeys([*order, *regions]):
         of = [spec for spec in run.values.values() if spec.region == name and spec.column is not None]

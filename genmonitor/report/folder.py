@@ -3,41 +3,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from genmonitor._io import atomic_write, read_json, write_json
-from genmonitor._manifest import versions
-from genmonitor.report.contents import (
-    BY_EPOCH,
-    HISTORY,
-    MANIFEST,
-    REPORT,
-    as_record,
-    file_stem,
-    find_prefixes,
-    manifest_name,
-    own_files,
-    owner,
-    safe,
-)
+from genmonitor._io import atomic_write, write_json
+from genmonitor.report.files import BY_EPOCH, RUN, file_stem, own_files, owner, run_file, safe
 from genmonitor.report.page import write_report
 from genmonitor.report.pictures import describe_strip, encode_strip, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from genmonitor.evaluation.findings import Finding
     from genmonitor.evaluation.results import ShownImages, Table
     from genmonitor.evaluation.values import ValueSpec
     from genmonitor.plotting.style import Drawing
 
-_ARTIFACTS = (".npz", ".json", ".pt")
-
 
 class RunFolder:
-    """The files of a run: manifests, figures, tables, notes and the report.
+    """The files of a run: one of each monitor, figures, images and the report.
 
     Whoever evaluates has a `prefix` of its own, with which the names of its files begin. Each file is written complete
     or not at all, and the folder is made where it is missing. In a distributed run only rank zero may write.
@@ -51,24 +38,6 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-
-    def start(self, prefix: str, keep: int = 0) -> None:
-        """Remove what an earlier run left under a prefix, so that the report shows one run.
-
-        Args:
-            prefix: of the files to remove; other prefixes' files stay.
-            keep: how many evaluations stay, the first ones: those that a resumed run goes on from.
-        """
-        files, prefix = own_files(self.path), safe(prefix)
-        prefixes = find_prefixes(files) | {prefix}
-        mine = [path for path in files if owner(path, prefixes) == prefix]
-        if keep:
-            remove = _later_than(mine, keep)
-        else:
-            others = [path for path in files if owner(path, prefixes) != prefix]
-            remove = {*mine, *(_named_by(mine) - _named_by(others)), self.path / REPORT, self.path / HISTORY}
-        for path in remove:
-            path.unlink(missing_ok=True)
 
     def write_figures(
         self, prefix: str, figures: Mapping[str, Figure | Drawing | bytes], step: int, epoch: int | None = None
@@ -91,22 +60,6 @@ class RunFolder:
             atomic_write(written[name], figure if isinstance(figure, bytes) else render(figure))
         return written
 
-    def draw(
-        self, prefix: str, name: str, given: Figure | Drawing, step: int, epoch: int | None, writes: bool = True
-    ) -> tuple[bytes, OSError | None]:
-        """Render a figure and write it as `write_figures` does.
-
-        Returns:
-            The PNG file, and what went wrong with writing it: loggers can take the figure all the same.
-        """
-        rendered = render(given)
-        try:
-            if writes:
-                self.write_figures(prefix, {name: rendered}, step, epoch)
-        except OSError as error:
-            return rendered, error
-        return rendered, None
-
     def write_images(
         self, prefix: str, name: str, shown: ShownImages | None, step: int, epoch: int | None = None
     ) -> None:
@@ -117,81 +70,97 @@ class RunFolder:
         if shown is not None:
             stem = file_stem(f"{prefix}/{name}", step, epoch)
             atomic_write(self._file(f"{stem}.webp"), encode_strip(shown))
-            self._write_json(f"{stem}.json", describe_strip(shown))
+            write_json(self._file(f"{stem}.json"), describe_strip(shown))
 
     def write_artifacts(self, write: Callable[[Path], None]) -> None:
         """Write the files that an evaluator's manifests refer to: `write` is told the folder."""
         self.path.mkdir(parents=True, exist_ok=True)
         write(self.path)
 
-    def write_table(self, prefix: str, name: str, table: Table, step: int, epoch: int | None = None) -> Path:
-        """Write the text and numbers of a table as a JSON list with a dictionary per row, named as figures are."""
-        kept = table.without_pictures()
-        rows = [dict(zip(kept.columns, row, strict=True)) for row in kept.rows]
-        return self._write_json(f"{file_stem(f'{prefix}/{name}', step, epoch)}.json", rows)
-
-    def write_values(self, prefix: str, values: Sequence[ValueSpec]) -> Path:
-        """Write the declarations of the values in the history."""
-        return self._write_json(f"{safe(prefix)}_values.json", {"values": [spec.to_dict() for spec in values]})
-
-    def write_notes(self, prefix: str, notes: Sequence[Mapping[str, Any]]) -> None:
-        """Write what the report should say, or remove the file if there is nothing to say.
-
-        Args:
-            prefix: whose notes they are.
-            notes: each with "epoch" and "step" of its evaluation, both None if it holds for the whole run, and "text".
-        """
-        name = f"{safe(prefix)}_notes.json"
-        if notes:
-            self._write_json(name, [dict(note) for note in notes])
-        else:
-            (self.path / name).unlink(missing_ok=True)
-
-    def write_manifest(self, prefix: str, number: int, manifest: Mapping[str, Any]) -> Path:
-        """Write the manifest of an evaluation, with the versions of the packages it depends on.
+    def write_run(
+        self,
+        prefix: str,
+        *,
+        fixed: Mapping[str, Any],
+        evaluations: Sequence[Mapping[str, Any]],
+        declared: Sequence[ValueSpec] = (),
+        findings: Sequence[Finding] = (),
+        notes: Sequence[Mapping[str, Any]] = (),
+        tables: Mapping[str, Table] | None = None,
+    ) -> Path:
+        """Write the file of a run, which `MonitorRun` reads.
 
         Args:
             prefix: as in the log keys.
-            number: of the evaluation, counted from 1.
-            manifest: its values under "evaluation", what it found under "findings" and in one line under "message",
-                the heading of its section under "title", baselines as low, median and high under "baseline",
-                the name of the partition's file under "partition", and whatever else is
-                needed to evaluate the same again. A comparison of two sets names them under "generated_images" and
-                "real_images".
+            fixed: what holds for the whole run, such as the settings; the heading of its section under "title",
+                baselines as low, median and high under "baseline", the name of the partition's file under "partition".
+                A comparison of two sets names them under "generated_images" and "real_images".
+            evaluations: the oldest first, each with its "values", a "message" about it, and its circumstances.
+            declared: the values.
+            findings: of the last evaluation.
+            notes: each with "text", and "epoch", "step" and "alert", see `Note`.
+            tables: of the last evaluation, by name; what is a picture in them is left out.
         """
-        return self._write_json(manifest_name(prefix, number), {**manifest, "versions": versions()})
+        kept = {name: table.without_pictures() for name, table in (tables or {}).items()}
+        content = {
+            **fixed,
+            "prefix": prefix,
+            "evaluations": evaluations,
+            "notes": notes,
+            "tables": {name: {"columns": table.columns, "rows": table.rows} for name, table in kept.items()},
+            "declared": [spec.to_dict() for spec in declared],
+            "findings": [finding.to_dict() for finding in findings],
+        }
+        path = self._file(run_file(prefix))
+        write_json(path, content)
+        return path
 
     def write_report(self) -> Path:
         """Write the page that shows all of it."""
         return write_report(self.path)
 
-    def _write_json(self, name: str, content: Any) -> Path:
-        path = self._file(name)
-        write_json(path, content)
-        return path
+    def remove_others(self, prefix: str, steps: Collection[float]) -> None:
+        """Remove the pictures of steps that were not evaluated, which a run that was resumed earlier may have left.
+
+        Args:
+            prefix: whose pictures.
+            steps: that were evaluated.
+        """
+        for path in self._mine(prefix):
+            match = BY_EPOCH.fullmatch(path.stem)
+            if match and int(match[3]) not in steps:
+                path.unlink(missing_ok=True)
+
+    def take(self, aside: Path, prefix: str) -> None:
+        """Take complete files from another folder, and only then remove those of an earlier result under a prefix."""
+        before = self._mine(prefix)
+        files = own_files(aside)
+        for file in files:
+            os.replace(file, self._file(file.name))
+        for path in before:
+            if path.name not in {file.name for file in files}:
+                path.unlink(missing_ok=True)
+
+    def _mine(self, prefix: str) -> list[Path]:
+        files = own_files(self.path)
+        prefixes = {match[1] for path in files if (match := RUN.fullmatch(path.name))} | {safe(prefix)}
+        return [path for path in files if owner(path, prefixes) == safe(prefix)]
 
     def _file(self, name: str) -> Path:
         self.path.mkdir(parents=True, exist_ok=True)
         return self.path / name
 
 
-def _later_than(files: Sequence[Path], keep: int) -> set[Path]:
-    """Return the manifests, figures and tables of evaluations after the first so many."""
-    numbers = {path: int(match[2]) for path in files if (match := MANIFEST.fullmatch(path.name))}
-    later = {path for path, number in numbers.items() if number > keep}
-    kept = [as_record(_read(path).get("evaluation")) for path in numbers if path not in later]
-    last = max((record["step"] for record in kept if "step" in record), default=math.inf)
-    dated = {path: int(match[3]) for path in files if (match := BY_EPOCH.fullmatch(path.stem))}
-    return later | {path for path, step in dated.items() if step > last}
+def free_folder(run: Path, name: str, prefixes: Collection[str]) -> Path:
+    """Return the first of name, name-v1, name-v2 … in which none of these monitors has left a run.
 
-
-def _named_by(files: Sequence[Path]) -> set[Path]:
-    """Return the files that manifests refer to, such as the partition's."""
-    values = [value for path in files if MANIFEST.fullmatch(path.name) for value in _read(path).values()]
-    names = {value for value in values if isinstance(value, str) and value.endswith(_ARTIFACTS)}
-    return {files[0].parent / name for name in names if Path(name).name == name}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    content = read_json(path)
-    return content if isinstance(content, dict) else {}  # an earlier run may have left anything
+    Args:
+        run: the folder of the run.
+        name: of the folder in it.
+        prefixes: of the monitors that share it.
+    """
+    for number in count():
+        folder = run / (f"{name}-v{number}" if number else name)
+        if not any((folder / run_file(prefix)).exists() for prefix in prefixes):
+            return folder
+    raise AssertionError  # there is always another number

@@ -100,12 +100,19 @@ const showStep = (step) => {
 
 const latestAt = (list, step) => list.findLast((one) => (one.step ?? 0) <= step) ?? list[0];
 
+// of which evaluation something is that not every one has
+function whenOf({ epoch, step }, shownStep) {
+  const said = epoch === null ? `step ${step}` : `epoch ${shown(epoch)}, step ${step}`;
+  if (step === shownStep || !Number.isFinite(shownStep)) return said;
+  return `${said}: ${step < shownStep ? "the last before" : "the first after"} the evaluation shown`;
+}
+
 function slide(figure, pictures) {
   followers.push((step) => {
-    const { epoch, step: at, source, width } = latestAt(pictures, step), image = figure.querySelector("img");
+    const picture = latestAt(pictures, step), { source, width } = picture, image = figure.querySelector("img");
     image.src = source;
     image.style.setProperty("--readable", `${Math.floor(0.8 * width)}px`);
-    figure.querySelector("output").textContent = `epoch ${epoch}, step ${at}`;
+    figure.querySelector("output").textContent = whenOf(picture, step);
   });
 }
 
@@ -127,7 +134,7 @@ for (const section of document.querySelectorAll("[data-section]")) {
     const number = messages.indexOf(latestAt(messages, step));
     said.hidden = number === messages.length - 1; // the finding above is of the last
     said.lastElementChild.textContent = messages[number].text;
-    said.firstElementChild.textContent = "Then:";
+    said.firstElementChild.textContent = `At ${whenOf(messages[number], step)}:`;
   });
 }
 

@@ -7,25 +7,26 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from genmonitor._io import atomic_write
+from genmonitor._io import write_text
 from genmonitor.evaluation.findings import Finding, headlines
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.values import meanings
 from genmonitor.functional.diagnosis import KINDS
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
-from genmonitor.report.contents import FOLDER, HISTORY, REPORT, NamedTable
+from genmonitor.report.files import FOLDER, HISTORY, REPORT
 from genmonitor.report.pictures import Pictures
-from genmonitor.report.run import MonitorRun, Run, read_run
+from genmonitor.report.run import MonitorRun, NamedTable, Note, Run, read_run
 
 MAX_ALERTS = 5
 """That are shown at once, the latest first; the others are folded away."""
 WHICH_IS_CLOSER = "which is closer"
-"""What a comparison of two generated sets calls its table, behind its prefix."""
+"""Name of the table of a comparison of two generated sets."""
 GALLERY = "https://github.com/genmonitor/genmonitor/blob/main/docs/pictures/kinds/{}.png"
 _GIVEN = ("monitor", "heading", "message", "real_images", "generated_images", "other_images", "n_samples", "split")
 
@@ -34,7 +35,7 @@ def write_report(folder: Path) -> Path:
     """Write `report.html` about what is in a folder, and `history.csv` with its values; complete or not at all.
 
     Args:
-        folder: the one with the manifests, `<run>/genmonitor`.
+        folder: the one with the files of monitors, `<run>/genmonitor`.
 
     Returns:
         The page's path.
@@ -43,8 +44,8 @@ def write_report(folder: Path) -> Path:
         OSError: if a file cannot be read or the page not written; the page from before is still there.
     """
     run = read_run(folder)
-    atomic_write(folder / REPORT, _render(folder, run).encode())
-    atomic_write(folder / HISTORY, history_csv(run.monitors).encode())
+    write_text(folder / REPORT, _render(folder, run))
+    write_text(folder / HISTORY, history_csv(run.monitors))
     return folder / REPORT
 
 
@@ -71,8 +72,8 @@ def _environment() -> Any:
 
 def _render(folder: Path, run: Run) -> str:
     pictures = Pictures(run.monitors)
-    sections = [section(monitor, pictures, run.tables) for monitor in run.monitors]
-    shown = [x["closer"] for x in sections]
+    sections = [section(monitor, pictures) for monitor in run.monitors]
+    named = [NamedTable(f"{run.prefix} {x.name}", x.columns, x.rows) for run in run.monitors for x in run.tables]
     return str(
         _environment()
         .get_template("page.html")
@@ -86,7 +87,7 @@ def _render(folder: Path, run: Run) -> str:
             sections=sections,
             moments=_moments(sections),
             drawn=[x["drawn"] for x in sections],
-            tables=[table for table in run.tables if table not in shown],
+            tables=[table for table in named if not table.name.endswith(WHICH_IS_CLOSER)],
         )
     )
 
@@ -114,7 +115,7 @@ def summary(run: MonitorRun) -> dict[str, Any]:
     if not run.findings:
         lines, fine = [{"text": run.messages[-1], "cause": "", "gallery": ""}], None
     else:
-        alerts = {note.text for note in run.notes if note.epoch is not None}
+        alerts = {note.text for note in run.notes if note.alert is not None}
         found = [x for i, x in enumerate(headlines(run.findings)) if not i or x.text not in alerts]
         lines = [{"text": x.text, "cause": x.cause, "gallery": _gallery(x)} for x in found]
         fine = found[0].fine
@@ -126,13 +127,12 @@ def _gallery(finding: Finding) -> str:
     return GALLERY.format(finding.kinds[0].name) if finding.kinds and finding.kinds[0].name in KINDS else ""
 
 
-def section(run: MonitorRun, pictures: Pictures, tables: Sequence[NamedTable]) -> dict[str, Any]:
+def section(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
     """Return what the page says and draws of a monitor.
 
     Args:
         run: what it left.
         pictures: of the page.
-        tables: of the run.
     """
     rows = region_rows(run)
     return {
@@ -140,13 +140,11 @@ def section(run: MonitorRun, pictures: Pictures, tables: Sequence[NamedTable]) -
         "title": _title(run),
         "given": {name: "" if run.manifest.get(name) is None else str(run.manifest[name]) for name in _GIVEN},
         "last": {name: run.records[-1].get(name) for name in ("epoch", "images_seen")},
-        "notes": [note.text for note in run.notes if note.epoch is None],
-        "alerts": [
-            {"text": note.text, "epoch": note.epoch, "step": note.step} for note in run.notes if note.epoch is not None
-        ],
+        "notes": [note.text for note in run.notes if note.alert is None],
+        "alerts": [{**asdict(note), "end": end_of(run, note)} for note in run.notes if note.alert is not None],
         "count": len(run.records),
         "compared": run.compared,
-        "closer": next((x for x in tables if run.compared and x.name == f"{run.prefix} {WHICH_IS_CLOSER}"), None),
+        "closer": next((x for x in run.tables if run.compared and x.name == WHICH_IS_CLOSER), None),
         "whole": value_rows(run) if run.compared else [],
         "rows": rows,
         "thumbnails": pictures.regions(run) if rows else {},
@@ -157,6 +155,12 @@ def section(run: MonitorRun, pictures: Pictures, tables: Sequence[NamedTable]) -
         "manifest": json.dumps(_abridged(run.manifest), indent=1, ensure_ascii=False),
         "drawn": _drawn(run, pictures),
     }
+
+
+def end_of(run: MonitorRun, alert: Note) -> float | None:
+    """Return the epoch of the first later evaluation that no longer finds what an alert is about; None if all do."""
+    later = (x for x in run.evaluations if x["values"].get("step", -1) > (alert.step or 0))
+    return next((x["values"].get("epoch") for x in later if alert.alert not in x["wrong"]), None)
 
 
 def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
@@ -174,7 +178,8 @@ def _drawn(run: MonitorRun, pictures: Pictures) -> dict[str, Any]:
 
 
 def _messages(run: MonitorRun) -> list[dict[str, Any]]:
-    return [{"step": x.get("step"), "text": text} for x, text in zip(run.records, run.messages, strict=True) if text]
+    said = zip(run.records, run.messages, strict=True)
+    return [{"epoch": x.get("epoch"), "step": x.get("step"), "text": text} for x, text in said if text]
 
 
 def _abridged(value: Any) -> Any:
@@ -217,7 +222,12 @@ def history_csv(monitors: Sequence[MonitorRun]) -> str:
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*MOMENT, *columns])
+    writer.writerow([*MOMENT, *map(_no_formula, columns)])
     for moment, row in sorted(rows.items(), key=lambda pair: [x if x is not None else -1 for x in reversed(pair[0])]):
         writer.writerow([*("" if x is None else x for x in moment), *(row.get(name, "") for name in columns)])
     return file.getvalue()
+
+
+def _no_formula(name: str) -> str:
+    """Return the name of a column, with an apostrophe before what a spreadsheet would calculate."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name

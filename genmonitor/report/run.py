@@ -1,43 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading what a run left in its folder: manifests, pictures, partitions, notes and tables.
+"""What a monitor leaves of its run, one JSON file, and reading it with the pictures beside it.
 
-A run may have been cut short and its folder edited or copied from anywhere: what is not as expected is left out, files
-that cannot be read are named, links are not followed, and nothing is unpickled.
+A run may have been cut short and its folder edited or copied from anywhere: a file that is not as it was written is
+named and left out, links are not followed, and nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from genmonitor._formatting import Band
-from genmonitor._io import read_json
 from genmonitor.evaluation.findings import Finding
-from genmonitor.evaluation.results import Record
-from genmonitor.evaluation.values import ValueSpec, by_key
+from genmonitor.evaluation.results import MOMENT, Record
+from genmonitor.evaluation.values import ValueSpec, by_key, lookup
 from genmonitor.partition import PixelPartition
-from genmonitor.report.contents import (
-    BY_EPOCH,
-    FOLDER,
-    HISTORY,
-    MANIFEST,
-    NamedTable,
-    Note,
-    as_bands,
-    as_findings,
-    as_list,
-    as_notes,
-    as_number,
-    as_record,
-    as_values,
-    find_prefixes,
-    own_files,
-    owner,
-    read_tables,
-)
+from genmonitor.report.files import BY_EPOCH, FOLDER, RUN, own_files, owner, safe
+
+REMEDY = "It was edited or damaged: take it out of the folder, or put back the file that the run wrote."
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence about an evaluation, or about the whole run if it has no epoch.
+
+    Attributes:
+        text: the sentence.
+        epoch: of the evaluation.
+        step: of the evaluation.
+        alert: what an alert is about, such as "cluster_2"; None for a note that is no alert.
+    """
+
+    text: str
+    epoch: float | None = None
+    step: float | None = None
+    alert: str | None = None
+
+
+@dataclass(frozen=True)
+class NamedTable:
+    """A table of text and numbers."""
+
+    name: str
+    columns: list[Any]
+    rows: list[list[Any]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class Strip(Picture):
 
     Attributes:
         height: of an image.
-        nearest: whether at the right of each is the real image nearest to it.
+        nearest: True if the real image nearest to each stands at its right.
         captions: of the images, empty where they have none.
         distances: of each to the nearest real image, as a multiple of what is usual.
     """
@@ -71,154 +81,243 @@ class Strip(Picture):
 
 @dataclass(frozen=True)
 class MonitorRun:
-    """What one monitor left.
+    """The run of one monitor: everything needed to repeat an evaluation, except the model and its data.
+
+    `RunFolder.write_run` writes `<prefix>_run.json`; `MonitorRun.read` reads this file, `read_run` all of a folder.
+    `run.manifest_at(step)` is then what was fixed for the run (settings, seed, partition and so on) together with what
+    held at the evaluation of that step of the optimizer ("values", weights, device, threads, versions).
 
     Attributes:
         prefix: what its files begin with.
-        records: the finite values of each evaluation, the oldest first; at least one.
-        messages: what was found at each.
-        manifest: the last.
-        baseline: low, median and high of what real images get, by the name of the value.
+        fixed: what holds for the whole run, by name.
+        evaluations: each with its "values", the "message" about it, what was "wrong", and its circumstances; the oldest
+            first, at least one.
         values: declarations by key.
         findings: of the last evaluation, the one to look at first.
+        baseline: low, median and high of what real images get, by the name of the value.
+        notes: the oldest first.
+        tables: of the last evaluation.
         pictures: by name, the oldest first.
         strips: images to show one by one: "real" ones, and generated "images" by evaluation, the oldest first.
         partition: None for a monitor without regions.
-        notes: the oldest first.
     """
 
     prefix: str
-    records: list[Record]
-    messages: list[str]
-    manifest: dict[str, Any]
-    baseline: dict[str, Band]
-    values: dict[str, ValueSpec]
-    findings: list[Finding]
-    pictures: dict[str, list[Picture]]
-    strips: dict[str, list[Strip]]
-    partition: PixelPartition | None
-    notes: list[Note]
+    fixed: Mapping[str, Any]
+    evaluations: Sequence[Mapping[str, Any]]
+    values: Mapping[str, ValueSpec]
+    findings: Sequence[Finding]
+    baseline: Mapping[str, Band]
+    notes: Sequence[Note]
+    tables: Sequence[NamedTable]
+    pictures: Mapping[str, list[Picture]] = field(default_factory=dict)
+    strips: Mapping[str, list[Strip]] = field(default_factory=dict)
+    partition: PixelPartition | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> MonitorRun:
+        """Read the file of a run, without the pictures beside it.
+
+        Raises:
+            OSError: if there is no such file.
+            ValueError: if it is not as a monitor wrote it.
+        """
+        try:
+            return cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"Expected the file of a run, but {path} is none: {error}. {REMEDY}") from error
+
+    @classmethod
+    def from_dict(cls, content: Any) -> MonitorRun:
+        """Make it from what `RunFolder.write_run` wrote.
+
+        Raises:
+            ValueError: if something is missing or of another kind, naming it.
+        """
+        content = _taken(content, "it", dict)
+        prefix, evaluations, notes, tables, declared, findings = (
+            _taken(content.get(name), name, kind) for name, kind in PARTS.items()
+        )
+        if not evaluations:
+            raise ValueError("`evaluations` is empty")
+        try:
+            return cls(
+                safe(prefix),
+                {name: value for name, value in content.items() if name == "prefix" or name not in PARTS},
+                [{**x, "values": finite(x["values"]), "message": str(x["message"])} for x in evaluations],
+                by_key(map(ValueSpec.from_dict, declared)),
+                [Finding.from_dict(x) for x in findings],
+                _bands(content.get("baseline", {})),
+                [Note(**note) for note in notes],
+                [NamedTable(name, list(x["columns"]), list(map(list, x["rows"]))) for name, x in tables.items()],
+            )
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+
+    @property
+    def records(self) -> list[Record]:
+        """Return the finite values of each evaluation."""
+        return [evaluation["values"] for evaluation in self.evaluations]
+
+    @property
+    def messages(self) -> list[str]:
+        """Return what was found at each evaluation, in a line."""
+        return [evaluation["message"] for evaluation in self.evaluations]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Return all that holds for the last evaluation."""
+        return {**self.fixed, **self.evaluations[-1]}
+
+    def manifest_at(self, step: float) -> dict[str, Any]:
+        """Return all that holds for the evaluation at a step of the optimizer, the trainer's `global_step`.
+
+        Raises:
+            ValueError: if none was made then, naming the steps of those that were.
+        """
+        steps = [evaluation.get("global_step") for evaluation in self.evaluations]
+        if step not in steps:
+            raise ValueError(
+                f"Expected a checkpoint that was saved at an evaluation, at one of the steps "
+                f"{', '.join(map(str, steps))}, but got one of step {step:g}. Give one of these steps."
+            )
+        return {**self.fixed, **self.evaluations[steps.index(step)]}
+
+    def repeatable(self, step: float) -> dict[str, float]:
+        """Return the logged values at a step that the same samples give again."""
+        values = self.manifest_at(step)["values"]
+        return {key: x for key, x in values.items() if key not in MOMENT and lookup(self.values, key).repeatable}
 
     @property
     def compared(self) -> bool:
-        """Whether it is a comparison of two sets of images, outside of any training."""
-        return "generated_images" in self.manifest
+        """Return True for a comparison of two sets of images, outside of any training."""
+        return "generated_images" in self.fixed
+
+
+PARTS = {"prefix": str, "evaluations": list, "notes": list, "tables": dict, "declared": list, "findings": list}
+"""What the file of a run must have, with its kind; all else is fixed for the run."""
+
+
+def finite(values: Mapping[str, Any]) -> Record:
+    """Keep the finite numbers: what is left out is a gap in its curve.
+
+    Example:
+        >>> finite({"image": 0.9, "mmd": float("nan"), "vendi": None})
+        {'image': 0.9}
+    """
+    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+
+
+def _taken(value: Any, name: str, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def _bands(baseline: Mapping[str, Sequence[float | None]]) -> dict[str, Band]:
+    """Return the bands whose ends are finite: extra metrics may give others."""
+    bands = {name: finite(dict(zip("lmh", band, strict=True))) for name, band in baseline.items()}
+    return {name: (band["l"], band["m"], band["h"]) for name, band in bands.items() if len(band) == 3}
 
 
 @dataclass(frozen=True)
 class Run:
-    """What is in the folder of a run; `unreadable` names the files that should have been read and could not be."""
+    """What is in the folder of a run; `unreadable` says of files why they are left out."""
 
     monitors: list[MonitorRun]
-    tables: list[NamedTable]
     unreadable: list[str]
 
 
 def find_folder(run: Path) -> Path:
-    """Find the folder with the manifests, given that or the run's.
+    """Find the folder with the files of monitors, given that or the run's; of several versions the last.
 
     Raises:
         FileNotFoundError: if there is none, naming the runs below where there are some.
     """
-    for folder in (run, run / FOLDER):
-        if any(MANIFEST.fullmatch(path.name) for path in own_files(folder)):
+    for folder in (run, *reversed(versions_in(run, FOLDER))):
+        if any(RUN.fullmatch(path.name) for path in own_files(folder)):
             return folder
-    found = run.glob(f"**/{FOLDER}/*_evaluation_*.json") if run.is_dir() else []
+    found = run.glob(f"**/{FOLDER}/*_run.json") if run.is_dir() else []
     below = sorted({path.parent.parent for path in found})
     hint = f" There are runs below it: {', '.join(map(str, below[:5]))}." if below else " Train with a monitor first."
-    raise FileNotFoundError(f"Expected the folder of a run with the manifests of a monitor, but got {run}.{hint}")
+    raise FileNotFoundError(f"Expected the folder of a run that a monitor evaluated, but got {run}.{hint}")
+
+
+def versions_in(run: Path, name: str) -> list[Path]:
+    """Return the folders name, name-v1, name-v2 … that are in a run, in this order.
+
+    Example:
+        >>> versions_in(Path("nowhere"), "genmonitor")
+        []
+    """
+    known = [(0, run / name)]
+    for path in run.glob(f"{name}-v*"):
+        number = path.name.removeprefix(f"{name}-v")
+        if number.isdecimal():
+            known.append((int(number), path))
+    return [path for _, path in sorted(known) if path.is_dir()]
 
 
 def read_run(folder: Path) -> Run:
-    """Read what every monitor left in a folder, and the tables."""
-    return _Reader(folder).read()
-
-
-class _Reader:
-    def __init__(self, folder: Path) -> None:
-        self.files = {path.name: path for path in own_files(folder)}
-        self.prefixes = find_prefixes(self.files.values())
-        self.unreadable: list[str] = []
-
-    def read(self) -> Run:
-        numbered: dict[str, dict[int, dict[str, Any]]] = {prefix: {} for prefix in sorted(self.prefixes)}
-        not_tables = {f"{prefix}_{name}.json" for prefix in self.prefixes for name in ("values", "notes")}
-        for name in self.files:
-            if match := MANIFEST.fullmatch(name):
-                not_tables.add(name)
-                manifest = self._json(name, {})
-                if isinstance(manifest.get("evaluation"), dict):
-                    numbered[match[1]][int(match[2])] = manifest
-                elif name not in self.unreadable:
-                    self.unreadable.append(name)
-        monitors = [
-            self._monitor(prefix, [manifest for _, manifest in sorted(found.items())])
-            for prefix, found in numbered.items()
-            if found
-        ]
-        tables = read_tables(path for name, path in self.files.items() if name not in {*not_tables, HISTORY})
-        return Run(monitors, tables, self.unreadable)
-
-    def _monitor(self, prefix: str, manifests: Sequence[dict[str, Any]]) -> MonitorRun:
-        records: list[Record] = []
-        for manifest in manifests:
-            record = as_record(manifest["evaluation"])
-            if records and record.get("step", math.inf) < records[-1].get("step", -math.inf):
-                break  # left over from before the curves started over
-            records.append(record)
-        last = manifests[len(records) - 1]
-        return MonitorRun(
-            prefix,
-            records,
-            [str(manifest.get("message") or "") for manifest in manifests[: len(records)]],
-            last,
-            as_bands(last.get("baseline")),
-            by_key(as_values(self._json(f"{prefix}_values.json", {}).get("values"))),
-            as_findings(last.get("findings")),
-            self._of(prefix, ".png", Picture),
-            self._of(prefix, ".webp", self._strip),
-            self._partition(last.get("partition")),
-            as_notes(self._json(f"{prefix}_notes.json", [])),
-        )
-
-    def _json(self, name: str, otherwise: Any) -> Any:
-        """Read a JSON file of the type of what is returned where there is none."""
-        if name not in self.files:
-            return otherwise
-        content = read_json(self.files[name])
-        if not isinstance(content, type(otherwise)):
-            self.unreadable.append(name)
-            return otherwise
-        return content
-
-    def _partition(self, name: Any) -> PixelPartition | None:
-        if not isinstance(name, str) or name not in self.files:  # none out of the folder
-            return None
+    """Read what every monitor left in a folder."""
+    files = {path.name: path for path in own_files(folder)}
+    prefixes = {match[1] for name in files if (match := RUN.fullmatch(name))}
+    monitors, unreadable = [], []
+    for prefix in sorted(prefixes):
         try:
-            return PixelPartition.load(self.files[name])
-        except (OSError, ValueError):
-            self.unreadable.append(name)
-            return None
+            run = MonitorRun.read(files[f"{prefix}_run.json"])
+            if run.prefix != prefix:
+                raise ValueError(f"Expected a run of {prefix}, but {prefix}_run.json is of {run.prefix}. {REMEDY}")
+            mine = [path for path in files.values() if owner(path, prefixes) == prefix]
+            monitors.append(_with_pictures(run, mine, files, unreadable))
+        except (OSError, ValueError) as error:
+            unreadable.append(str(error))
+    return Run(monitors, unreadable)
 
-    def _of(
-        self, prefix: str, suffix: str, make: Callable[[Path, int | None, int | None], PictureT | None]
-    ) -> dict[str, list[PictureT]]:
-        """Return what is made of each picture with its epoch and step, by what it shows, the oldest first."""
-        found: dict[str, list[PictureT]] = {}
-        for path in self.files.values():
-            if path.suffix == suffix and owner(path, self.prefixes) == prefix:
-                name = path.stem.removeprefix(f"{prefix}_")
-                match = BY_EPOCH.fullmatch(name)
-                kind, epoch, step = (match[1], int(match[2]), int(match[3])) if match else (name, None, None)
-                if (picture := make(path, epoch, step)) is not None:
-                    found.setdefault(kind, []).append(picture)
-        return {kind: sorted(some, key=lambda x: -1 if x.step is None else x.step) for kind, some in found.items()}
 
-    def _strip(self, path: Path, epoch: int | None, step: int | None) -> Strip | None:
-        about = self._json(path.with_suffix(".json").name, {})
-        height = as_number(about.get("height"))
-        if height is None or height < 1:
-            return None
-        distances = tuple(as_number(x) or 0.0 for x in as_list(about.get("distances")))
-        captions = tuple(str(x) for x in as_list(about.get("captions")))
-        return Strip(path, epoch, step, int(height), about.get("nearest") is True, captions, distances)
+def _with_pictures(run: MonitorRun, mine: list[Path], files: Mapping[str, Path], unreadable: list[str]) -> MonitorRun:
+    """Return a run with its pictures and its partition, those of the steps that it evaluated."""
+    partition, name = None, run.fixed.get("partition")
+    if isinstance(name, str) and name in files:  # none out of the folder
+        try:
+            partition = PixelPartition.load(files[name])
+        except (OSError, ValueError) as error:
+            unreadable.append(f"{name}: {error}")
+    steps = {record.get("step") for record in run.records}
+    return replace(
+        run,
+        partition=partition,
+        pictures=_by_name(run.prefix, mine, ".png", steps, Picture),
+        strips=_by_name(run.prefix, mine, ".webp", steps, _strip),
+    )
+
+
+def _by_name(
+    prefix: str,
+    files: list[Path],
+    suffix: str,
+    steps: set[float | None],
+    make: Callable[[Path, int | None, int | None], PictureT | None],
+) -> dict[str, list[PictureT]]:
+    """Return what is made of each picture with its epoch and step, by what it shows, the oldest first."""
+    found: dict[str, list[PictureT]] = {}
+    for path in files:
+        name = path.stem.removeprefix(f"{prefix}_")
+        match = BY_EPOCH.fullmatch(name)
+        kind, epoch, step = (match[1], int(match[2]), int(match[3])) if match else (name, None, None)
+        if path.suffix != suffix or (step is not None and step not in steps):
+            continue
+        if (picture := make(path, epoch, step)) is not None:
+            found.setdefault(kind, []).append(picture)
+    return {kind: sorted(some, key=lambda x: -1 if x.step is None else x.step) for kind, some in found.items()}
+
+
+def _strip(path: Path, epoch: int | None, step: int | None) -> Strip | None:
+    """Return the images of a file as the JSON file beside it describes them; None where that is not there."""
+    try:
+        about = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        captions, distances = tuple(map(str, about["captions"])), tuple(map(float, about["distances"]))
+        height = int(about["height"])
+        return Strip(path, epoch, step, height, bool(about["nearest"]), captions, distances) if height > 0 else None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None

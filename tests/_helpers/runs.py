@@ -11,9 +11,10 @@ from matplotlib.figure import Figure
 from genmonitor import PixelPartition
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.regions.values import RegionValues
-from genmonitor.evaluation.results import ShownImages, Table
+from genmonitor.evaluation.results import ShownImages
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
 from genmonitor.report import RunFolder
+from genmonitor.report.run import MonitorRun
 
 LABELS = torch.tensor([[1, 1, 2, 2], [1, 1, 2, 2], [1, 1, 0, 0]])
 PARTITION = PixelPartition(LABELS)
@@ -26,6 +27,12 @@ COMPARED = {
     "real_images": "real.npy",
     "generated_images": "samples/",
 }
+
+
+def manifests(folder, prefix="cms"):
+    """Return all that holds for each evaluation of a run, given its genmonitor folder; the values are in "values"."""
+    run = MonitorRun.read(folder / f"{prefix}_run.json")
+    return [{**run.fixed, **evaluation} for evaluation in run.evaluations]
 
 
 def record(number, **values):
@@ -60,18 +67,31 @@ def found(text="cluster_2 differs.", fine=False):
     return [finding.to_dict() for finding in (verdict, *states)]
 
 
-def write_evaluation(folder, number, prefix="cms", **manifest):
-    """Write the manifest of an evaluation."""
+def changed(folder, of="cms", **parts):
+    """Write the file of a run again with other parts."""
+    path = folder / f"{of}_run.json"
+    content = json.loads(path.read_text()) if path.exists() else {}
+    known = {"declared": [], "notes": [], "tables": {}, "findings": [], "evaluations": [], "prefix": of}
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(known | content | parts))
+    return path
+
+
+def write_evaluation(folder, number, prefix="cms", wrong=("cluster_2",), **fixed):
+    """Add an evaluation to the file of a run, which is written where there is none."""
     given = {
         "monitor": "PixelClusterMonitor",
         "title": "Regions of the image",
-        "message": f"largest contributor at epoch {number - 1}: cluster_2",
         "findings": found(f"largest contributor at epoch {number - 1}: cluster_2"),
-        "evaluation": record(number),
         "partition": "cms_partition.npz",
         "baseline": BASELINE,
     }
-    RunFolder(folder).write_manifest(prefix, number, given | manifest)
+    message = fixed.pop("message", f"largest contributor at epoch {number - 1}: cluster_2")
+    values = fixed.pop("evaluation", record(number))
+    path = changed(folder, prefix, **given | fixed)
+    of_all = json.loads(path.read_text())["evaluations"]
+    one = {"values": values, "message": message, "wrong": list(wrong), "global_step": values.get("step")}
+    return changed(folder, prefix, evaluations=[*of_all[: number - 1], one])
 
 
 def write_picture(path, shade=0.5):
@@ -89,9 +109,11 @@ def write_strip(folder, name, shades, number=None, nearest=False, captions=(), p
 
 
 def write_notes(folder, notes, prefix="cms"):
-    """Write notes about the whole run, number None, and about evaluations."""
-    said = [{"epoch": n and n - 1, "step": n and 10 * n - 1, "text": text} for n, text in notes]
-    RunFolder(folder).write_notes(prefix, said)
+    """Write notes about the whole run, number None, and alerts about cluster 2 at evaluations."""
+    said = [
+        {"epoch": n and n - 1, "step": n and 10 * n - 1, "text": text, "alert": n and "cluster_2"} for n, text in notes
+    ]
+    changed(folder, prefix, notes=said)
 
 
 def make_run(run, evaluations=3, pictures=None):
@@ -104,7 +126,7 @@ def make_run(run, evaluations=3, pictures=None):
         path = folder / f"cms_samples_epoch_{number - 1:04d}_step_{10 * number - 1}.png"
         write_picture(path, number / (evaluations + 1))
     write_picture(folder / "cms_cka.png")
-    RunFolder(folder).write_values("cms", VALUES)
+    changed(folder, declared=[spec.to_dict() for spec in VALUES])
     PARTITION.save(folder / "cms_partition.npz")
     return folder
 
@@ -114,17 +136,13 @@ def add_diversity(folder, prompts, evaluations=2):
     for number in range(1, evaluations + 1):
         values = {"vendi": 5.0 + number, "rke": 4.0, "scendi": 3.0, "scendi_prompt": 2.0, "prompt_share": 0.4}
         values |= {"epoch": number - 1, "step": 10 * number - 1, "sampling_seconds": 1.0, "metric_seconds": 1.0}
-        manifest = {
-            "monitor": "DiversityMonitor",
-            "title": "Variety of the samples",
-            "evaluation": values,
-            "prompts": "diversity_prompts.json",
-        }
-        RunFolder(folder).write_manifest("diversity", number, manifest)
+        fixed = {"monitor": "DiversityMonitor", "title": "Variety of the samples", "findings": [], "partition": None}
+        write_evaluation(folder, number, "diversity", evaluation=values, message="", baseline={}, **fixed)
     modes = [
         ValueSpec("vendi", "effective number of modes", chart="Modes of 100 images"),
         ValueSpec("rke", chart="Modes of 100 images"),
     ]
-    RunFolder(folder).write_values("diversity", [*modes, *RUN_VALUES])
+    table = {"columns": ["prompt"], "rows": [[prompt] for prompt in prompts]}
+    declared = [spec.to_dict() for spec in (*modes, *RUN_VALUES)]
+    changed(folder, "diversity", declared=declared, tables={"table": table}, prompts="diversity_prompts.json")
     (folder / "diversity_prompts.json").write_text(json.dumps({"prompts": prompts}))
-    RunFolder(folder).write_table("diversity", "table", Table(["prompt"], [[prompt] for prompt in prompts]), 0)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from _helpers.logged import Remember
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, measured, plain, trainer
+from _helpers.runs import manifests
 from lightning import Trainer
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from lightning.pytorch.utilities.combined_loader import CombinedLoader
@@ -81,7 +82,7 @@ def test_monitor_runs_an_evaluator_of_ones_own(tmp_path):
         samples = monitor.sampler.draw(sampled_model(runner, module), range(20))
     assert monitor.history[-1]["mean"] == pytest.approx(float(samples.mean()))
     assert float(runner.callback_metrics["brightness/mean"]) == pytest.approx(monitor.history[-1]["mean"])
-    assert (tmp_path / "genmonitor" / "brightness_evaluation_00002.json").exists()
+    assert (tmp_path / "genmonitor" / "brightness_run.json").exists()
 
 
 class OwnMonitor(GenerativeMonitor):
@@ -99,7 +100,7 @@ def test_a_module_may_hold_its_monitor(tmp_path, kind):
     module.monitor, module.parts = monitor, {"callbacks": [monitor]}
     fit(tmp_path, monitor, module=module, max_epochs=2)
     assert epochs(monitor) == [0, 1]
-    assert (tmp_path / "genmonitor" / "brightness_evaluation_00002.json").exists()
+    assert (tmp_path / "genmonitor" / "brightness_run.json").exists()
 
 
 def test_alerts_are_told_as_text_at_every_monitor(tmp_path):
@@ -221,7 +222,7 @@ def test_second_fit_of_a_trainer_goes_on_with_the_curve(tmp_path):
     assert epochs(monitor) == [0, 1, 2]
     assert monitor.partition is partition
     assert monitor.history[-1]["images_seen"] == 900
-    assert "cms_evaluation_00003.json" in files(tmp_path)
+    assert len(manifests(tmp_path / "genmonitor")) == 3
 
 
 def test_second_training_begins_a_new_run(tmp_path):
@@ -237,15 +238,19 @@ def test_second_training_begins_a_new_run(tmp_path):
     assert monitor.partition == fresh.partition
     assert monitor.images_seen == 600
     assert files(tmp_path / "one") == files(tmp_path / "other")
-    assert "cms_evaluation_00003.json" not in files(tmp_path / "one")
+    for folder, count in (("genmonitor", 3), ("genmonitor-v1", 2)):
+        assert len(manifests(tmp_path / "one" / folder)) == count
 
 
 def test_second_training_leaves_the_files_of_other_monitors(tmp_path):
     one, other = brightness("one"), brightness("other")
     fit(tmp_path, one, other, max_epochs=2)
+    before = {path: path.read_bytes() for path in (tmp_path / "genmonitor").iterdir()}
     fit(tmp_path, one, max_epochs=1)
-    kept = {name for name in files(tmp_path) if "_evaluation_" in name}
-    assert kept == {"one_evaluation_00001.json", "other_evaluation_00001.json", "other_evaluation_00002.json"}
+    fit(tmp_path, one, brightness("third"), max_epochs=1)
+    assert {path: path.read_bytes() for path in (tmp_path / "genmonitor").iterdir()} == before
+    versions = {path.name: {run.name for run in path.glob("*_run.json")} for path in tmp_path.glob("genmonitor-v*")}
+    assert versions == {"genmonitor-v1": {"one_run.json"}, "genmonitor-v2": {"one_run.json", "third_run.json"}}
 
 
 def test_two_monitors_of_a_kind_need_other_prefixes_alone(tmp_path):

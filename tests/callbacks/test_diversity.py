@@ -9,6 +9,7 @@ import torch
 from _helpers.logged import read_tensorboard
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader
 from _helpers.prompted import Prompted, evaluations, plain, watch
+from _helpers.runs import manifests
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure
 from torch import nn
@@ -17,7 +18,6 @@ from genmonitor import GaussianKernel
 from genmonitor.callbacks import DiversityMonitor
 from genmonitor.functional import conditional_vendi_score, rke_score, scendi_score, vendi_score
 from genmonitor.plotting import diversity as diversity_figures
-from genmonitor.report.run import read_run
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 
@@ -305,13 +305,12 @@ def test_figures_manifest_and_prompts_lie_in_the_folder(tmp_path, capsys):
     names = {path.name for path in folder.iterdir()}
     assert {
         "diversity_prompts.json",
-        "diversity_evaluation_00002.json",
+        "diversity_run.json",
     } < names
     assert len([name for name in names if name.startswith("diversity_modes_epoch_000")]) == 2
     assert json.loads((folder / "diversity_prompts.json").read_text()) == {"prompts": monitor.sampler.prompts.values}
-    assert read_run(folder).tables == []  # the prompts are there for programs
-    manifest = json.loads((folder / "diversity_evaluation_00002.json").read_text())
-    assert manifest["evaluation"] == monitor.history[1]
+    _, manifest = manifests(folder, "diversity")
+    assert manifest["values"] == monitor.history[1]
     assert manifest["kernel"] == "CosineKernel(gamma=None)"
     assert "lambda" in manifest["prompt_encoder"]
     events = read_tensorboard(folder.parent)

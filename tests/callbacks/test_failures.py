@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """An evaluation that fails: it is said and skipped, and nobody who waits for its key is left without."""
 
-import json
 import re
 
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain
 from _helpers.presenters import present_with
+from _helpers.runs import manifests
 from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -141,8 +141,7 @@ def test_figures_that_fail_cost_the_figures_alone(tmp_path, part):
     ):
         fit(tmp_path, monitor, val=validation())
     assert epochs(monitor) == [0, 1]
-    manifests = sorted((tmp_path / "genmonitor").glob("*_evaluation_*.json"))
-    assert [json.loads(path.read_text())["evaluation"]["epoch"] for path in manifests] == [0, 1]
+    assert [manifest["values"]["epoch"] for manifest in manifests(tmp_path / "genmonitor")] == [0, 1]
 
 
 def test_folder_that_cannot_be_written_stops_nothing(tmp_path):

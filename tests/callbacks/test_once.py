@@ -7,10 +7,11 @@ import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, ema_averaging, loader, measured, trainer
 from _helpers.replayed import Digits, quiet
+from _helpers.runs import manifests
 from _helpers.swept import both, new, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from genmonitor.callbacks.replay import repeatable, replay
+from genmonitor.callbacks.replay import logged_evaluation, replay
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import RUN_VALUES, by_key, lookup
 
@@ -67,8 +68,8 @@ def test_validating_a_checkpoint_gives_what_a_monitor_logged_then(runs, tmp_path
     events = EventAccumulator(str(written)).Reload().Scalars("cms/image")
     assert [(event.step, event.value) for event in events] == [(5, pytest.approx(logged[-1]["image"]))]
     assert (written / "genmonitor-validate" / "report.html").is_file()
-    manifest = written / "genmonitor-validate" / "cms_evaluation_00001.json"
-    assert replay(manifest, last(folder / "without")) == repeatable(json.loads(manifest.read_text()))
+    path, checkpoint = written / "genmonitor-validate" / "cms_run.json", last(folder / "without")
+    assert replay(path, checkpoint) == logged_evaluation(path, checkpoint)["repeatable"]
 
 
 def test_testing_compares_with_the_images_of_the_test(runs, tmp_path):
@@ -120,8 +121,8 @@ def test_averaged_weights_are_named(tmp_path, weights):
         return
     runner.validate(new(WithTestLoop), datamodule=data, ckpt_path=last(tmp_path / "without"))
     assert of_samples(measured(monitor)[0]) == of_samples(logged[-1])
-    manifest = tmp_path / "validated" / "genmonitor-validate" / "cms_evaluation_00001.json"
-    assert json.loads(manifest.read_text())["weights"] == "averaged"
+    (manifest,) = manifests(tmp_path / "validated" / "genmonitor-validate")
+    assert manifest["weights"] == "averaged"
 
 
 def test_without_training_data_the_trainer_goes_on_and_real_images_are_asked_for(runs, tmp_path):

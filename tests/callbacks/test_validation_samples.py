@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples that validation drew are evaluated, in place of ones drawn for it."""
 
-import json
-
 import pytest
 import torch
 from _helpers.evaluations import ScriptedCollective
 from _helpers.loops import without_figures
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, ema_averaging, epochs, fit, loader, measured, plain
+from _helpers.runs import manifests
 from lightning.pytorch.callbacks import ModelCheckpoint
 
 from genmonitor.callbacks import GenerativeMonitor, PixelClusterMonitor, ValidationSamples
@@ -62,7 +61,7 @@ def test_values_are_those_of_the_images_that_validation_drew(tmp_path):
         values, p_values, *_ = metrics.compute(SingleProcess())
         assert p_values["image"] == record["p_image"]
         assert values.items() <= record.items()
-    manifest = json.loads((tmp_path / "genmonitor" / "cms_evaluation_00002.json").read_text())
+    _, manifest = manifests(tmp_path / "genmonitor")
     assert manifest["unserializable_args"] == ["reuse"]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.evaluations import halves
-from _helpers.runs import make_run
+from _helpers.runs import make_run, manifests
 from PIL import Image
 
 from genmonitor import PixelPartition
@@ -163,8 +163,8 @@ def test_compare_as_json_holds_the_metrics_own_values(as_json):
 
 def test_compare_leaves_a_manifest_of_its_values(as_json):
     result, folder = as_json
-    manifest = json.loads((folder / "cms_evaluation_00001.json").read_text())
-    assert manifest["evaluation"] == result["values"]
+    (manifest,) = manifests(folder)
+    assert manifest["values"] == result["values"]
     assert manifest["monitor"] == "compare"
 
 
@@ -316,8 +316,8 @@ def test_compare_reports_no_band_without_width(genmonitor, tmp_path):
     names = [tmp_path / "real.npy", tmp_path / "fake.npy"]
     status, _, complaint = genmonitor("compare", *names, "--n-clusters", 2, "--out", tmp_path / "out")
     assert status == 0, complaint
-    manifest = json.loads((tmp_path / "out" / "genmonitor" / "cms_evaluation_00001.json").read_text())
-    assert "constant" in manifest["evaluation"]
+    (manifest,) = manifests(tmp_path / "out" / "genmonitor")
+    assert "constant" in manifest["values"]
     assert {"image", "product", "cluster_1", "cluster_2"} <= manifest["baseline"].keys()
     assert "constant" not in manifest["baseline"]
     assert all(low < high for low, _, high in manifest["baseline"].values())

@@ -9,6 +9,7 @@ from genmonitor import GaussianKernel
 from genmonitor.cli import main
 from genmonitor.cli.inputs.outputs import read_images
 from genmonitor.functional import prompt_split
+from genmonitor.report.run import MonitorRun
 
 LABELS = torch.arange(36) % 3
 
@@ -32,9 +33,11 @@ def test_disagreement_has_the_values_of_the_function(classes, found):
     images, others = (read_images(str(classes / name)).flatten(1) for name in "ab")
     prompts, kernel = torch.eye(3)[LABELS], GaussianKernel.from_sigma(0.5)
     modes = prompt_split(images, prompts, others, prompts, output_kernel=kernel, prompt_kernel=kernel, num_modes=10)
-    values = json.loads((found / "disagreement_evaluation_00001.json").read_text())["evaluation"]
+    run = MonitorRun.read(found / "disagreement_run.json")
+    (values,) = run.records
     assert values["total"] == pytest.approx(float(modes.total), rel=1e-5)
-    largest = json.loads((found / "disagreement_ranked_modes.json").read_text())[0]
+    (ranked,) = (table for table in run.tables if table.name == "ranked modes")
+    largest = dict(zip(ranked.columns, ranked.rows[0], strict=True))
     assert float(largest["eigenvalue"]) == pytest.approx(float(modes.eigenvalues[0]), abs=1e-4)
     assert (largest["only in"], largest["prompts"]) == ("a", "a fish")
     assert all(int(name.removesuffix(".png")) % 3 == 2 for name in largest["a"].split("; "))

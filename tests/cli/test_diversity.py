@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from _helpers.runs import manifests
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
@@ -34,14 +35,14 @@ def found(classes):
 
 @pytest.fixture(scope="module")
 def manifest(found):
-    return json.loads((found / "diversity_evaluation_00001.json").read_text())
+    return manifests(found, "diversity")[0]
 
 
 def test_diversity_has_the_values_of_the_functions(classes, manifest):
     images, real = (read_images(str(classes / name)).flatten(1) for name in "ab")
     expected = {"vendi": vendi_score(images), "real_vendi": vendi_score(real)}
     expected |= scendi_score(images, torch.eye(3)[LABELS]) | precision_recall_density_coverage(images, real)
-    values = manifest["evaluation"]
+    values = manifest["values"]
     assert {name: values[name] for name in expected} == pytest.approx(
         {n: float(x) for n, x in expected.items()}, rel=1e-5
     )

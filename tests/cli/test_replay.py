@@ -1,41 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `genmonitor replay` does before it trains anything; that values come again is tested with the callbacks."""
 
-import json
-
 import pytest
+from _helpers.runs import COMPARED, write_evaluation
 
 from genmonitor.cli.replay import format_plain
 
-BROKEN = {
-    "half": (b'{"monitor": "Pixel', "is no whole JSON file"),
-    "not text": (b"\xff\xfe\x00", "is no whole JSON file"),
-    "too deep": (b"[" * 100_000, "is no whole JSON file"),
-    "a list": (b"[1, 2]", "lacks monitor, prefix, title, evaluation"),
-    "empty": (b"{}", "lacks monitor, prefix, title, evaluation"),
-    "of another kind": (b'{"evaluation": 3}', "lacks monitor, prefix, title, evaluation"),
-}
 
-
-@pytest.mark.parametrize("name", BROKEN)
-def test_replay_names_a_broken_manifest(tmp_path, genmonitor, name):
-    content, message = BROKEN[name]
-    path = tmp_path / "cms_evaluation_00001.json"
+@pytest.mark.parametrize("content", [b'{"monitor": "Pixel', b"\xff\xfe\x00", b"[" * 100_000, b"[1, 2]", b"{}"])
+def test_replay_names_a_broken_run(tmp_path, genmonitor, content):
+    path = tmp_path / "cms_run.json"
     path.write_bytes(content)
     status, out, complaint = genmonitor("replay", path, "--checkpoint", tmp_path / "x.ckpt")
     assert (status, out) == (2, "")
-    assert f"{path} {message}" in complaint
+    assert f"Expected the file of a run, but {path} is none" in complaint
 
 
-def test_replay_refuses_the_manifest_of_a_comparison(tmp_path, genmonitor):
-    path = tmp_path / "cms_evaluation_00001.json"
-    path.write_text(json.dumps({"monitor": "compare", "evaluation": {"image": 1.0}, "versions": {}}))
-    status, _, complaint = genmonitor("replay", path, "--checkpoint", tmp_path / "x.ckpt")
+def test_replay_refuses_a_comparison(tmp_path, genmonitor):
+    write_evaluation(tmp_path, 1, **COMPARED)
+    status, _, complaint = genmonitor("replay", tmp_path / "cms_run.json", "--checkpoint", tmp_path / "x.ckpt")
     assert status == 2
-    assert "Expected the manifest of an evaluation in a training run" in complaint
+    assert "cms_run.json lacks data, drawn" in complaint
 
 
-def test_replay_names_a_manifest_that_is_not_there(genmonitor):
+def test_replay_names_a_file_that_is_not_there(genmonitor):
     status, _, complaint = genmonitor("replay", "nowhere.json", "--checkpoint", "nowhere.ckpt")
     assert status == 2
     assert "nowhere.json" in complaint

@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from _helpers.runs import found, make_run, write_evaluation
+from _helpers.runs import found, make_run, manifests, write_evaluation
 
 from genmonitor.evaluation.findings import Finding
 
@@ -16,12 +16,11 @@ def test_report_makes_the_page_again(tmp_path, genmonitor):
 
 def test_report_as_json_holds_the_last_values(tmp_path, genmonitor):
     folder = make_run(tmp_path / "run")
-    last = max(folder.glob("cms_evaluation_*.json"))
     _, said, _ = genmonitor("report", tmp_path / "run", "--json")
     result = json.loads(said)
     assert result["report"] == str(folder / "report.html")
-    assert result["monitors"]["cms"]["values"] == json.loads(last.read_text())["evaluation"]
-    assert result["monitors"]["cms"]["evaluations"] == int(last.stem[-5:])
+    assert result["monitors"]["cms"]["values"] == manifests(folder)[-1]["values"]
+    assert result["monitors"]["cms"]["evaluations"] == 3
 
 
 def test_report_as_json_holds_the_findings_as_data(tmp_path, genmonitor):
@@ -56,7 +55,7 @@ def test_report_merges_several_runs(tmp_path, genmonitor):
 def test_report_takes_out_with_several_runs_alone(genmonitor, words):
     status, said, complaint = genmonitor("report", *words)
     assert (status, said) == (2, "")
-    assert "Expected `--out` with several runs, and only then." in complaint
+    assert "--out FOLDER is required when merging several runs" in complaint
 
 
 def test_report_refuses_what_is_no_run(tmp_path, genmonitor):

@@ -43,9 +43,7 @@ def test_a_folder_that_is_named_holds_the_last_result_and_says_so(tmp_path):
     assert "replacing" not in closing_lines(first | {"notes": []})[-1]
     assert closing_lines(second | {"notes": []})[-1].endswith("report.html, replacing an earlier one")
     assert {path.name for path in (tmp_path / "out" / "genmonitor").iterdir()} == {
-        "diversity_evaluation_00001.json",
-        "diversity_notes.json",
-        "diversity_values.json",
+        "diversity_run.json",
         "history.csv",
         "mine.txt",
         "report.html",

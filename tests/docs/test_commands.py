@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.pages import PAGES, ROOT, commands, fenced
+from _helpers.runs import manifests
 from PIL import Image
 
 from genmonitor.cli import main
@@ -149,8 +150,10 @@ def after_the_demo(tmp_path_factory):
         dcgan.main()
         shutil.copytree("runs/dcgan-digits/version_0", "runs/dcgan-digits/version_1")
         for task, other in ((0, 2), (1, 1)):  # each with one of the two evaluations
-            without = shutil.ignore_patterns(f"*_evaluation_0000{other}.json")
-            shutil.copytree("runs/dcgan-digits/version_0/genmonitor", f"swept/task_{task}/genmonitor", ignore=without)
+            copied = shutil.copytree("runs/dcgan-digits/version_0/genmonitor", f"swept/task_{task}/genmonitor")
+            content = json.loads((Path(copied) / "cms_run.json").read_text())
+            del content["evaluations"][other - 1]
+            (Path(copied) / "cms_run.json").write_text(json.dumps(content))
     (folder / "build.py").write_text(BUILD)
     real, training = (
         images.images[:200] for images in (ImageData("digits").val_images, ImageData("digits").train_images)
@@ -222,11 +225,7 @@ def test_genmonitor_command_has_help_and_json(command, capsys):
 def test_keys_of_the_clusters_are_logged_or_drawn(after_the_demo):
     folder = after_the_demo / "runs/dcgan-digits/version_0/genmonitor"
     # the first is diagnosed, the second compared with it
-    logged = {
-        key
-        for number in (1, 2)
-        for key in json.loads((folder / f"cms_evaluation_0000{number}.json").read_text())["evaluation"]
-    }
+    logged = {key for manifest in manifests(folder) for key in manifest["values"]}
     drawn = {path.stem.removeprefix("cms_") for path in folder.glob("cms_*.png")}
     named = set(re.findall(r"`cms/(\w+)`", "\n".join(PAGES.values())))
     assert len(named) >= 12

@@ -143,5 +143,5 @@ def test_own_monitor_measures_the_brightness(run, tmp_path):
         of_real = real[every][..., partition.pixel_labels() == label].mean()
         assert monitor.history[-1][name] == pytest.approx(float(generated[index] - of_real), abs=1e-5)
     (folder,) = tmp_path.glob("**/genmonitor")
-    assert {"brightness_evaluation_00002.json", "report.html"} <= {path.name for path in folder.iterdir()}
+    assert {"brightness_run.json", "report.html"} <= {path.name for path in folder.iterdir()}
     assert re.search("cluster_1", (folder / "report.html").read_text())

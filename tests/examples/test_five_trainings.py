@@ -8,6 +8,7 @@ import five_trainings
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS
+from _helpers.runs import manifests
 
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
 
@@ -60,8 +61,8 @@ def test_three_added_lines_evaluate_a_training_and_leave_it_as_it_was(name, unmo
     found, then = trained(five_trainings, name, tmp_path / "with")
     assert after == then
     assert all(torch.equal(found[key], value) for key, value in expected.items())
-    written = [*(tmp_path / "with").rglob("cms_evaluation_*.json")]
-    assert len(written) == 2
+    (written,) = (tmp_path / "with").rglob("cms_run.json")
+    assert len(manifests(written.parent)) == 2
     assert [*(tmp_path / "with").rglob("report.html")]
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where DisagreementMonitor shows what it found: TensorBoard, W&B, the terminal and a folder."""
 
-import json
 import re
 from html import unescape
 
@@ -15,6 +14,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger, WandbLogger
 
 from genmonitor import GaussianKernel
 from genmonitor.callbacks import DisagreementMonitor
+from genmonitor.report.run import MonitorRun
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*there is no validation data")]
 PROMPTS = ["<script>alert(1)</script>", "[x](javascript:alert(1))", "=2+3 | \x1b[31m../../cat"]
@@ -100,19 +100,16 @@ def test_folder_holds_pictures_and_a_file_of_the_prompts(tmp_path):
     steps = [record["step"] for record in monitor.history]
     each = [f"epoch_{epoch:04d}_step_{step}" for epoch, step in enumerate(steps)]
     assert {path.name for path in folder.iterdir()} == {
-        "disagreement_values.json",
         *(f"disagreement_{name}_{when}.png" for name in ("modes", "prompts") for when in each),
-        *(f"disagreement_prompts_{when}.json" for when in each),
-        "disagreement_evaluation_00001.json",
-        "disagreement_evaluation_00002.json",
+        "disagreement_run.json",
         "disagreement_prompts.json",
         "history.csv",
         "report.html",
     }
-    rows = json.loads((folder / f"disagreement_prompts_{each[1]}.json").read_text())
-    assert rows[0] == {"prompt": PROMPTS[CHANGED], "part": pytest.approx(1, abs=0.01)}
-    manifest = json.loads((folder / "disagreement_evaluation_00002.json").read_text())
-    assert manifest["evaluation"] == monitor.history[1]
+    run = MonitorRun.read(folder / "disagreement_run.json")
+    (table,), manifest = run.tables, run.manifest
+    assert (table.columns, table.rows[0]) == (["prompt", "part"], [PROMPTS[CHANGED], pytest.approx(1, abs=0.01)])
+    assert run.records == monitor.history
     assert (manifest["reference"], manifest["reference_samples"]) == ("previous", 30)
     assert manifest["kernel"] == repr(monitor.kernel)
     assert not {path.name for path in tmp_path.rglob("*cat*")}

@@ -13,6 +13,7 @@ import pytest
 import torch
 from _helpers.logged import read_tensorboard, read_wandb, read_wandb_pages, read_wandb_summary, wandb_records
 from _helpers.modules import LIGHTNING_SAYS, PLANTED_REGIONS, TwoPlayers, digits, fit, fit_planted, loader, plain
+from _helpers.runs import manifests
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 from PIL import Image
@@ -204,7 +205,7 @@ def test_without_a_logger_everything_is_in_the_folder(tmp_path, capsys):
     folder = tmp_path / "genmonitor"
     assert ">Only 100 real images available for comparison with 120" in (folder / "report.html").read_text()
     names = {path.name for path in folder.iterdir()}
-    assert {"report.html", "cms_values.json", "cms_evaluation_00001.json", "cms_partition.npz"} <= names
+    assert {"report.html", "cms_run.json", "cms_partition.npz"} <= names
     assert f"Report: {folder / 'report.html'}" in capsys.readouterr().out
 
 
@@ -230,7 +231,7 @@ def test_page_that_could_not_be_written_is_not_named(tmp_path, capsys, monkeypat
 
 def test_report_says_what_the_monitor_warned_of(ran):
     folder = ran[0] / "genmonitor"
-    notes = json.loads((folder / "cms_notes.json").read_text())
+    notes = json.loads((folder / "cms_run.json").read_text())["notes"]
     (alert,) = notes
     assert (alert["epoch"], alert["step"]) == (2, STEPS[2])
     assert alert["text"].lower().startswith("cluster_2 (")
@@ -257,9 +258,9 @@ def test_folder_holds_figures_and_samples_of_each_evaluation(ran):
 
 def test_manifest_is_enough_for_the_same_number(ran):
     folder, monitor, trainer, module = ran
-    manifests = [json.loads(path.read_text()) for path in sorted((folder / "genmonitor").glob("cms_evaluation_*.json"))]
-    assert [manifest["evaluation"] for manifest in manifests] == monitor.history
-    said = manifests[-1]
+    evaluations = manifests(folder / "genmonitor")
+    assert [manifest["values"] for manifest in evaluations] == monitor.history
+    said = evaluations[-1]
     assert said["versions"].items() >= {"torch": version("torch"), "genmonitor": version("genmonitor")}.items()
     assert {"lightning", "torchmetrics", "numpy"} <= said["versions"].keys()
     assert (said["monitor"], said["weights"]) == ("PixelClusterMonitor", "raw")
@@ -286,5 +287,5 @@ def test_manifest_is_enough_for_the_same_number(ran):
         block_size=block,
     )
     assert {k: float(v) for k, v in values.items()} == pytest.approx(
-        {k: v for k, v in said["evaluation"].items() if k in values}, rel=1e-9
+        {k: v for k, v in said["values"].items() if k in values}, rel=1e-9
     )

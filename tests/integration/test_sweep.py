@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from _helpers.runs import manifests as evaluations
 from lightning.pytorch.callbacks import Callback
 from train import command_line
 
@@ -81,12 +82,14 @@ def _start(*arguments):
 
 
 def manifests(run):
-    return sorted((run / "genmonitor").glob("cms_evaluation_*.json"))
+    """Return the evaluations of a run, none before its file is there."""
+    path = run / "genmonitor" / "cms_run.json"
+    return evaluations(path.parent) if path.exists() else []
 
 
 def values(run):
     """Return all that the evaluations of a run found, without what the clock says."""
-    records = [json.loads(path.read_text())["evaluation"] for path in manifests(run)]
+    records = [manifest["values"] for manifest in manifests(run)]
     return [{k: v for k, v in record.items() if not k.endswith("_seconds")} for record in records]
 
 

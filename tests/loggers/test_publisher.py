@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
 import warnings
 from functools import partial
 from types import SimpleNamespace
@@ -35,10 +34,12 @@ def fails(error):
 def test_alert_reaches_the_users_function_whose_failure_is_said(tmp_path):
     said = []
     with pytest.warns(UserWarning, match=r"Name: It fell\."):
-        started(tmp_path, on_alert=said.append).publish_alert(Alert("fell", "It fell."))
+        started(tmp_path, on_alert=said.append).publish_alert(Alert("fell", "It fell."), "cluster_1")
     assert said == ["It fell."]
     with pytest.warns(UserWarning, match="(?s)could not be shown or written.*no network"):
-        started(tmp_path, on_alert=fails(ConnectionError("no network"))).publish_alert(Alert("fell", "It fell."))
+        started(tmp_path, on_alert=fails(ConnectionError("no network"))).publish_alert(
+            Alert("fell", "It fell."), "cluster_1"
+        )
 
 
 SHOWN = ["fit_figures", "figures", "tables", "message", "summary", "shown_real", "shown_samples"]
@@ -60,13 +61,11 @@ def test_what_an_evaluator_cannot_show_stops_no_training(tmp_path, part):
     assert runner.current_epoch == 2
 
 
-def test_notes_and_page_are_written_with_each_evaluation(tmp_path):
+def test_nothing_is_written_before_the_first_evaluation(tmp_path):
     publisher = started(tmp_path)
     publisher.notes.record("Few images.")
-    publisher.write_report(0)
-    folder = tmp_path / "genmonitor"
-    assert json.loads((folder / "cms_notes.json").read_text())[0]["text"] == "Few images."
-    assert not (folder / "report.html").exists()
+    publisher.write_report()
+    assert not (tmp_path / "genmonitor").exists()
 
 
 def test_figure_that_cannot_be_drawn_is_named_and_those_after_it_are_shown(tmp_path):
@@ -120,7 +119,7 @@ def test_trial_run_writes_nothing_and_says_so_to_nobody(tmp_path, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         publisher.start(tmp_path, [], writes=False)
-        publisher.write_report(3)
+        publisher.write_report()
         print_reports([publisher])
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().out.count("Report") == 0

@@ -14,6 +14,7 @@ import pytest
 import torch
 from _helpers.loops import EVALUATORS, Generator, N, labelled, small, train, without_figures
 from _helpers.modules import LIGHTNING_SAYS, Linear, digits, fit, loader, measured
+from _helpers.runs import manifests
 from lightning.pytorch.callbacks import Callback
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
@@ -21,6 +22,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from genmonitor import LoopMonitor
 from genmonitor.callbacks import GenerativeMonitor
 from genmonitor.evaluation import RegionEvaluator, RegionSettings, Sampler
+from genmonitor.report.run import MonitorRun
 
 pytestmark = [
     *LIGHTNING_SAYS,
@@ -216,9 +218,9 @@ def test_folder_and_summary_are_those_of_a_run(tmp_path, capsys):
     )
     train(Generator(), after_epoch=lambda module, step, epoch: monitor.evaluate(module, step=step, epoch=epoch))
     names = {path.name for path in (tmp_path / "genmonitor").iterdir()}
-    assert {"report.html", "cms_evaluation_00002.json", "cms_partition.npz", "cms_curves.png"} <= names
-    assert "cms_samples_epoch_0001_step_6.png" in names
-    manifest = json.loads((tmp_path / "genmonitor" / "cms_evaluation_00002.json").read_text())
+    assert {"report.html", "cms_run.json", "cms_partition.npz", "cms_curves.png"} <= names
+    assert "cms_samples_epoch_0000_step_3.png" in names
+    _, manifest = manifests(tmp_path / "genmonitor")
     expected = {"monitor": "LoopMonitor", "seed": 0, "n_samples": N, "processes": 1, "device": "cpu"}
     assert manifest.items() >= expected.items()
     assert monitor.summary().endswith(f"Report: {tmp_path / 'genmonitor' / 'report.html'}")
@@ -259,7 +261,8 @@ def test_a_resumed_loop_goes_on_as_if_it_had_never_stopped(tmp_path, kind):
     module = Generator()
     train(module, 3, lambda m, step, epoch: epoch == 2 and resumed.evaluate(m, step=step, epoch=epoch))
     assert measured(resumed) == measured(whole)
-    assert len(list((tmp_path / "cut" / "genmonitor").glob("*_evaluation_*.json"))) == 3
+    (path,) = (tmp_path / "cut").glob("*/*_run.json")
+    assert MonitorRun.read(path).records == resumed.history
 
 
 @pytest.mark.filterwarnings("ignore:LoopMonitor. resumed with n_samples changed")
@@ -339,4 +342,4 @@ def test_a_folder_stays_where_it_is_when_the_working_directory_changes(tmp_path,
     monkeypatch.chdir("elsewhere")
     monitor.evaluate(module, step=1, epoch=1)
     assert not (tmp_path / "elsewhere" / "run").exists()
-    assert len(list((tmp_path / "run" / "genmonitor").glob("*_evaluation_*.json"))) == 2
+    assert len(manifests(tmp_path / "run" / "genmonitor")) == 2

@@ -3,14 +3,13 @@ import re
 
 import pytest
 import torch
-from _helpers.runs import COMPARED, LABELS, SPECS, make_run, record, write_evaluation, write_notes
+from _helpers.runs import COMPARED, LABELS, SPECS, changed, make_run, record, write_evaluation, write_notes
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.prompts.disagreement import DisagreementValues
 from genmonitor.evaluation.regions.values import RegionValues
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.report import RunFolder
 from genmonitor.report.charts import charts_of, map_of, region_rows, value_rows
 from genmonitor.report.run import read_run
 
@@ -79,7 +78,7 @@ def test_several_evaluations_in_an_epoch_are_drawn_by_step(tmp_path):
 
 def test_evaluations_without_step_are_counted(tmp_path):
     folder = make_run(tmp_path, evaluations=2)
-    write_evaluation(folder, 3, evaluation=record(3, epoch="third", step=None))
+    write_evaluation(folder, 3, evaluation=record(3, epoch=None, step=None))
     write_notes(folder, [(2, "cluster_2 got worse")])
     charts = charts_of(read(folder))
     assert {(chart["by"], *chart["x"]) for chart in charts} == {("evaluation", 1, 2, 3)}
@@ -113,7 +112,7 @@ def test_region_rows_say_where_and_how_stable_each_is(tmp_path):
     plain = region_rows(read(folder))
     assert [row["where"] for row in plain] == [read(folder).partition.location(row["region"]) for row in plain]
     assert {row["stability"] for row in plain} == {None}
-    stability = {"overall": 0.9, "cluster_1": 0.8, "cluster_2": "high"}
+    stability = {"overall": 0.9, "cluster_1": 0.8}
     write_evaluation(folder, 1, evaluation=record(1), stability=stability)
     assert {row["region"]: row["stability"] for row in region_rows(read(folder))} == {0: None, 1: 0.8, 2: None}
 
@@ -153,7 +152,10 @@ def test_values_are_drawn_as_they_are_declared(tmp_path):
     """Nothing is read off a key: one that is called p_… or share_… is drawn as any other unless it says what it is."""
     folder = make_run(tmp_path, evaluations=0)
     scales = {"a": "log", "b": "p", "c": "signed", "d": "cms", "e": "share", "f": "linear"}
-    RunFolder(folder).write_values("cms", [ValueSpec(f"my_{key}", scale=scale) for key, scale in scales.items()])
+    changed(
+        folder,
+        declared=[spec.to_dict() for spec in [ValueSpec(f"my_{key}", scale=scale) for key, scale in scales.items()]],
+    )
     plain = {"p_mine": 0.5, "share_mine": 0.5, "cluster_mine": 3.0, "error_ratio_mine": 2.0}
     write_evaluation(folder, 1, evaluation=record(1, **{f"my_{key}": 0.5 for key in scales}, **plain))
     charts = {chart["title"]: (chart["kind"], chart["scale"], chart["rule"]) for chart in charts_of(read(folder))}
@@ -172,7 +174,7 @@ def test_curves_of_one_measure_have_the_names_of_their_places(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     measured = {f"{measure}_{name}": 0.5 for measure in ("p", "structure") for name in ("image", "1", "constant")}
     write_evaluation(folder, 1, evaluation=record(1, **measured))
-    RunFolder(folder).write_values("cms", RegionValues(["cluster_1", "constant"]).specs)
+    changed(folder, declared=[spec.to_dict() for spec in RegionValues(["cluster_1", "constant"]).specs])
     labels = {curve["name"]: curve["label"] for chart in charts_of(read(folder)) for curve in chart["series"]}
     assert {name: labels[name] for name in measured} == {
         f"{measure}_{key}": place
@@ -186,7 +188,7 @@ def test_best_says_the_measure_without_its_region(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     area = Area("cluster_1", region="cluster_1")
     found = [Finding("...", area, "better than ever before", "structure_1").to_dict()]
-    RunFolder(folder).write_values("cms", RegionValues(["cluster_1", "cluster_2", "constant"]).specs)
+    changed(folder, declared=[spec.to_dict() for spec in RegionValues(["cluster_1", "cluster_2", "constant"]).specs])
     for number, distance in enumerate((0.5, 0.25, 0.75), start=1):
         write_evaluation(folder, number, evaluation=record(number, structure_1=distance), findings=found)
     (row, *_) = region_rows(read(folder))
@@ -196,7 +198,7 @@ def test_best_says_the_measure_without_its_region(tmp_path):
 def test_curves_have_the_declared_labels(tmp_path):
     folder = make_run(tmp_path, evaluations=0)
     write_evaluation(folder, 1, evaluation=record(1, top_1=0.2, bottom_3=-0.1))
-    RunFolder(folder).write_values("cms", DisagreementValues(3, "data").specs)
+    changed(folder, declared=[spec.to_dict() for spec in DisagreementValues(3, "data").specs])
     labels = {curve["name"]: curve["label"] for chart in charts_of(read(folder)) for curve in chart["series"]}
     assert labels["top_1"] == "largest mode of the model alone"
     assert labels["bottom_3"] == "3rd largest mode of the reference alone"

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
+import math
 import os
-from importlib.metadata import version
 
 import numpy as np
 import pytest
-from _helpers.runs import PARTITION, VALUES, add_diversity, make_run, record, write_evaluation, write_notes
+from _helpers.runs import VALUES, add_diversity, make_run, record
 
+from genmonitor.evaluation.findings import Area, Finding
 from genmonitor.evaluation.results import Table
 from genmonitor.plotting.pixel_clusters import cluster_map
 from genmonitor.report import RunFolder
+from genmonitor.report.folder import free_folder
 from genmonitor.report.pictures import render
-from genmonitor.report.run import read_run
+from genmonitor.report.run import MonitorRun, NamedTable, Note, read_run
 
 
 def names(folder):
@@ -36,18 +37,20 @@ def test_write_figures_cannot_leave_the_folder(tmp_path):
     assert {path.parent for path in paths.values()} == {tmp_path}
 
 
+def written(folder, prefix="cms", **parts):
+    """Write the file of a run with one evaluation."""
+    one = {"values": record(1), "message": "", "wrong": []}
+    return folder.write_run(prefix, **{"fixed": {}, "evaluations": [one], "declared": VALUES} | parts)
+
+
 def test_prefix_cannot_leave_the_folder(tmp_path):
     folder = RunFolder(tmp_path / "run")
-    folder.write_values("../my cms", VALUES)
-    folder.write_notes("../my cms", [{"epoch": None, "step": None, "text": "note"}])
-    folder.write_manifest("../my cms", 1, {"evaluation": record(1)})
+    written(folder, "../my cms", notes=[{"text": "note"}])
     folder.write_figures("../my cms", {"clusters": cluster_map([[1, 2]])}, 1)
     assert names(tmp_path) == {"run"}
     (monitor,) = read_run(folder.path).monitors
     assert (monitor.prefix, list(monitor.values.values()), len(monitor.notes)) == ("my_cms", VALUES, 1)
-    assert set(monitor.pictures) == {"clusters"}
-    folder.start("../my cms")
-    assert names(folder.path) == set()
+    assert (monitor.manifest["prefix"], set(monitor.pictures)) == ("../my cms", {"clusters"})
 
 
 def test_write_figures_replaces_a_file_as_a_whole(tmp_path, monkeypatch):
@@ -65,35 +68,36 @@ def test_write_figures_replaces_a_file_as_a_whole(tmp_path, monkeypatch):
     assert path.read_bytes() == before
 
 
-def test_write_table_keeps_text_and_numbers(tmp_path):
+def test_run_is_read_as_it_was_written(tmp_path):
+    finding, table = Finding("Dark.", Area("image"), "dark", "image", fine=False), Table(["prompt"], [["a cat"]])
+    notes = [{"epoch": 1, "step": 19, "text": "cluster_2 got worse", "alert": "cluster_2"}, {"text": "few images"}]
+    path = written(
+        RunFolder(tmp_path),
+        fixed={"seed": 3, "baseline": {"image": (0.1, 0.2, 0.3)}},
+        evaluations=[{"values": record(1) | {"fid": math.nan}, "message": "said", "threads": 2}],
+        findings=[finding],
+        notes=notes,
+        tables={"prompts": table},
+    )
+    run = MonitorRun.read(path)
+    assert path == tmp_path / "cms_run.json"
+    assert run.manifest == {
+        "prefix": "cms",
+        "seed": 3,
+        "baseline": {"image": [0.1, 0.2, 0.3]},
+        "values": record(1),
+        "message": "said",
+        "threads": 2,
+    }
+    assert (run.findings, run.baseline, list(run.values.values())) == ([finding], {"image": (0.1, 0.2, 0.3)}, VALUES)
+    assert run.notes == [Note(**note) for note in notes]
+    assert run.tables == [NamedTable("prompts", ["prompt"], [["a cat"]])]
+
+
+def test_pictures_in_a_table_are_left_out(tmp_path):
     table = Table(["prompt", "samples", "share"], [["a cat", np.zeros((2, 2, 3), np.uint8), 0.5]])
-    path = RunFolder(tmp_path).write_table("disagreement", "prompts", table, step=1200, epoch=3)
-    assert path == tmp_path / "disagreement_prompts_epoch_0003_step_1200.json"
-    assert json.loads(path.read_text()) == [{"prompt": "a cat", "share": 0.5}]
-
-
-def test_declared_values_are_read_by_the_report(tmp_path):
-    RunFolder(tmp_path).write_values("cms", VALUES)
-    write_evaluation(tmp_path, 1)
-    (monitor,) = read_run(tmp_path).monitors
-    assert list(monitor.values.values()) == VALUES
-
-
-def test_write_notes_removes_the_file_without_notes(tmp_path):
-    folder = RunFolder(tmp_path / "genmonitor")
-    folder.write_notes("cms", [])
-    folder.write_notes("cms", [{"epoch": 1, "step": 19, "text": "cluster_2 got worse"}])
-    assert json.loads((folder.path / "cms_notes.json").read_text())[0]["text"] == "cluster_2 got worse"
-    folder.write_notes("cms", [])
-    assert names(folder.path) == set()
-
-
-def test_write_manifest_adds_the_versions(tmp_path):
-    path = RunFolder(tmp_path).write_manifest("cms", 12, {"evaluation": {"image": 0.9}})
-    assert path == tmp_path / "cms_evaluation_00012.json"
-    written = json.loads(path.read_text())
-    assert written["evaluation"] == {"image": 0.9}
-    assert written["versions"]["torch"] == version("torch")
+    run = MonitorRun.read(written(RunFolder(tmp_path), tables={"prompts": table}))
+    assert run.tables == [NamedTable("prompts", ["prompt", "share"], [["a cat", 0.5]])]
 
 
 def test_write_report_writes_the_page_of_the_folder(tmp_path):
@@ -106,78 +110,54 @@ def test_every_write_raises_oserror_where_it_cannot(tmp_path):
     (tmp_path / "file").write_text("")
     folder = RunFolder(tmp_path / "file" / "genmonitor")
     for write in (
-        lambda: folder.write_values("cms", []),
-        lambda: folder.write_notes("cms", [{"text": "note"}]),
-        lambda: folder.write_manifest("cms", 1, {}),
+        lambda: written(folder),
         lambda: folder.write_figures("cms", {"clusters": cluster_map([[1]])}, 1),
-        lambda: folder.write_table("cms", "prompts", Table(["prompt"], [["a cat"]]), 1),
         folder.write_report,
     ):
         with pytest.raises(OSError):
             write()
 
 
-def test_start_removes_what_an_earlier_run_left(tmp_path):
-    folder = make_run(tmp_path)
-    RunFolder(folder).write_figures("cms", {"clusters": cluster_map([[1, 2]])}, 0)
-    RunFolder(folder).write_table("cms", "prompts", Table(["prompt"], [["a cat"]]), 9, 0)
-    write_notes(folder, [(None, "only 100 real images")])
-    PARTITION.save(folder / "regions.npz")
-    write_evaluation(folder, 3, partition="regions.npz")
-    RunFolder(folder).write_report()
-    (folder / "mine.txt").write_text("mine")
-    RunFolder(folder).start("cms")
-    assert names(folder) == {"mine.txt"}
-    RunFolder(tmp_path / "new").start("cms")
-    assert not (tmp_path / "new").exists()
+def test_free_folder_is_one_without_a_run_of_these_monitors(tmp_path):
+    def free(*prefixes):
+        return free_folder(tmp_path, "genmonitor", prefixes).name
+
+    assert free("cms") == "genmonitor"
+    add_diversity(tmp_path / "genmonitor-v1", ["a cat"])
+    make_run(tmp_path)
+    assert (free("cms"), free("cms", "diversity"), free("other")) == ("genmonitor-v1", "genmonitor-v2", "genmonitor")
 
 
-def test_start_leaves_other_monitors_alone(tmp_path):
-    folder = make_run(tmp_path)
+def test_take_replaces_an_earlier_result_once_the_new_one_is_there(tmp_path, monkeypatch):
+    folder, aside = make_run(tmp_path), tmp_path / "aside"
     add_diversity(folder, ["a cat"])
-    others = {name for name in names(folder) if name.startswith("diversity_")}
-    write_evaluation(folder, 1, prefix="cms_raw", partition="shared.npz")
-    RunFolder(folder).write_figures("cms_raw", {"clusters": cluster_map([[1, 2]])}, 0)
-    write_evaluation(folder, 3, partition="shared.npz")
-    PARTITION.save(folder / "shared.npz")
-    RunFolder(folder).start("cms")
-    assert names(folder) == {*others, "cms_raw_evaluation_00001.json", "cms_raw_clusters.png", "shared.npz"}
+    (folder / "mine.txt").write_text("mine")
+    others = {name for name in names(folder) if not name.startswith("cms")}
+    written(RunFolder(aside))
+    before = names(folder)
+
+    def full(source, target):
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", full)
+        with pytest.raises(OSError, match="disk full"):
+            RunFolder(folder).take(aside, "cms")
+    assert names(folder) == before
+    RunFolder(folder).take(aside, "cms")
+    assert names(folder) == {*others, "cms_run.json"}
+    assert len(read_run(folder).monitors[0].records) == 1
 
 
-def test_start_removes_no_file_out_of_the_folder(tmp_path):
-    folder = make_run(tmp_path / "run")
-    outside = tmp_path / "outside.npz"
-    PARTITION.save(outside)
-    (folder / "cms_link.png").symlink_to(outside)
-    for number, name in enumerate(("../../outside.npz", str(outside)), start=1):
-        write_evaluation(folder, number, partition=name)
-    RunFolder(folder).start("cms")
+def test_pictures_of_steps_that_a_resumed_run_did_not_evaluate_are_removed(tmp_path):
+    folder = make_run(tmp_path, evaluations=5)
+    outside = tmp_path / "outside.png"
+    outside.write_text("")
+    (folder / "cms_samples_epoch_0009_step_99.png").symlink_to(outside)
+    RunFolder(folder).remove_others("cms", {9, 19, 29})
+    assert sorted(path.name for path in folder.glob("cms_samples*")) == [
+        *(f"cms_samples_epoch_000{epoch}_step_{step}.png" for epoch, step in enumerate((9, 19, 29))),
+        "cms_samples_epoch_0009_step_99.png",
+    ]
     assert outside.exists()
-
-
-def test_start_keeps_the_evaluations_that_a_resumed_run_has(tmp_path):
-    folder = make_run(tmp_path, evaluations=5)
-    RunFolder(folder).start("cms", keep=3)
-    (monitor,) = read_run(folder).monitors
-    assert monitor.records == [record(1), record(2), record(3)]
-    assert [picture.step for picture in monitor.pictures["samples"]] == [9, 19, 29]
-    assert (monitor.partition, set(monitor.pictures)) == (PARTITION, {"samples", "cka"})
-
-
-@pytest.mark.parametrize("content", ["{half", "[]", '{"evaluation": 3}', '{"evaluation": {"step": "x"}}'])
-@pytest.mark.parametrize("keep", [0, 2])
-def test_start_can_do_with_broken_manifests(tmp_path, content, keep):
-    folder = make_run(tmp_path)
-    (folder / "cms_evaluation_00002.json").write_text(content)
-    RunFolder(folder).start("cms", keep)
-    left = sorted(path.name for path in folder.glob("cms_evaluation_*.json"))
-    assert left == [f"cms_evaluation_{number:05d}.json" for number in range(1, keep + 1)]
-
-
-def test_a_second_run_without_logger_shows_its_own_evaluations(tmp_path):
-    folder = make_run(tmp_path, evaluations=5)
-    RunFolder(folder).start("cms")
-    RunFolder(folder).write_values("cms", VALUES)
-    write_evaluation(folder, 1)
-    (monitor,) = read_run(folder).monitors
-    assert (monitor.records, monitor.pictures, monitor.partition) == ([record(1)], {}, None)
+    assert {"cms_run.json", "cms_cka.png", "cms_partition.npz"} <= names(folder)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
 import shutil
 
 import pytest
 from _helpers.replayed import Digits, quiet
-from _helpers.runs import make_run, write_evaluation
+from _helpers.runs import changed, make_run, write_evaluation
 from _helpers.swept import measured_in, new, train
 
 from genmonitor import PixelPartition
@@ -23,20 +22,11 @@ def tasks(tmp_path):
     return [tmp_path / f"task_{task}" for task in range(3)]
 
 
-def change(run, number=None, **values):
-    """Change the manifest of a run."""
-    for path in (run / "genmonitor").glob(f"*_evaluation_{'*' if number is None else f'{number:05d}'}.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | values))
-
-
 def test_evaluations_are_in_the_order_of_their_steps(tasks, tmp_path):
     page = merge_runs(tasks[::-1], tmp_path / "merged")
     (found,) = read_run(page.parent).monitors
     assert [record["step"] for record in found.records] == [9, 19, 29, 39]
-    assert sorted(x.name for x in page.parent.glob("*_evaluation_*")) == [
-        f"cms_evaluation_0000{i}.json" for i in range(1, 5)
-    ]
-    assert [note["text"] for note in json.loads((page.parent / "cms_notes.json").read_text())][-1] == NOTE
+    assert found.notes[-1].text == NOTE
     assert len((page.parent / "history.csv").read_text().splitlines()) == 5
 
 
@@ -52,10 +42,10 @@ def test_a_step_that_two_runs_evaluated_is_refused(tasks, tmp_path):
         merge_runs([*tasks, tmp_path / "again"], tmp_path / "merged")
 
 
-@pytest.mark.parametrize("changed", ["settings", "seed", "module"])
-def test_runs_with_other_settings_are_refused(tasks, tmp_path, changed):
-    change(tasks[1], **{changed: "another"})
-    with pytest.raises(ValueError, match=rf"with the same settings, but .*task_0 and .*task_1 differ in {changed}"):
+@pytest.mark.parametrize("name", ["settings", "seed", "module"])
+def test_runs_with_other_settings_are_refused(tasks, tmp_path, name):
+    changed(tasks[1] / "genmonitor", **{name: "another"})
+    with pytest.raises(ValueError, match=rf"with the same settings, but .*task_0 and .*task_1 differ in {name}"):
         merge_runs(tasks, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
@@ -67,14 +57,14 @@ def test_a_run_is_not_merged_into_itself(tasks):
 
 def test_a_folder_without_evaluations_is_named(tasks, tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"manifests of a monitor, but got .*empty"):
+    with pytest.raises(FileNotFoundError, match=r"a monitor evaluated, but got .*empty"):
         merge_runs([*tasks, tmp_path / "empty"], tmp_path / "merged")
 
 
-@pytest.mark.parametrize("written", ['{"evaluation": {"st', '{"evaluation": {"image": 0.9}}', "[1]"])
-def test_a_damaged_manifest_is_named(tasks, tmp_path, written):
-    (tasks[1] / "genmonitor" / "cms_evaluation_00002.json").write_text(written)
-    with pytest.raises(ValueError, match=r"but .*task_1.*cms_evaluation_00002.json is damaged. Remove it"):
+@pytest.mark.parametrize("written", ['{"evaluations": [{"st', '{"evaluations": []}', "[1]"])
+def test_a_damaged_run_is_named(tasks, tmp_path, written):
+    (tasks[1] / "genmonitor" / "cms_run.json").write_text(written)
+    with pytest.raises(ValueError, match=r"task_1.*cms_run.json is none: .* It was edited or damaged"):
         merge_runs(tasks, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 

@@ -9,6 +9,7 @@ from _helpers.pages import ROOT
 from _helpers.runs import (
     COMPARED,
     add_diversity,
+    changed,
     found,
     make_run,
     record,
@@ -19,9 +20,8 @@ from _helpers.runs import (
 from genmonitor.evaluation.findings import Area, FaultKind, Finding
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.diagnosis import KINDS
-from genmonitor.report import RunFolder, write_report
+from genmonitor.report import write_report
 from genmonitor.report.page import GALLERY
-from genmonitor.report.run import read_run
 
 EVIL = '</script><script>alert("x")</script>{{ 7 * 7 }}<img src=x onerror=alert(1)>'
 
@@ -73,7 +73,7 @@ def test_page_shows_text_of_the_users_as_text(tmp_path):
     folder = make_run(tmp_path / "<script>alert(2)<" / "script>")  # a logger's name is a folder's
     add_diversity(folder, [EVIL, "a dog"])
     write_evaluation(folder, 4, title=EVIL, findings=found(EVIL))
-    (folder / "other.json").write_text(json.dumps([{EVIL: "&lt;b&gt;"}]))
+    changed(folder, tables={EVIL: {"columns": [EVIL], "rows": [["&lt;b&gt;"]]}})
     page = parsed(folder)
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
     assert scripts == [{"type": "application/json", "id": "drawn"}, {}]
@@ -146,16 +146,37 @@ def test_page_says_an_alert_once_unless_it_is_the_finding(tmp_path):
         assert f'class="note alert">{alert}' in text
 
 
+@pytest.mark.parametrize(
+    ("standing", "end"), [([True, True, True], None), ([True, False, True], 2), ([True, True, False], 3)]
+)
+def test_alert_is_over_at_the_first_later_evaluation_without_it(tmp_path, standing, end):
+    folder = make_run(tmp_path, evaluations=1)
+    for number, stands in enumerate(standing, 2):
+        write_evaluation(folder, number, wrong=["cluster_1", *(["cluster_2"] if stands else [])])
+    write_notes(folder, [(2, "cluster_2 got worse.")])
+    text = write_report(folder).read_text()
+    assert ('class="note alert">cluster_2 got worse.' in text) == (end is None)
+    assert re.findall(r"Over since epoch (\d)", text) == ([] if end is None else [str(end)])
+
+
+def test_note_about_an_evaluation_is_no_alert(tmp_path):
+    folder = make_run(tmp_path)
+    changed(folder, notes=[{"epoch": 1, "step": 19, "text": "The evaluation of epoch 1 failed and was skipped."}])
+    text = write_report(folder).read_text()
+    assert '<p class="note">The evaluation of epoch 1 failed and was skipped.</p>' in text
+    assert "<h3>Alerts</h3>" not in text
+
+
 @pytest.mark.parametrize(("fine", "mark"), [(True, "fine"), (False, "wrong"), (None, "")])
 def test_page_gives_the_verdict_of_any_evaluator(tmp_path, fine, mark):
     """It knows no monitor by name: one of the user's own has title, verdict and charts as it declares them."""
     folder = tmp_path / "genmonitor"
     folder.mkdir()
     verdict = Finding("The left half is too dark.", Area("left half"), "too dark", "left", fine).to_dict()
-    values = {"evaluation": {"epoch": 0, "step": 9, "left": -0.2}}
-    mine = {"monitor": "Mine", "title": "Brightness of my images", "findings": [verdict]}
-    RunFolder(folder).write_manifest("mine", 1, mine | values)
-    RunFolder(folder).write_values("mine", [ValueSpec("left", scale="signed", chart="Brightness")])
+    values = {"epoch": 0, "step": 9, "left": -0.2}
+    mine = {"monitor": "Mine", "title": "Brightness of my images", "findings": [verdict], "partition": None}
+    declared = [ValueSpec("left", scale="signed", chart="Brightness").to_dict()]
+    write_evaluation(folder, 1, "mine", evaluation=values, baseline={}, declared=declared, **mine)
     text = write_report(folder).read_text()
     assert f'class="finding {mark}"' in text
     assert '<span class="text">The left half is too dark.</span>' in text
@@ -203,12 +224,13 @@ def test_page_shows_no_negative_zero(tmp_path):
     assert "-0 %" not in text
 
 
-def test_page_names_manifests_that_it_could_not_read(tmp_path):
+def test_page_names_a_run_that_it_could_not_read(tmp_path):
     folder = make_run(tmp_path)
-    (folder / "cms_evaluation_00002.json").write_text("{half")
+    add_diversity(folder, ["a cat"])
+    (folder / "cms_run.json").write_text("{half")
     text = write_report(folder).read_text()
-    assert "cms_evaluation_00002.json could not be read" in text
-    assert len(drawn(folder)[0]["charts"][0]["x"]) == 2
+    assert re.search(r'class="note alert">Missing here: .*cms_run.json is none: .*take it out of the folder', text)
+    assert "Variety of the samples" in text
 
 
 def test_page_of_regions_that_changed_is_written(tmp_path):
@@ -223,7 +245,7 @@ def test_page_of_regions_that_changed_is_written(tmp_path):
 def test_page_of_a_manifest_with_little_in_it_is_written(tmp_path):
     folder = tmp_path / "genmonitor"
     folder.mkdir()
-    (folder / "x_evaluation_00001.json").write_text('{"evaluation": {}}')
+    changed(folder, "x", evaluations=[{"values": {}, "message": ""}])
     (section,) = drawn(folder)
     assert section["charts"] == []
     assert not any(attributes.get("class") == "chart" for _, attributes in parsed(folder).tags)  # nothing to draw there
@@ -258,10 +280,3 @@ def test_history_has_a_row_for_each_evaluation_of_any_monitor(tmp_path):
     assert [(row["epoch"], row["step"]) for row in rows] == [("0", "9"), ("1", "19"), ("2", "29")]
     assert [float(row["cms/cluster_2"]) for row in rows] == [record(number)["cluster_2"] for number in (1, 2, 3)]
     assert [row["diversity/vendi"] for row in rows] == ["6.0", "7.0", ""]
-
-
-def test_history_is_no_table_of_the_page(tmp_path):
-    folder = make_run(tmp_path)
-    write_report(folder)
-    assert (folder / "history.csv").is_file()
-    assert read_run(folder).tables == []

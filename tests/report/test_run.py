@@ -4,7 +4,9 @@ import json
 import pytest
 from _helpers.runs import (
     PARTITION,
+    VALUES,
     add_diversity,
+    changed,
     make_run,
     record,
     write_evaluation,
@@ -12,8 +14,7 @@ from _helpers.runs import (
     write_picture,
 )
 
-from genmonitor.report.contents import Note
-from genmonitor.report.run import find_folder, read_run
+from genmonitor.report.run import MonitorRun, NamedTable, Note, find_folder, read_run
 
 
 def test_find_folder_takes_the_run_or_the_folder_itself(tmp_path):
@@ -21,11 +22,18 @@ def test_find_folder_takes_the_run_or_the_folder_itself(tmp_path):
     assert find_folder(tmp_path / "logs" / "version_0") == find_folder(folder) == folder
 
 
+def test_find_folder_takes_the_last_version(tmp_path):
+    folder = make_run(tmp_path)
+    for version in ("genmonitor-v2", "genmonitor-v10", "genmonitor-validate"):
+        folder.rename(tmp_path / version)
+        make_run(tmp_path)
+    (tmp_path / "genmonitor-v11").mkdir()
+    assert find_folder(tmp_path) == tmp_path / "genmonitor-v10"
+
+
 def test_find_folder_names_the_runs_below(tmp_path):
     make_run(tmp_path / "logs" / "version_0")
-    with pytest.raises(
-        FileNotFoundError, match=r"manifests of a monitor, but got .*logs\. There are runs below.*sion_0"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"a monitor evaluated, but got .*logs\. There are runs below.*sion_0"):
         find_folder(tmp_path / "logs")
     with pytest.raises(FileNotFoundError, match="Train with a monitor first"):
         find_folder(tmp_path / "nothing")
@@ -38,20 +46,20 @@ def test_read_run_reads_all_that_a_monitor_left(tmp_path):
     (monitor,) = run.monitors
     assert (monitor.prefix, monitor.manifest["monitor"]) == ("cms", "PixelClusterMonitor")
     assert monitor.records == [record(1), record(2), record(3)]
-    assert monitor.partition == PARTITION
+    assert (monitor.partition, list(monitor.values.values())) == (PARTITION, VALUES)
     assert [(p.epoch, p.step) for p in monitor.pictures["samples"]] == [(0, 9), (1, 19), (2, 29)]
     assert [p.epoch for p in monitor.pictures["cka"]] == [None]
-    assert monitor.notes == [Note("only 100 real images"), Note("cluster_2 got worse", 1, 19)]
-    assert (run.tables, run.unreadable) == ([], [])
+    assert monitor.notes == [Note("only 100 real images"), Note("cluster_2 got worse", 1, 19, "cluster_2")]
+    assert run.unreadable == []
 
 
 def test_read_run_keeps_monitors_apart(tmp_path):
     folder = make_run(tmp_path)
     add_diversity(folder, ["a cat", "a dog"], evaluations=2)
-    run = read_run(folder)
-    assert {m.prefix: len(m.records) for m in run.monitors} == {"cms": 3, "diversity": 2}
-    assert {m.prefix: m.partition for m in run.monitors} == {"cms": PARTITION, "diversity": None}
-    assert [table.rows for table in run.tables] == [[["a cat"], ["a dog"]]]
+    cms, diversity = read_run(folder).monitors
+    assert (len(cms.records), cms.partition, cms.tables) == (3, PARTITION, [])
+    assert (len(diversity.records), diversity.partition) == (2, None)
+    assert diversity.tables == [NamedTable("table", ["prompt"], [["a cat"], ["a dog"]])]
 
 
 def test_read_run_keeps_prefixes_apart_that_begin_alike(tmp_path):
@@ -63,49 +71,64 @@ def test_read_run_keeps_prefixes_apart_that_begin_alike(tmp_path):
     assert set(raw.pictures) == {"samples"}
 
 
-def test_read_run_leaves_out_what_was_before_a_fresh_start(tmp_path):
-    folder = make_run(tmp_path, evaluations=4)
-    write_evaluation(folder, 1, evaluation=record(7))
-    write_evaluation(folder, 2, evaluation=record(8))
-    (monitor,) = read_run(folder).monitors
-    assert [r["epoch"] for r in monitor.records] == [6, 7]
-
-
-@pytest.mark.parametrize("content", ["{half", "[]", '{"monitor": "x"}', '{"evaluation": 3}', "", "\udcff", "[" * 9999])
-def test_read_run_names_broken_manifests_and_reads_the_others(tmp_path, content):
-    folder = make_run(tmp_path)
-    broken = folder / "cms_evaluation_00002.json"
-    broken.write_bytes(content.encode(errors="surrogateescape"))
-    run = read_run(folder)
-    assert [r["epoch"] for r in run.monitors[0].records] == [0, 2]
-    assert run.unreadable == [broken.name]
-
-
-def test_read_run_names_other_broken_files(tmp_path):
-    folder = make_run(tmp_path)
-    for name in ("cms_values.json", "cms_notes.json", "cms_partition.npz"):
-        (folder / name).write_text("{half")
-    run = read_run(folder)
-    (monitor,) = run.monitors
-    assert (monitor.values, monitor.notes, monitor.partition) == ({}, [], None)
-    assert sorted(run.unreadable) == ["cms_notes.json", "cms_partition.npz", "cms_values.json"]
-
-
-def test_read_run_can_do_without_any_good_manifest(tmp_path):
-    folder = make_run(tmp_path, evaluations=1)
-    (folder / "cms_evaluation_00001.json").write_text("{half")
-    run = read_run(folder)
-    assert (run.monitors, run.unreadable) == ([], ["cms_evaluation_00001.json"])
+def test_picture_of_a_step_that_was_not_evaluated_is_left_out(tmp_path):
+    folder = make_run(tmp_path, evaluations=2)
+    write_picture(folder / "cms_samples_epoch_0002_step_29.png")
+    assert [p.step for p in read_run(folder).monitors[0].pictures["samples"]] == [9, 19]
 
 
 @pytest.mark.parametrize(
-    "band", [None, [0.9, float("nan"), 0.99], [0.9, 0.99], "wide", [0.9, None, 0.99], [10**400] * 3]
+    ("content", "why"),
+    [
+        ("{half", "Expecting property name"),
+        ("", "Expecting value"),
+        ("\udcff", "codec can't decode"),
+        ("[" * 99999, "recursion"),
+        ("[]", "it is list, not dict"),
+        ({"evaluations": 3}, "evaluations is int, not list"),
+        ({"evaluations": []}, "`evaluations` is empty"),
+        ({"evaluations": [3]}, "TypeError"),
+        ({"evaluations": [{"message": ""}]}, "KeyError: 'values'"),
+        ({"evaluations": [{"values": {"image": "high"}, "message": ""}]}, "TypeError: must be real number"),
+        ({"evaluations": [{"values": {"image": 10**400}, "message": ""}]}, "OverflowError"),
+        ({"declared": [{"key": "a", "scale": "upside down"}]}, "Expected `scale` of a"),
+        ({"findings": [{"text": "dark"}]}, "KeyError"),
+        ({"baseline": {"image": "wide"}}, "argument 2 is longer"),
+        ({"notes": [{"words": "few"}]}, "unexpected keyword argument"),
+        ({"tables": {"prompts": [1]}}, "TypeError"),
+        ({"prefix": "mine"}, "but cms_run.json is of mine"),
+        ({"prefix": None}, "prefix is NoneType, not str"),
+    ],
+    ids=str,
 )
-def test_read_run_leaves_out_a_broken_band_alone(tmp_path, band):
+def test_file_that_is_not_as_it_was_written_is_named_and_the_others_are_read(tmp_path, content, why):
+    folder = make_run(tmp_path)
+    add_diversity(folder, ["a cat"])
+    if isinstance(content, dict):
+        changed(folder, **content)
+    else:
+        (folder / "cms_run.json").write_bytes(content.encode(errors="surrogateescape"))
+    run = read_run(folder)
+    assert [monitor.prefix for monitor in run.monitors] == ["diversity"]
+    (said,) = run.unreadable
+    assert "cms_run.json" in said
+    assert why in said
+    assert "It was edited or damaged: take it out of the folder" in said
+
+
+def test_read_run_names_a_partition_that_cannot_be_read(tmp_path):
+    folder = make_run(tmp_path)
+    (folder / "cms_partition.npz").write_text("{half")
+    run = read_run(folder)
+    assert run.monitors[0].partition is None
+    assert run.unreadable[0].startswith("cms_partition.npz: ")
+
+
+@pytest.mark.parametrize("band", [[0.9, float("nan"), 0.99], [0.9, None, 0.99]])
+def test_band_that_is_not_finite_is_left_out_alone(tmp_path, band):
     folder = make_run(tmp_path, evaluations=1)
-    write_evaluation(folder, 1, baseline={"cluster_1": band, "cluster_2": [0.96, 0.97, 0.98]})
-    (monitor,) = read_run(folder).monitors
-    assert monitor.baseline == {"cluster_2": (0.96, 0.97, 0.98)}
+    changed(folder, baseline={"cluster_1": band, "cluster_2": [0.96, 0.97, 0.98]})
+    assert read_run(folder).monitors[0].baseline == {"cluster_2": (0.96, 0.97, 0.98)}
 
 
 def test_read_run_follows_no_link(tmp_path):
@@ -115,18 +138,30 @@ def test_read_run_follows_no_link(tmp_path):
     PARTITION.save(tmp_path / "secret.npz")
     folder = make_run(tmp_path / "run")
     (folder / "cms_partition.npz").unlink()
-    links = {"table.json": secret, "cms_notes.json": secret, "cms_secret.png": tmp_path / "secret.png"}
+    links = {"other_run.json": secret, "cms_secret.png": tmp_path / "secret.png"}
     for name, target in (links | {"cms_partition.npz": tmp_path / "secret.npz"}).items():
         (folder / name).symlink_to(target)
     run = read_run(folder)
     (monitor,) = run.monitors
-    assert (run.tables, monitor.notes, monitor.partition) == ([], [], None)
+    assert (run.unreadable, monitor.partition) == ([], None)
     assert "secret" not in monitor.pictures
 
 
-def test_read_run_takes_no_partition_from_elsewhere(tmp_path):
+@pytest.mark.parametrize("name", ["../../other.npz", "/etc/passwd", 7, None])
+def test_read_run_takes_no_partition_from_elsewhere(tmp_path, name):
     folder = make_run(tmp_path / "run")
     PARTITION.save(tmp_path / "other.npz")
-    for name in ("../../other.npz", str(tmp_path / "other.npz"), 7):
-        write_evaluation(folder, 3, partition=name)
-        assert read_run(folder).monitors[0].partition is None
+    changed(folder, partition=name)
+    assert read_run(folder).monitors[0].partition is None
+
+
+def test_evaluation_is_found_by_the_step_of_its_checkpoint(tmp_path):
+    run = MonitorRun.read(make_run(tmp_path) / "cms_run.json")
+    at = run.manifest_at(19)
+    assert (at["monitor"], at["values"]) == ("PixelClusterMonitor", record(2))
+    assert run.repeatable(19) == {key: x for key, x in record(2).items() if key not in NOT_REPEATABLE}
+    with pytest.raises(ValueError, match=r"at one of the steps 9, 19, 29, but got one of step 20"):
+        run.manifest_at(20)
+
+
+NOT_REPEATABLE = {"epoch", "step", "sampling_seconds", "metric_seconds", "images_seen"}

@@ -98,6 +98,8 @@ class RegionPresenter(Presenter[RegionEvaluation]):
             return {}
         regions, findings = self.fitted.regions, evaluation.findings
         out = evaluation_figures(regions, findings, history, samples.images, self._captions(samples))
+        if not len(samples.images):  # this process drew none
+            del out["samples"]
         diagnosis = evaluation.diagnosed.diagnosis
         if diagnosis is None:
             return out

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of a run without a monitor give the values of one that had it, to the last bit."""
 
-import json
 import re
 import signal
 
@@ -10,6 +9,7 @@ import torch
 from _helpers.modules import LIGHTNING_SAYS, Linear, TwoPlayers, digits, ema_averaging, loader, trainer
 from _helpers.prompted import Prompted
 from _helpers.replayed import Digits, quiet
+from _helpers.runs import manifests
 from _helpers.slow import slow_but
 from _helpers.swept import both, measured_in, new, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -73,20 +73,14 @@ def test_sweep_tells_averaged_and_raw_weights_apart(tmp_path, weights):
     logged = both(tmp_path, Linear, ema, monitor={"weights": weights})
     swept = sweep(tmp_path / "without", setup(monitors=[quiet(weights=weights)]), tell=quietly)
     assert measured_in(swept) == logged
-    manifest, checkpoint = last_of(tmp_path / "without")
-    assert json.loads(manifest.read_text())["weights"] == ("raw" if weights == "raw" else "averaged")
-    assert replay(manifest, checkpoint) == replayable(logged[-1])
+    manifest = manifests(tmp_path / "without" / "genmonitor")[-1]
+    assert manifest["weights"] == ("raw" if weights == "raw" else "averaged")
+    (checkpoint,) = (tmp_path / "without" / "checkpoints").glob(f"*step={manifest['global_step']}.ckpt")
+    assert replay(tmp_path / "without" / "genmonitor" / "cms_run.json", checkpoint) == replayable(logged[-1])
 
 
 def quietly(line):
     """Take a line and say nothing."""
-
-
-def last_of(run):
-    manifest = max((run / "genmonitor").glob("cms_evaluation_*.json"))
-    step = json.loads(manifest.read_text())["global_step"]
-    (checkpoint,) = (run / "checkpoints").glob(f"*step={step}.ckpt")
-    return manifest, checkpoint
 
 
 def replayable(record):
@@ -114,11 +108,10 @@ def test_sweep_leaves_what_a_monitor_leaves(runs, tmp_path):
     with_monitor, without = files(folder / "with"), files(tmp_path / "out")
     assert without.keys() == with_monitor.keys() | {"sweep.pt"}
     assert without["cms_partition.npz"].read_bytes() == with_monitor["cms_partition.npz"].read_bytes()
-    for name in (name for name in with_monitor if "_evaluation_" in name):
-        one, other = (json.loads(found[name].read_text()) for found in (with_monitor, without))
+    for one, other in zip(*(manifests(run / "genmonitor") for run in (folder / "with", tmp_path / "out")), strict=True):
         for manifest in (one, other):
             del manifest["folder"]
-            manifest["evaluation"] = {k: v for k, v in manifest["evaluation"].items() if "_seconds" not in k}
+            manifest["values"] = {k: v for k, v in manifest["values"].items() if "_seconds" not in k}
         assert one == other
     events = EventAccumulator(str(tmp_path / "out")).Reload()
     assert [(e.step, e.value) for e in events.Scalars("cms/image")] == [
@@ -147,7 +140,7 @@ def test_sweep_killed_between_files_and_state_goes_on(runs, tmp_path):
     sweep(files[:2], setup(), out=tmp_path, tell=quietly)
     (tmp_path / "genmonitor" / "sweep.pt").write_bytes(state)  # as if the power went out before it was written
     assert measured_in(sweep(files, setup(), out=tmp_path, tell=quietly)) == logged
-    assert len([*(tmp_path / "genmonitor").glob("cms_evaluation_*.json")]) == 3
+    assert len(manifests(tmp_path / "genmonitor")) == 3
 
 
 def test_sweep_skips_a_bad_checkpoint_and_tells_of_it(runs, tmp_path):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
 
 import pytest
 import torch
 from _helpers.modules import LIGHTNING_SAYS, Deep, Kept, digits, ema_averaging, fit, loader, plain
+from _helpers.runs import manifests
 from _helpers.slow import slow_but
 from lightning import LightningModule
 from lightning.pytorch.callbacks import Callback
@@ -69,8 +69,7 @@ def test_chosen_weights_are_evaluated_in_either_order(tmp_path, weights, used, p
     assert module.trained == [0, 1, 2, 3, 4, 5]
     assert module.level.item() == AVERAGED[-1]  # WeightAveraging leaves the averaged weights in the module
     assert float(module.calls) == 0
-    manifests = sorted((tmp_path / "genmonitor").glob("cms_evaluation_*.json"))
-    assert [json.loads(path.read_text())["weights"] for path in manifests] == [used, used]
+    assert [manifest["weights"] for manifest in manifests(tmp_path / "genmonitor")] == [used, used]
 
 
 @pytest.mark.filterwarnings("ignore:Plain. (there is no validation data|EMAWeightAveraging has averaged no)")
