@@ -28,11 +28,10 @@ class DisagreementMonitor(PromptedMonitor):
     the model has and the reference lacks; `disagreement/bottom_1`, … the lowest negative ones, what the reference has
     and the model lacks; 0 where there are fewer. At most 1 in size together, so that a prompt whose outputs all changed
     has at most its part of the samples. `disagreement/total`, Σ λ log(S / λ) over all positive ones, S their sum, also
-    grows with the number of modes; where the samples are too many for an exact value (see `prompt_split`) there is its
-    standard error too, `disagreement/total_error`. `disagreement/baseline_total` is what the same samples get with
-    their sides drawn at random within each prompt, as two sets of one model do, and `disagreement/p` the p-value of
-    that: above 0.05 there is no evidence of a difference. And `disagreement/sampling_seconds`, `/metric_seconds`,
-    `/images_seen`.
+    grows with the number of modes; of many samples it is that of 2048 (see `prompt_split`).
+    `disagreement/baseline_total` is what the same samples get with their sides drawn at random within each prompt, as
+    two sets of one model do, and `disagreement/p` the p-value of that: above 0.05 there is no evidence of a difference.
+    And `disagreement/sampling_seconds`, `/metric_seconds`, `/images_seen`.
 
     An alert names the prompts that moved away from the data: at two evaluations in a row the samples of a prompt are
     farther from the real images of the same prompt than at its best evaluation before, with at least twice the squared

@@ -132,7 +132,7 @@ def _measure(
     first, second = _titles(sets)
     of_page = [
         ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),
-        *(replace(x, chart=None) for x in evaluator.values() if x.key in ("total_error", "p", "baseline_total")),
+        *(replace(x, chart=None) for x in evaluator.values() if x.key in ("p", "baseline_total")),
     ]
     return Measurement(
         title="What two models do differently",

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,11 +13,7 @@ from genmonitor._validation import check_at_least
 from genmonitor.kernels.base import Kernel, check_kernel
 from genmonitor.kernels.builtin import GaussianKernel
 from genmonitor.kernels.covariance import FeatureMap, exact_features, random_features
-from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
-
-WAVES = 16
-"""Random functions in a probe: so many that it is nearly normal, and its squares vary little more."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -153,24 +147,6 @@ class PairKernel:
         projections = {"output_projection": normal[:, :d], "prompt_projection": normal[:, d:]}
         return ProjectedPairs(size=num_features, kernel=self.output_kernel, **projections)
 
-    def probes(self, rows: Tensor, count: int) -> Tensor | None:
-        """Evaluate random functions, always the same, at rows [N, D + E]: [N, count], their covariance the Gram matrix.
-
-        Each is a sum of `WAVES` products of a wave of the output and one of the prompt; None where a kernel has none.
-        """
-        generator, parts = torch.Generator().manual_seed(0), self._parts(rows)
-        drawn = [_waves(kernel, part.shape[1], WAVES * count, generator) for kernel, part in parts]
-        waves = [wave for wave in drawn if wave is not None]
-        if len(waves) < len(parts):
-            return None
-        values = []
-        for a, b in row_blocks(len(rows), 4 * rows.element_size(), columns=WAVES * count):
-            product = rows.new_ones(())
-            for wave, (_, part) in zip(waves, parts, strict=True):
-                product = product * wave(part[a:b])
-            values.append(product.unflatten(1, (count, WAVES)).sum(2, dtype=torch.float64) / math.sqrt(WAVES))
-        return torch.cat(values)
-
     @property
     def _whole(self) -> Kernel | None:
         """The kernel of whole rows, where there is one."""
@@ -212,19 +188,6 @@ def _joined(output_kernel: Kernel, prompt_kernel: Kernel) -> Kernel | None:
         return None
     kernel = replace(output_kernel, gamma=1.0)
     return None if kernel.unit is None else kernel
-
-
-def _waves(kernel: Kernel, dim: int, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor] | None:
-    """Draw random functions r, [N, dim] to [N, count], with E[r(x) r(y)] = k(x, y); None for an unknown kernel."""
-    if kernel.explicit_features is None:
-        return None
-    draw = partial(torch.randn, count, dim, generator=generator, dtype=torch.float64)
-    if kernel.explicit_features == "exact":  # which the rows are already
-        normal = draw()
-        return lambda x: x @ normal.to(x).T
-    frequencies = kernel.frequencies(draw)
-    phases = 2 * math.pi * torch.rand(count, generator=generator, dtype=torch.float64)
-    return lambda x: math.sqrt(2) * torch.cos(x @ frequencies.to(x).T + phases.to(x))
 
 
 def _shift(kernel: Kernel, values: Tensor) -> Tensor:

@@ -147,11 +147,6 @@ class Blocks:
                 break
             self._kept.append(block)
 
-    @property
-    def all_kept(self) -> bool:
-        """Whether no block is computed again."""
-        return len(self._kept) == len(self.spans)
-
     def __iter__(self) -> Iterator[tuple[int, int, Tensor]]:
         """Yield the first row, the row after the last, and these rows."""
         for index, (start, stop) in enumerate(self.spans):
@@ -174,11 +169,6 @@ class SymmetricBlocks:
         self._size, self._like = size, like
         self._blocks = Blocks(list(row_blocks(size, 4 * like.element_size())), make)
 
-    @property
-    def all_kept(self) -> bool:
-        """Whether no block is computed again."""
-        return self._blocks.all_kept
-
     def product(self, v: Tensor) -> Tensor:
         """Return the product with v [N, k], float64, rounded to the dtype of the entries."""
         narrow, out = v.to(self._like), torch.zeros_like(v)
@@ -186,20 +176,6 @@ class SymmetricBlocks:
             out[a:b] += right @ narrow[a:]
             out[b:] += right[:, b - a :].T @ narrow[a:b]
         return out
-
-    def moments(self, weights: Tensor) -> tuple[float, float]:
-        """Return Σ λ and Σ λ² over the eigenvalues of diag(weights) times the matrix, from its entries.
-
-        Args:
-            weights: [N, 1], float64.
-        """
-        first, second = 0.0, 0.0
-        for a, b, right in self._rows():
-            right = right.double()
-            first += float(weights[a:b, 0] @ right.diagonal())
-            by_column = weights[a:b].T @ right.square()
-            second += float(by_column @ weights[a:] + by_column[:, b - a :] @ weights[b:])
-        return first, second
 
     def whole(self) -> Tensor:
         """Return the matrix [N, N]."""

@@ -137,15 +137,14 @@ class PromptSplit(AnchoredMetric, MomentMetric):
         self._add_moments([self._pair_kernel().rows(x, t)], [self._features(self.num_features)], f"{side}_")
 
     def compute(self) -> dict[str, Tensor]:  # type: ignore[override]
-        """Return `eigenvalues` [2 `num_modes`], `total` and `total_error`, all float64.
+        """Return `eigenvalues` [2 `num_modes`] and `total`, both float64.
 
         The eigenvalues fall: first the largest positive ones, modes that the test side has and the reference lacks,
         then the lowest negative ones, the reverse, with zeros for those that a side does not have. `total` is
-        Σ λ log(S / λ) over all positive ones, S their sum. `total_error` is its standard error: 0 up to 1024 samples of
-        both sides together, or up to 1024 features where the metric streams, and beyond that of an estimate.
+        Σ λ log(S / λ) over all positive ones, S their sum, as `functional.prompt_split` says.
         """
         modes = self._modes()
-        return {"eigenvalues": modes.eigenvalues, "total": modes.total, "total_error": modes.total_error}
+        return {"eigenvalues": modes.eigenvalues, "total": modes.total}
 
     def modes(self) -> PromptSplitModes:
         """Return the modes of all processes' samples with their residuals and the samples' scores.

@@ -87,7 +87,7 @@ def symmetric(n: int, seed: int = 0) -> Tensor:
 
 def ends_of(matrix: Tensor, count: int, columns: int = 8) -> Space:
     signs = torch.randint(2, (len(matrix), columns), generator=torch.Generator().manual_seed(1))
-    return Space.ends(lambda v: v, lambda v: matrix @ v, 2e-16, 2 * signs.double() - 1, count)
+    return Space.ends(lambda v: v, lambda v: matrix @ v, 2e-16, 2 * signs.double() - 1, count, max_blocks=32)
 
 
 def ken_total(eigenvalues: Array) -> float:

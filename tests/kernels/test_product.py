@@ -76,16 +76,3 @@ def test_theorem_1_holds_over_100_draws(frequencies, eta):
     assert sum(error <= bound for error in errors) >= 95
     assert 0.01 * bound < max(errors)  # the features are random after all
     assert sorted(errors)[50] < 2 / math.sqrt(frequencies)
-
-
-@pytest.mark.parametrize("kernel", [GaussianKernel(0.1), LaplacianKernel(0.1), CosineKernel()])
-@pytest.mark.parametrize("prompt_kernel", [GaussianKernel(0.3), LaplacianKernel(0.3), CosineKernel()])
-def test_probes_have_the_gram_matrix_as_covariance(kernel, prompt_kernel):
-    x, t, y, u = random_sides(9, 8)
-    pairs = PairKernel.of(y, u, kernel, prompt_kernel)
-    rows = pairs.rows(x, t)
-    drawn = pairs.probes(rows, 1000)
-    gram = pairs.gram(rows, rows)
-    deviation = (gram.diagonal() * gram.diagonal()[:, None] + gram**2).sqrt() / 1000**0.5
-    assert (abs(drawn @ drawn.T / 1000 - gram) < 4.5 * deviation).all()
-    assert torch.equal(pairs.probes(rows, 1000), drawn)

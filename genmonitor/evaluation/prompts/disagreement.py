@@ -78,9 +78,6 @@ class DisagreementValues:
                 better="low" if reference == "data" else None,
             ),
             ValueSpec(
-                "total_error", "standard error of the total, where that is an estimate", detail=True, error_of="total"
-            ),
-            ValueSpec(
                 "p",
                 "p-value of the permutation test: the chance that two sets of one model would differ as much; 0.05 or "
                 "less: they differ",
@@ -103,7 +100,7 @@ class DisagreementValues:
     def measured(self, found: Disagreement) -> dict[str, float]:
         """Return total and modes by key, 0 where there are fewer modes of a sign."""
         chance = {"p": found.p, "baseline_total": median(x.total for x in found.by_chance)}
-        out = {"total": found.total} | ({"total_error": found.total_error} if found.total_error else {}) | chance
+        out = {"total": found.total} | chance
         for sign, modes in (("top", found.top), ("bottom", found.bottom)):
             keys = self.modes[sign]
             out |= dict(zip(keys, [mode.eigenvalue for mode in modes] + [0.0] * (len(keys) - len(modes)), strict=True))
@@ -129,8 +126,8 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
         against: what the reference is called.
         of: what the model is called, where that says more than that it is the model.
     """
-    p, error = record["p"], f" ± {record['total_error']:.1g}" if record.get("total_error") else ""
-    total, by_chance = f"total {max(0.0, record['total']):.3g}{error}", f"by chance {record['baseline_total']:.3g}"
+    p = record["p"]
+    total, by_chance = f"total {max(0.0, record['total']):.3g}", f"by chance {record['baseline_total']:.3g}"
     fine = not differs(p) if against == AGAINST["data"] else None
     if not differs(p):
         between = f"between {of} and {against}" if of else f"from {against}"

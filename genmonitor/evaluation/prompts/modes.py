@@ -108,7 +108,6 @@ class Disagreement:
         bottom: the lowest negative ones, rising.
         similar: a mode that both sides have.
         changed: every prompt with its part of the modes looked at, falling.
-        total_error: the total's standard error, 0 where it is exact.
         p: p-value of the hypothesis that both sides answer their prompts alike.
         by_chance: draws of what two sets of one model get.
     """
@@ -118,7 +117,6 @@ class Disagreement:
     bottom: list[Mode]
     similar: Mode
     changed: Ranked
-    total_error: float = 0.0
     p: float = 0.0
     by_chance: Sequence[ByChance] = ()
 
@@ -161,7 +159,6 @@ def disagreement(
         [_mode(modes, i, modes.reference_scores, reference_names) for i in bottom],
         _mode(similar, 0, similar.scores, names),
         _changed(modes, names, reference_names),
-        float(modes.total_error),
     )
 
 

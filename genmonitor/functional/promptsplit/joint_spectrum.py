@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The difference of two joint covariances in its forms: by the Gram matrix, by random features, by their covariances.
+"""The difference of two joint covariances in its forms: by the Gram matrix, or by covariances of features.
 
 Λ = (1/N) Σ φ φᵀ over the test rows less (eta/N') Σ φ φᵀ over the reference rows. Rows are those of a `PairKernel`, the
 test side first.
@@ -8,33 +8,35 @@ test side first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples, check_pairs
-from genmonitor.functional.promptsplit.total_estimate import TotalEstimate
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import FeatureMap, covariance
 from genmonitor.kernels.product import PairKernel
-from genmonitor.linalg.chunking import BLOCK_ROWS, Blocks, SymmetricBlocks, row_blocks
-from genmonitor.linalg.krylov import COLUMNS, Operator, Space
+from genmonitor.linalg.chunking import SymmetricBlocks, row_blocks
+from genmonitor.linalg.krylov import Operator, Space, cholesky_root
 from genmonitor.linalg.spectrum import rounding_of, unnormalized_entropy
 
 Gram = Callable[[Tensor, Tensor], Tensor]
-
-Probes = Callable[[Tensor, int], Tensor | None]
-"""From rows [N, D + E] and a number to as many random functions of them [N, k], whose covariance is the Gram matrix.
-
-None where none are known.
-"""
 
 DENSE_LIMIT = 1024
 """Size up to which all eigenpairs of a matrix are computed: beyond, a Krylov space of the outermost is cheaper.
 
 Up to four times that where so many are wanted that the space would be nearly whole.
 """
+
+TOTAL_SAMPLES = 2048
+"""Samples of both sides together that the total is of, chosen at random: its cost grows with their cube."""
+
+COLUMNS = 24
+"""Columns of a block of a Krylov space at least: with more of them its polynomials have a lower degree."""
+
+MAX_BLOCKS = 32
+"""Blocks of a Krylov space at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +45,8 @@ class JointSpectrum:
 
     Attributes:
         space: whose Ritz pairs are eigenpairs of the difference.
-        pooled: the operator `space.outer` with the reference side added instead of taken away.
-        estimate: of the total; None where the space is whole.
+        pooled: the operator `outer` of the space with the reference side added instead of taken away.
+        total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum.
         scores: from vectors over the space's basis [b, k] to the scores of all rows at hand [N + N', k]; of no rows
             where none were kept.
         score_rows: from other rows [n, D + E] and directions [S, k] to scores [n, k].
@@ -53,7 +55,7 @@ class JointSpectrum:
 
     space: Space
     pooled: Operator
-    estimate: TotalEstimate | None
+    total: Tensor
     scores: Callable[[Tensor], Tensor]
     score_rows: Callable[[Tensor, Tensor], Tensor]
     means: Tensor | None = None
@@ -81,13 +83,6 @@ class JointSpectrum:
         turn = torch.linalg.eigh(block.T @ compressed(block)).eigenvectors[:, -1:]
         return coefficients @ block @ turn
 
-    def total(self) -> tuple[Tensor, Tensor]:
-        """Return Σ λ log(S / λ) over the positive eigenvalues, and its standard error, 0 where all are known."""
-        if self.estimate is not None:
-            return self.estimate.total, self.estimate.error
-        total = unnormalized_entropy(self.space.ritz()[0].clamp_min(0))
-        return total, torch.zeros_like(total)
-
 
 def joint_rows(
     test: tuple[object, object],
@@ -112,31 +107,33 @@ def joint_rows(
     return kernel, kernel.rows(x.to(dtype), t), kernel.rows(y.to(dtype), u)
 
 
-def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, probes: Probes, count: int) -> JointSpectrum:
+def by_gram(rows: Tensor, n: int, eta: float, kernel: PairKernel, count: int) -> JointSpectrum:
     """Use the Gram matrix of all rows, the kernel trick: directions are weights of the rows.
 
     Args:
         rows: [N + N', D + E].
         n: N.
         eta: weight of the reference side.
-        gram: from rows [a, D + E] and [b, D + E] to their Gram matrix.
-        probes: for that Gram matrix.
+        kernel: of the rows.
         count: eigenpairs of either sign that will be wanted.
     """
     weights = side_weights(len(rows), n, eta, rows)
-    # equal rows are one with their weights added: with two of them the matrix is singular, and rounding makes of a
-    # sum of weights that is zero a pair of eigenvalues as large as its square root
-    distinct, index = torch.unique(rows, dim=0, return_inverse=True)
-    if len(distinct) == len(rows):
-        distinct, index = rows, torch.arange(len(rows), device=rows.device)
-    signed, unsigned = (
-        weights.new_zeros(len(distinct)).index_add_(0, index, side)[:, None] for side in (weights, weights.abs())
-    )
-    estimate: TotalEstimate | None = None
-    if takes_whole(len(distinct), count):
-        space = _whole_of_gram(distinct.double(), signed, gram)
+    distinct, index = distinct_rows(rows)
+    signed, unsigned = (summed(side, index, len(distinct)) for side in (weights, weights.abs()))
+    whole = takes_whole(len(distinct), count)
+    entries = distinct.double() if whole else distinct
+    matrix = SymmetricBlocks(len(entries), entries, lambda a, b: kernel.gram(entries[a:b], entries[a:]))
+
+    def outer(v: Tensor) -> Tensor:
+        return signed * v
+
+    if whole:
+        space = Space.whole(matrix.whole(), outer)
+        total = total_of(space.values)
     else:
-        space, estimate = _ends_of_gram(distinct, signed, unsigned.sqrt(), gram, probes, count)
+        start, rounding = random_signs(len(distinct), count, distinct), rounding_of(distinct)
+        space = Space.ends(matrix.product, outer, rounding, start, count, MAX_BLOCKS)
+        total = gram_total(rows, n, eta, kernel)
 
     def scores(coefficients: Tensor) -> Tensor:
         return (space.images @ coefficients)[index]
@@ -144,86 +141,47 @@ def by_gram(rows: Tensor, n: int, eta: float, gram: Gram, probes: Probes, count:
     def score_rows(others: Tensor, directions: Tensor) -> Tensor:
         dtype = torch.promote_types(others.dtype, distinct.dtype)
         known = distinct.to(dtype)
-        return in_chunks(others.to(dtype), lambda some: gram(some, known).double() @ directions, len(known))
+        return in_chunks(others.to(dtype), lambda some: kernel.gram(some, known).double() @ directions, len(known))
 
-    return JointSpectrum(space, lambda v: unsigned * v, estimate, scores, score_rows)
-
-
-def _whole_of_gram(rows: Tensor, weights: Tensor, gram: Gram) -> Space:
-    """Return the space of all directions."""
-    matrix = SymmetricBlocks(len(rows), rows, lambda a, b: gram(rows[a:b], rows[a:])).whole()
-    return Space.whole(matrix, lambda v: weights * v)
+    return JointSpectrum(space, lambda v: unsigned * v, total, scores, score_rows)
 
 
-def _ends_of_gram(
-    rows: Tensor, weights: Tensor, scale: Tensor, gram: Gram, probes: Probes, count: int
-) -> tuple[Space, TotalEstimate]:
-    """Return a space that holds the modes, and the estimate of the total.
-
-    Without random functions of the rows the probes are signs times the scale [N, 1] and, as their partners, what the
-    Gram matrix makes of signs over it. Their shares, which may be negative, differ more.
-    """
-    matrix = SymmetricBlocks(len(rows), rows, lambda a, b: gram(rows[a:b], rows[a:]))
-    # where blocks are computed again in every step, modes alone are worth many of these
-    moments = matrix.moments(weights) if matrix.all_kept else ()
-    estimate = TotalEstimate(moments, columns_for(count), patient=matrix.all_kept)
-    drawn, partners = probes(rows, columns_for(count)), None
-    if drawn is None:
-        signs = random_signs(len(rows), count, rows)
-        drawn, partners = scale * signs, matrix.product(signs / scale)
-    space = Space.ends(
-        matrix.product, lambda v: weights * v, rounding_of(rows), drawn, count, partners=partners, enough=estimate
-    )
-    return space, estimate
-
-
-def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: int) -> JointSpectrum:
-    """Use explicit features of the rows: directions are vectors of features.
+def gram_total(rows: Tensor, n: int, eta: float, kernel: PairKernel) -> Tensor:
+    """Return the total from all eigenvalues, of no more than `TOTAL_SAMPLES` rows, the same part of either side.
 
     Args:
         rows: [N + N', D + E].
         n: N.
         eta: weight of the reference side.
-        features: the map, to R values.
-        count: eigenpairs of either sign that will be wanted.
+        kernel: of the rows.
     """
-    size = features.size
-    # as many rows as are read at a time: their angles are still in the cache when cosines are taken
-    spans = [(a, min(a + BLOCK_ROWS, len(rows))) for a in range(0, len(rows), BLOCK_ROWS)]
-    blocks = Blocks(spans, lambda a, b: features(rows[a:b]))
-    weights = side_weights(len(rows), n, eta, rows)[:, None].to(rows)
+    part, chosen = min(1.0, TOTAL_SAMPLES / len(rows)), []
+    for side in (rows[:n], rows[n:]):
+        # the same places on sides of one size, which may be pairs
+        order = torch.randperm(len(side), generator=torch.Generator().manual_seed(0)).to(side.device)
+        chosen.append(side[order[: max(2, round(part * len(side)))]])
+    some = torch.cat(chosen).double()
+    distinct, index = distinct_rows(some)
+    weights = summed(side_weights(len(some), len(chosen[0]), eta, some), index, len(distinct))
+    lower = cholesky_root(kernel.gram(distinct, distinct))
+    return total_of(torch.linalg.eigvalsh(lower.T @ (weights * lower)))
 
-    def scores(coefficients: Tensor) -> Tensor:
-        narrow = (space.vectors @ coefficients).to(rows)
-        return torch.cat([(block @ narrow).double() for _, _, block in blocks])
 
-    def apply(v: Tensor, by: Tensor) -> Tensor:
-        narrow, out = v.to(rows), torch.zeros_like(v)
-        for a, b, block in blocks:
-            out += block.T @ (by[a:b] * (block @ narrow))
-        return out
+def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows without copies, and which of them each row is.
 
-    estimate: TotalEstimate | None = None
-    if takes_whole(size, count):
-        test, reference = (covariance([side], [features]) for side in (rows[:n], rows[n:]))
-        spectrum = by_covariances(test, reference, eta, None, features, count)
-        space, pooled = spectrum.space, spectrum.pooled
-    else:
-        signs = random_signs(size, count, rows)
-        trace = sum(float(weights[a:b, 0] @ block.square().sum(1)) for a, b, block in blocks)
-        estimate = TotalEstimate([trace], columns_for(count), patient=blocks.all_kept)
-        space = Space.ends(lambda v: v, lambda v: apply(v, weights), rounding_of(rows), signs, count, enough=estimate)
+    Equal rows are one with their weights added: with two of them the Gram matrix is singular, and rounding makes of a
+    sum of weights that is zero a pair of eigenvalues as large as its square root.
+    """
+    distinct, index = torch.unique(rows, dim=0, return_inverse=True)
+    if len(distinct) == len(rows):
+        return rows, torch.arange(len(rows), device=rows.device)
+    return distinct, index
 
-        def pooled(v: Tensor) -> Tensor:
-            return apply(v, weights.abs())
 
-    return JointSpectrum(
-        space,
-        pooled,
-        estimate,
-        scores,
-        lambda others, directions: in_chunks(others, lambda some: features(some).double() @ directions, size),
-    )
+def summed(weights: Tensor, index: Tensor, size: int) -> Tensor:
+    """Add up the weights of equal rows [size, 1]."""
+    return weights.new_zeros(size).index_add_(0, index, weights)[:, None]
 
 
 def by_covariances(
@@ -240,30 +198,53 @@ def by_covariances(
         count: eigenpairs of either sign that will be wanted.
     """
     size, difference = len(test), test - eta * reference
-    estimate: TotalEstimate | None = None
 
     def outer(v: Tensor) -> Tensor:
         return difference @ v
 
     if takes_whole(size, count):
         space = Space.whole(torch.eye(size).to(test), outer)
+        total = total_of(space.values)
     else:
-        moments = float(difference.trace()), float(difference.square().sum())
-        estimate = TotalEstimate(moments, columns_for(count), patient=True)
-        rounding, signs = torch.finfo(test.dtype).eps, random_signs(size, count, test)
-        space = Space.ends(lambda v: v, outer, rounding, signs, count, enough=estimate)
+        start, rounding = random_signs(size, count, test), torch.finfo(test.dtype).eps
+        space = Space.ends(lambda v: v, outer, rounding, start, count, MAX_BLOCKS)
+        total = total_of(torch.linalg.eigvalsh(difference))
     return JointSpectrum(
         space,
         lambda v: test @ v + eta * (reference @ v),
-        estimate,
+        total,
         lambda coefficients: coefficients[:0],
         lambda others, directions: in_chunks(others, lambda some: features(some).double() @ directions, size),
         means,
     )
 
 
+def by_features(rows: Tensor, n: int, eta: float, features: FeatureMap, count: int) -> JointSpectrum:
+    """Use the covariances of explicit features of the rows, which are at hand to be scored.
+
+    Args:
+        rows: [N + N', D + E].
+        n: N.
+        eta: weight of the reference side.
+        features: the map, to R values.
+        count: eigenpairs of either sign that will be wanted.
+    """
+    test, reference = (covariance([side], [features]) for side in (rows[:n], rows[n:]))
+    spectrum = by_covariances(test, reference, eta, None, features, count)
+
+    def scores(coefficients: Tensor) -> Tensor:
+        return spectrum.score_rows(rows, spectrum.space.vectors @ coefficients)
+
+    return replace(spectrum, scores=scores)
+
+
+def total_of(eigenvalues: Tensor) -> Tensor:
+    """Return Σ λ log(S / λ) over the positive eigenvalues, S their sum."""
+    return unnormalized_entropy(eigenvalues.clamp_min(0))
+
+
 def takes_whole(size: int, count: int) -> bool:
-    """Tell whether so many eigenpairs of either sign of a matrix are found fastest together with all others."""
+    """Return True if a number of eigenpairs of either sign of a matrix are found fastest together with all others."""
     return size <= max(DENSE_LIMIT, min(16 * count, 4 * DENSE_LIMIT))
 
 
@@ -274,18 +255,14 @@ def side_weights(size: int, n: int, eta: float, like: Tensor) -> Tensor:
     return weights
 
 
-def columns_for(count: int) -> int:
-    """Return how many columns a block has: some more than the eigenpairs of either sign that are wanted."""
-    return max(COLUMNS, count + COLUMNS // 3)
-
-
 def random_signs(size: int, count: int, like: Tensor) -> Tensor:
-    """Draw the signs that a Krylov space starts with, always the same."""
+    """Draw signs that a Krylov space starts with, always the same: a column more for each eigenpair that is wanted."""
     generator = torch.Generator().manual_seed(0)
-    return 2 * torch.randint(2, (size, columns_for(count)), generator=generator).to(like.device, torch.float64) - 1
+    columns = max(COLUMNS, count + COLUMNS // 3)
+    return 2 * torch.randint(2, (size, columns), generator=generator).to(like.device, torch.float64) - 1
 
 
 def in_chunks(rows: Tensor, function: Callable[[Tensor], Tensor], columns: int) -> Tensor:
-    """Apply a function to some rows at a time, each giving so many columns, within the memory budget."""
+    """Apply a function to a few rows at a time within the memory budget; it returns that number of columns."""
     spans = row_blocks(len(rows), 4 * rows.element_size(), columns=columns)
     return torch.cat([function(rows[a:b]) for a, b in spans])

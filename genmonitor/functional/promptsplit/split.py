@@ -41,7 +41,6 @@ class PromptSplitModes:
             the mode is positive. No rows where samples were not kept.
         reference_scores: [N', 2M]: the same of the reference samples.
         total: Σ λ log(S / λ) over the positive eigenvalues λ, S their sum: how much the test side has that is new.
-        total_error: standard error of `total`, 0 where it is exact.
         similar: one mode near zero for contrast: of all directions in which the sides hardly differ, the one that their
             samples share most. None for that mode itself.
         score: computes the scores [N, 2M] of other outputs [N, D] and prompts [N, E], None where there are none.
@@ -53,7 +52,6 @@ class PromptSplitModes:
     scores: Tensor
     reference_scores: Tensor
     total: Tensor
-    total_error: Tensor
     similar: PromptSplitModes | None
     score: Callable[[Tensor, Tensor | None], Tensor]
     eta: float
@@ -100,15 +98,14 @@ def prompt_split(
 
     Without prompts it is KEN: the modes of outputs that are more than eta times as common as among the reference's.
 
-    Up to 1024 samples, both sides together and equal ones counted once, all eigenpairs are computed, and `total` is
-    exact, up to rounding that matters where it is below 1e-4; up to 4096 if a sixteenth of them or more are wanted as
-    modes. Beyond that the eigenpairs are those of a block Krylov space, each with its residual, and `total` is an
-    estimate by random probes in that space with a standard error, mostly about one per cent of it, at times up to ten.
+    Up to 1024 samples, both sides together and equal ones counted once, all eigenpairs are computed; up to 4096 if a
+    sixteenth of them or more are wanted as modes. Beyond that the eigenpairs are those of a block Krylov space, each
+    with its residual. There the Gram matrix is computed in the samples' precision. The part of its upper triangle that
+    does not fit in a third of the memory is recomputed in every step: a third of 24 GiB holds 65,000 samples.
 
-    There the Gram matrix is computed in the samples' precision; the part of its upper triangle that does not fit in a
-    third of the memory is recomputed in every step (a third of 24 GiB holds 65,000 samples in float32), and the space
-    grows no further than the eigenpairs need: the error is then several per cent, as for kernels that are neither
-    Gaussian nor Laplacian nor cosine.
+    `total` takes all eigenvalues, whose cost grows with the cube of the samples. Of more than 2048 samples, both sides
+    together, it is the total of 2048 chosen at random, always the same ones. With random features it is that of all
+    samples.
 
     Args:
         outputs: of the test side [N, D], N at least 2; several may share a prompt.
@@ -157,7 +154,7 @@ def prompt_split(
     rows, n = torch.cat([test, reference]).detach(), len(test)
     with full_precision():
         if num_features is None or len(rows) <= CHEAPER * feature_size(output_kernel, num_features):
-            spectrum = by_gram(rows, n, eta, kernel.gram, kernel.probes, num_modes)
+            spectrum = by_gram(rows, n, eta, kernel, num_modes)
         else:
             spectrum = by_features(rows, n, eta, kernel.features(num_features, seed), num_modes)
         return split_modes(spectrum, n, eta, num_modes, kernel.rows)
@@ -182,8 +179,7 @@ def split_modes(
         num_modes: M.
         to_rows: turns outputs and prompts into what `spectrum.score_rows` takes.
     """
-    total, total_error = spectrum.total()
-    values, coefficients = spectrum.space.ritz()
+    values, coefficients = spectrum.space.values, spectrum.space.coefficients
     near_zero = values.abs() <= max(SIMILAR * values.abs().max(), values.abs().min())
     shared = spectrum.most_shared(coefficients[:, near_zero])
     wanted = outermost(values, num_modes)
@@ -207,7 +203,7 @@ def split_modes(
             with full_precision():
                 return score_rows(to_rows(x, t), directions)
 
-        return PromptSplitModes(eigenvalues, residuals, scores[:n], scores[n:], total, total_error, similar, score, eta)
+        return PromptSplitModes(eigenvalues, residuals, scores[:n], scores[n:], spectrum.total, similar, score, eta)
 
     return read(coefficients[:, wanted], 2 * num_modes, read(shared, 1, None))
 

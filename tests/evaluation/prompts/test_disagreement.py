@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-from dataclasses import replace
 
 import pytest
 import torch
@@ -49,12 +48,6 @@ def test_disagreement_values_are_0_where_modes_are_missing():
     found = DisagreementValues(2, "data").measured(FOUND)
     modes = {"top_1": 0.3, "top_2": 0.0, "bottom_1": -0.2, "bottom_2": -0.1}
     assert found == modes | {"total": 0.5, "p": 0.005, "baseline_total": 0.3}
-
-
-def test_an_estimated_total_has_its_standard_error():
-    values = DisagreementValues(2, "data")
-    assert values.measured(replace(FOUND, total_error=0.0123)) == values.measured(FOUND) | {"total_error": 0.0123}
-    assert said(LAST | {"total_error": 0.0123}, []).endswith(": total 0.5 ± 0.01 (p = 0.005; by chance 0.3).")
 
 
 @pytest.mark.parametrize("against", AGAINST.values())
