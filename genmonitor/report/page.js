@@ -100,12 +100,14 @@ const showStep = (step) => {
 
 const latestAt = (list, step) => list.findLast((one) => (one.step ?? 0) <= step) ?? list[0];
 
-// of which evaluation something is that not every one has
-function whenOf({ epoch, step }, shownStep) {
-  const said = epoch === null ? `step ${step}` : `epoch ${shown(epoch)}, step ${step}`;
-  if (step === shownStep || !Number.isFinite(shownStep)) return said;
-  return `${said}: ${step < shownStep ? "the last before" : "the first after"} the evaluation shown`;
+// what is said of something that not every evaluation has, where it is of another than the one shown
+function unlike(step, shownStep) {
+  if (step === shownStep || !Number.isFinite(shownStep)) return "";
+  return `: the ${step < shownStep ? "last before" : "first after"} the evaluation shown`;
 }
+
+const whenOf = ({ epoch, step }, shownStep) =>
+  `${epoch === null ? "" : `epoch ${shown(epoch)}, `}step ${step}${unlike(step, shownStep)}`;
 
 function slide(figure, pictures) {
   followers.push((step) => {

@@ -7,6 +7,7 @@ An exception at import would keep TensorBoard from starting.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.resources import files
@@ -23,7 +24,7 @@ _ALONE = (
     "style-src 'unsafe-inline'; img-src data: blob:"
 )
 # as genmonitor.report writes it, which is not imported: it loads torch, and TensorBoard would start seconds later
-_FOLDER, _PAGE = "genmonitor", "report.html"
+_FOLDER, _PAGE = re.compile(r"genmonitor(?:-(v\d+))?"), "report.html"
 _STATIC = {"tab.js": "text/javascript", "tab.css": "text/css"}
 
 
@@ -79,6 +80,8 @@ class ReportTab(TBPlugin):  # type: ignore[misc]
 def find_pages(logdir: Path) -> dict[str, Path]:
     """Return the page of each run by the run's name: the path of its folder below the logdir, as TensorBoard has it.
 
+    Of a folder with several runs, each but the first has its version behind the name, as "run (v1)".
+
     Linked folders are looked through, as by TensorBoard, each folder once; a page that is itself a link is left out,
     and so is what is hidden.
     """
@@ -89,9 +92,11 @@ def find_pages(logdir: Path) -> dict[str, Path]:
             below.clear()
             continue
         seen.add(real)
-        page = Path(folder, _FOLDER, _PAGE)
-        if page.is_file() and not page.is_symlink():
-            pages[Path(folder).relative_to(logdir).as_posix()] = page
+        name = Path(folder).relative_to(logdir).as_posix()
+        for match in filter(None, map(_FOLDER.fullmatch, below)):
+            page = Path(folder, match[0], _PAGE)
+            if page.is_file() and not page.is_symlink():
+                pages[f"{name} ({match[1]})" if match[1] else name] = page
     return pages
 
 

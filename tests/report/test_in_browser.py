@@ -9,6 +9,7 @@ from _helpers.runs import (
     BASELINE,
     COMPARED,
     add_diversity,
+    changed,
     make_run,
     record,
     write_evaluation,
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from genmonitor._formatting import format_cms
+from genmonitor.evaluation.values import ValueSpec
 from genmonitor.report import write_report
 
 pytestmark = pytest.mark.slow
@@ -153,7 +155,7 @@ def test_one_slider_moves_everything_on_the_page(opened, page):
     assert all(before > after for before, after in zip(now, earlier, strict=True))
     until(opened, lambda page: [brightness(page, x) for x in find(page, ".side:last-child canvas")] == [1, 0])
     assert find(opened, ".side:last-child h4")[0].text == "Generated images, epoch 0"
-    assert find(opened, ".said")[0].text == "Then: largest contributor at epoch 0: cluster_2"
+    assert find(opened, ".said")[0].text == "At epoch 0, step 9: largest contributor at epoch 0: cluster_2"
     find(opened, '.moment [data-by="1"]')[0].click()
     assert said.text == "epoch 1, step 19"
     find(opened, "#findings .go")[0].click()
@@ -340,16 +342,38 @@ def test_page_fits_a_phone(page, tmp_path):
 
 def test_page_of_a_damaged_folder_draws_what_is_left(opened, tmp_path):
     folder = make_run(tmp_path, evaluations=3)
-    (folder / "cms_evaluation_00002.json").write_text("{half")
     lacking = {name: value for name, value in record(4).items() if name not in ("constant", "share_1")}
     band = [0.9, float("nan"), 0.99]
     write_evaluation(folder, 4, evaluation=lacking, baseline={"cluster_1": band, "cluster_2": [0.96, 0.97, 0.98]})
-    (folder / "x_evaluation_00001.json").write_text('{"evaluation": {}}')
+    changed(folder, "x", evaluations=[{"values": {}, "message": ""}])
+    (folder / "y_run.json").write_text("{half")
     opened.get(write_report(folder).as_uri())
     assert complaints(opened) == []
     assert len(find(opened, '.chart[data-chart="0"] path.curve')) == 3
     assert all(chart.find_elements("css selector", "svg > *") for chart in find(opened, ".chart"))
-    assert find(opened, ".alert")[0].text == "cms_evaluation_00002.json could not be read and is missing here."
+    assert find(opened, ".alert")[0].text.startswith("Missing here: Expected the file of a run, but ")
+
+
+def test_evaluation_without_a_diagnosis_is_a_gap(opened, tmp_path):
+    folder = make_run(tmp_path, evaluations=0)
+    specs = [ValueSpec(key, scale="share", chart="What the diagnosis explains") for key in ("explained", "proportions")]
+    changed(folder, declared=[spec.to_dict() for spec in specs])
+    for number, explained in enumerate((0.5, None, 0.6, 0.7), 1):
+        found = {} if explained is None else {"explained": explained, "proportions": 0.1}
+        write_evaluation(folder, number, evaluation=record(number) | found)
+    opened.get(write_report(folder).as_uri())
+    script = "return [...document.querySelectorAll('.chart path.area')].map((x) => [x.style.getPropertyValue('--c'), "
+    script += "x.getBBox().width])"
+    areas = opened.execute_script(script)
+    assert len(areas) == 4  # of each value one for the first evaluation and one for the last two
+    assert complaints(opened) == []
+
+
+def test_figure_says_of_which_evaluation_it_is(opened, tmp_path):
+    folder = make_run(tmp_path, evaluations=3, pictures=1)
+    opened.get(write_report(folder).as_uri())
+    (told,) = (x.text for x in find(opened, ".slider output"))
+    assert told == "epoch 0, step 9: the last before the evaluation shown"
 
 
 def test_page_of_a_comparison_draws_regions_without_baseline(opened, tmp_path):

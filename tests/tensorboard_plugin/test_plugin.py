@@ -57,6 +57,16 @@ def test_runs_are_listed_with_the_time_at_which_their_page_was_written(tab, tmp_
     assert ask(tab, "/runs").json["runs"] == []
 
 
+def test_every_run_in_a_folder_is_listed(tab, tmp_path):
+    run = tmp_path / "runs" / "version_0"
+    for name in ("genmonitor-v1", "genmonitor-v12", "genmonitor-validate"):
+        (run / name).mkdir()
+        (run / name / "report.html").write_text(f"<p>{name}</p>")
+    listed = [one["name"] for one in ask(tab, "/runs").json["runs"]]
+    assert listed == ["version_0", "version_0 (v1)", "version_0 (v12)"]
+    assert ask(tab, "/page", run="version_0 (v1)").data.startswith(b"<p>genmonitor-v1</p>")
+
+
 def test_a_page_is_served_as_it_is_now(tab, tmp_path):
     assert ask(tab, "/page", run="version_0").data.startswith(b"<p>a page</p><script>")
     (tmp_path / "runs" / "version_0" / "genmonitor" / "report.html").write_text("<p>the next</p>")
