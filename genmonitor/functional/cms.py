@@ -42,7 +42,9 @@ def cosine_mean_similarity(
     """Cosine of the angle between two mean embeddings, ⟨μ_X, μ_Y⟩ / (‖μ_X‖ ‖μ_Y‖): 1 where the distributions agree.
 
     If the clusters of a partition are independent, the image's value is the product of the clusters' (Theorem 1), so
-    their logarithms say which region contributes most to the loss.
+    their logarithms say which region contributes most to the loss. All of them together must be independent: that any
+    two have a CKA of 0 is not enough. A product far above the image's value is the sign that they are not; what
+    differs is then how regions go together, and no single region shows it.
 
     Args:
         fake: images [N, C, H, W], or features [N, D] without a partition.

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
-from genmonitor.functional import cosine_mean_similarity
+from genmonitor.functional import cosine_mean_similarity, pixel_cka
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
 LABELS = np.array([[1, 1, 2, 2], [1, 0, 0, 2], [3, 3, 1, 2], [3, 3, 1, 1]])
@@ -113,6 +113,18 @@ def test_the_product_is_exact_for_independent_clusters():
     other = cosine_mean_similarity(fake, real, kernel=GaussianKernel(0.3), partition=mixed)
     assert float(other["image"]) == pytest.approx(float(found["image"]), rel=1e-12)
     assert abs(float(other["image"] - other["product"])) > 1e-3
+
+
+def test_independence_of_any_two_clusters_is_not_enough():
+    """Three pixels of ±1, the third the product of the others on one side and minus that product on the other."""
+    two = torch.tensor([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]], dtype=torch.float64)
+    fake, real = (torch.cat([two, sign * two.prod(1, keepdim=True)], 1).reshape(4, 1, 1, 3) for sign in (1, -1))
+    kernel = GaussianKernel.from_sigma(1)
+    for side in (fake, real):
+        torch.testing.assert_close(pixel_cka(side, kernel=kernel), torch.eye(3).double(), rtol=0, atol=1e-6)
+    found = cosine_mean_similarity(fake, real, kernel=kernel, partition=PixelPartition(torch.tensor([[1, 2, 3]])))
+    assert float(found["product"]) == pytest.approx(1, abs=1e-12)
+    assert float(found["image"]) == pytest.approx(0.387, abs=5e-4)
 
 
 def test_the_blame_falls_on_the_cluster_that_is_off():

@@ -165,6 +165,14 @@ def test_more_specific_prompts_leave_less_open():
     assert scores[0]["prompt_share"] < scores[1]["prompt_share"] < scores[2]["prompt_share"]
 
 
+@pytest.mark.parametrize("kernel", [CosineKernel(), GaussianKernel(0.3)])
+def test_one_prompt_for_all_takes_the_mean_away_whatever_it_says(kernel):
+    outputs = draw(40, 5)
+    prompts = [draw(1, 4, seed=seed).expand(40, 4) for seed in range(3)]
+    scores = [float(scendi_score(outputs, one, kernel=kernel)["scendi"]) for one in prompts]
+    assert scores[1:] == pytest.approx(scores[:1] * 2, rel=1e-9)
+
+
 def test_least_squares_map_is_a_regression():
     outputs, prompts = pairs(40)
     joint, phi, phi_t = joint_of(outputs, prompts), unit(outputs), unit(prompts)
