@@ -31,7 +31,7 @@ import matplotlib.pyplot as plt
 
 sys.path[:0] = [str(Path(__file__).parent)]
 from detection_alerts import alert_rows  # noqa: E402
-from detection_bands import band_rows, width_rows  # noqa: E402
+from detection_bands import band_rows  # noqa: E402
 from detection_images import CLUSTERS, N, Source, sources  # noqa: E402
 from detection_methods import FAULTS, P_VALUES, SIMILARITIES, Values, measured  # noqa: E402
 from detection_trained import real_fault_rows, trained_rows  # noqa: E402
@@ -216,8 +216,6 @@ def main() -> None:
         columns = ["images", "evaluations", "simultaneous band", "its own 5 % quantile of 20 draws"]
         title = "Bands: real images in place of generated ones, some region of which is below"
         table(title, columns, band_rows(sets, args.null))
-        columns = ["clusters", "image, one width", "image, own widths", "region, one width", "region, own widths"]
-        table("Widths: CMS of real digits in the median", columns, width_rows(sets["digits"], 20))
     if "alerts" in args.tables:
         columns = ["change", "runs", "false alarms in 1,000", "evaluations until the alert", "right region alone"]
         rows = alert_rows(sets["planted"], 100, args.runs)

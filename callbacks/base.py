@@ -222,7 +222,7 @@ class GenerativeMonitor(Monitor, Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Print the summary, and after all monitors' where the report is."""
         self.publisher.notes.set_whole_run()
-        if self._evaluated_at < batches_seen(trainer)[0]:
+        if max(self._evaluated_at, 0) < batches_seen(trainer)[0]:
             self.publisher.notes.warn(
                 "the last weights of this training were not evaluated, since it was stopped where no evaluation was "
                 "due. `genmonitor sweep` evaluates their checkpoint."

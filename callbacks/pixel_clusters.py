@@ -72,10 +72,6 @@ class PixelClusterMonitor(GenerativeMonitor):
         site_encoder: from images to maps [n, c, h, w], such as a VAE's latents: the sites are then the map's.
         linkage: "average" (the paper's), "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose
             "average" or "smoothed" by how well halves of the training images agree.
-        own_gammas: give the kernel of each region's CMS its own gamma, 4 over its mean squared distance in training
-            images, rather than one for all as the paper does: each curve then uses its whole scale and sees more than
-            a shifted mean. The image's kernel is then their product, and its CMS small: 0.19 for real digits in five
-            clusters. p-values and alerts use several gammas per region anyway. For a `kernel` that is not given.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m (100
             there). It sees more dependence than there is, by up to about 3/m, and may find other clusters: with m = 100
             62 % of the sites of digits are in the same of five clusters (adjusted Rand index 0.35).
@@ -121,7 +117,6 @@ class PixelClusterMonitor(GenerativeMonitor):
         block_size: int | None = None,
         *,
         linkage: Linkage | None = None,
-        own_gammas: bool = False,
         batch_estimator: int | None = None,
         region_names: Mapping[str, str] | None = None,
         diagnose_every: int = RegionSettings.diagnose_every,

@@ -17,7 +17,6 @@ class RegionsManifest(TypedDict):
     """What is fixed for a run about regions; the partition is a file."""
 
     gamma: float
-    gammas: dict[str, Any]
     baseline: dict[str, Any]
     range: list[Any]
     linkage: str | None

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.files import Checkpoint, CheckpointWeights
-from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
+from genmonitor.callbacks.checkpoints.state import SweepState
 from genmonitor.callbacks.integration.circumstances import TrainerCollective
 from genmonitor.callbacks.integration.data import images_until
 from genmonitor.evaluation.results import History
@@ -57,29 +56,16 @@ class CheckpointEvaluations:
         self.result.skipped[path.name] = why
         self.tell(f"{path.name} is skipped: {why}")
 
-    def run(
-        self, found: list[Checkpoint], finder: CheckpointFinder, follow: bool, idle: float | None, *where: Any
-    ) -> None:
-        """Evaluate what was found and, to follow a run, what comes after it."""
-        trainer, pl_module = where
+    def run(self, found: list[Checkpoint], trainer: Any, pl_module: Any) -> None:
+        """Evaluate these checkpoints; a sweep that is stopped has kept those that are over."""
         comm = TrainerCollective(trainer)
-        with stopped_by_interrupt() if follow else nullcontext(lambda: False) as interrupted:
-
-            def stopped() -> bool:
-                if comm.any_true(trainer.received_sigterm):  # Lightning only notes it
-                    raise SystemExit(128 + signal.SIGTERM)
-                return comm.any_true(interrupted())
-
-            found = comm.broadcast(found)  # each process has looked, at a time of its own
-            while found:
-                start = time.monotonic()
-                for number, checkpoint in enumerate(found, 1):
-                    if stopped():
-                        return
-                    if self._evaluate(checkpoint, trainer, pl_module):
-                        left = (time.monotonic() - start) / number * (len(found) - number)
-                        self._tell_progress(checkpoint, number, len(found), left)
-                found = finder.wait(stopped, idle, comm) if follow else []
+        start = time.monotonic()
+        found = comm.broadcast(found)  # each process has looked, at a time of its own
+        for number, checkpoint in enumerate(found, 1):
+            succeeded = self._evaluate(checkpoint, trainer, pl_module)
+            if succeeded:
+                left = (time.monotonic() - start) / number * (len(found) - number)
+                self._tell_progress(checkpoint, number, len(found), left)
 
     def _tell_progress(self, checkpoint: Checkpoint, number: int, total: int, left: float) -> None:
         rest = f", {duration(left)} left" if number < total else ""
@@ -104,6 +90,8 @@ class CheckpointEvaluations:
             self.skip(path, f"{type(error).__name__}: {error}")
         finally:
             clear(trainer)
+        if comm.any_true(trainer.received_sigterm):  # Lightning only notes it
+            raise SystemExit(128 + signal.SIGTERM)
         succeeded = any(record is not None for record in records)
         if succeeded:
             self.state.save(checkpoint.moment, writes=comm.rank == 0)
@@ -113,28 +101,6 @@ class CheckpointEvaluations:
         if off := [monitor for monitor in self.monitors if monitor.failures.switched_off]:
             raise ValueError(f"{MAX_FAILURES} evaluations of {off[0].prefix} in a row failed, the last of {path.name}.")
         return succeeded
-
-
-@contextmanager
-def stopped_by_interrupt() -> Iterator[Callable[[], bool]]:
-    """Have the first Ctrl-C inside the block take note of it only; yield what says whether there was one.
-
-    A KeyboardInterrupt may come up anywhere, and be lost where Python cannot raise. The second one is raised as ever.
-    """
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # which alone gets signals
-        yield interrupted.is_set
-        return
-
-    def note(*_: Any) -> None:
-        interrupted.set()
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupted.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def duration(seconds: float) -> str:

@@ -114,11 +114,12 @@ class WeightAveraging(Callback):
     def __init__(self) -> None:
         self._average_model: Any = None
 
-    def copy_of(self, module: Any) -> Any:
-        """Return the module that holds the averaged weights, made at the first call."""
+    def take(self, module: Any, saved: dict[str, Any]) -> None:
+        """Take the averaged weights of a checkpoint, in a copy of the module that is made at the first call."""
         if self._average_model is None:
             self._average_model = SimpleNamespace(module=copy.deepcopy(module))
-        return self._average_model.module
+        self._average_model.n_averaged = saved["averaging_state"]["n_averaged"]
+        self._average_model.module.load_state_dict(weights_in(saved, averaged=True), strict=module.strict_loading)
 
 
 class CheckpointWeights:
@@ -150,11 +151,9 @@ class CheckpointWeights:
         if has_averaged(saved) != self.averaged:
             known = "has averaged weights" if has_averaged(saved) else "has no averaged weights"
             raise ValueError(f"Expected checkpoints of one run, but {path} {known}, unlike the first.")
-        strict = pl_module.strict_loading
         pl_module.on_load_checkpoint(saved)
         if self._averaging is not None:
-            average = self._averaging.copy_of(pl_module)
-            average.load_state_dict(weights_in(saved, averaged=True), strict=strict)
-        pl_module.load_state_dict(weights_in(saved, averaged=False), strict=strict)
+            self._averaging.take(pl_module, saved)
+        pl_module.load_state_dict(weights_in(saved, averaged=False), strict=pl_module.strict_loading)
         with at_progress(trainer, fit_loop(saved)) as progress:
             yield progress

@@ -6,17 +6,20 @@ from __future__ import annotations
 import importlib
 import logging
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lightning.fabric.utilities.warnings import PossibleUserWarning
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from genmonitor.callbacks.base import GenerativeMonitor, monitors
 
@@ -56,29 +59,21 @@ class Setup:
 
     @classmethod
     def of(cls, made: Any) -> Setup:
-        """Find the parts in what a user's function returned, in any order: each is known by its kind.
+        """Take the parts of what a user's function returned: those of `RETURNS`, in that order.
 
         Raises:
-            ValueError: if there is no module, or two of a kind.
+            ValueError: if it returned something else.
         """
         parts = list(made) if isinstance(made, tuple) else [made]
-        modules = [part for part in parts if isinstance(part, LightningModule)]
-        trainers = [part for part in parts if isinstance(part, Trainer)]
-        alone = [part for part in parts if isinstance(part, GenerativeMonitor)]
-        known = [*modules, *trainers, *alone]
-        lists = [part for part in parts if isinstance(part, list) and _are_monitors(part)]
-        data = [part for part in parts if part is not None and not any(part is other for other in (*known, *lists))]
-        if len(modules) != 1 or len(trainers) > 1:
-            names = ", ".join(type(part).__name__ for part in parts)
+        trainer = parts.pop(0) if parts and isinstance(parts[0], Trainer) else None
+        module, data, given = (*parts, *[None] * 3)[:3]
+        alone = given if isinstance(given, list) else [] if given is None else [given]
+        known = all(isinstance(monitor, GenerativeMonitor) for monitor in alone)
+        if len(parts) > 3 or not known or not isinstance(module, LightningModule) or isinstance(data, LightningModule):
+            names = ", ".join(type(part).__name__ for part in (made if isinstance(made, tuple) else [made]))
             raise ValueError(f"Expected the setup to return {RETURNS}, but got ({names}).")
-        found = [*alone, *(monitor for part in lists for monitor in part)]
-        for trainer in trainers:
-            found += [monitor for monitor in monitors(trainer) if monitor not in found]
-        return cls(modules[0], data[0] if len(data) == 1 else data or None, found, trainers[0] if trainers else None)
-
-
-def _are_monitors(part: list[Any]) -> bool:
-    return bool(part) and all(isinstance(one, GenerativeMonitor) for one in part)
+        found = [] if trainer is None else monitors(trainer)
+        return cls(module, data, [*alone, *(monitor for monitor in found if monitor not in alone)], trainer)
 
 
 def make_setup(
@@ -222,12 +217,15 @@ def run_at_start(
             enable_model_summary=False,
             enable_progress_bar=False,
         )
-        if isinstance(data, (list, tuple)):
-            trainer.fit(module, *data)
-        elif data is None or hasattr(data, "prepare_data"):
-            trainer.fit(module, datamodule=data)
+        given = data if isinstance(data, (list, tuple)) else [data]
+        if data is None or hasattr(data, "prepare_data"):
+            fit = partial(trainer.fit, module, datamodule=data)
         else:
-            trainer.fit(module, data)
+            fit = partial(trainer.fit, module, *given)
+        try:
+            fit()
+        except SIGTERMException:
+            raise SystemExit(128 + signal.SIGTERM) from None
 
 
 def settings_of(trainer: Trainer | None) -> dict[str, Any]:

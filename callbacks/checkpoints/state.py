@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,14 +12,10 @@ import torch
 from genmonitor._io import atomic_write
 from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.files import Checkpoint, find_files, in_order, look_at
-from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.evaluation.evaluator import SettingsChangedError, check_same_settings, reading_state
 from genmonitor.report.run import read_run
 
 FILE = "sweep.pt"
-POLL_SECONDS = 1.0
-STILL_WRITTEN = 10.0
-"""Seconds after its last change for which a file that cannot be read may still be being written."""
 
 
 class SweepState:
@@ -87,59 +82,22 @@ class SweepState:
         self.moments = moments
 
 
-class CheckpointFinder:
-    """Finds the checkpoints that are new.
+def new_checkpoints(places: Sequence[Path], state: SweepState, skip: Callable[[Path, str], None]) -> list[Checkpoint]:
+    """Return the checkpoints that a sweep has not evaluated, in the order of the training.
 
     Args:
         places: files, and folders to look for files in and below.
         state: says what was evaluated already.
         skip: takes a file and why it cannot be evaluated.
     """
-
-    def __init__(self, places: Sequence[Path], state: SweepState, skip: Callable[[Path, str], None]) -> None:
-        self._places, self._state, self._skip = places, state, skip
-        self._seen: dict[Path, tuple[int, int]] = {}
-
-    def new(self, patient: bool = False) -> list[Checkpoint]:
-        """Return the checkpoints that were not there, or others, at the last call, in the order of the training.
-
-        Args:
-            patient: whether to leave a file that cannot be read for a later call where it may be being written.
-        """
-        found = []
-        for path in find_files(self._places):
-            try:
-                stat = path.stat()
-                version = stat.st_mtime_ns, stat.st_size
-                if self._seen.get(path) == version:
-                    continue
-                found.append(look_at(path))
-            except (OSError, ValueError) as error:
-                if patient and (not path.exists() or time.time() - stat.st_mtime < STILL_WRITTEN):
-                    continue
-                self._skip(path, str(error))
-            self._seen[path] = version
-        return [checkpoint for checkpoint in in_order(found) if self._is_next(checkpoint)]
-
-    def wait(self, stopped: Callable[[], bool], idle: float | None, comm: Collective | None = None) -> list[Checkpoint]:
-        """Return new checkpoints as soon as there are some; none where it stopped, or there was none for so long.
-
-        Args:
-            stopped: says whether to wait no longer.
-            idle: minutes; None for ever.
-            comm: the processes that wait together, for what rank zero finds; None for this one alone.
-        """
-        comm, start = comm or SingleProcess(), time.monotonic()
-        while not stopped():
-            if found := comm.from_rank_zero(lambda: self.new(patient=True)):
-                return found
-            if idle is not None and comm.broadcast(time.monotonic() - start >= 60 * idle):
-                return []
-            time.sleep(POLL_SECONDS)
-        return []
-
-    def _is_next(self, checkpoint: Checkpoint) -> bool:
-        late = checkpoint.moment < self._state.last and checkpoint.moment not in self._state.moments
-        if late:
-            self._skip(checkpoint.path, "it is from before the last one that was evaluated, or was skipped then")
-        return checkpoint.moment > self._state.last
+    found = []
+    for path in find_files(places):
+        try:
+            found.append(look_at(path))
+        except (OSError, ValueError) as error:
+            skip(path, str(error))
+    new = [checkpoint for checkpoint in in_order(found) if checkpoint.moment not in state.moments]
+    for checkpoint in new:
+        if checkpoint.moment < state.last:
+            skip(checkpoint.path, "it is from before the last one that was evaluated, or was skipped then")
+    return [checkpoint for checkpoint in new if checkpoint.moment > state.last]

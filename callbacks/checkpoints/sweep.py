@@ -18,7 +18,7 @@ from genmonitor.callbacks.base import GenerativeMonitor
 from genmonitor.callbacks.checkpoints.evaluating import CheckpointEvaluations, SweepResult
 from genmonitor.callbacks.checkpoints.files import CheckpointWeights, run_of
 from genmonitor.callbacks.checkpoints.setup import CONFIG, Setup, make_setup, placed, run_at_start, settings_of
-from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
+from genmonitor.callbacks.checkpoints.state import SweepState, new_checkpoints
 from genmonitor.callbacks.pixel_clusters import PixelClusterMonitor
 from genmonitor.callbacks.validation_samples import ValidationSamples
 from genmonitor.report.files import FOLDER
@@ -35,8 +35,6 @@ def sweep(
     devices: int | None = None,
     num_nodes: int | None = None,
     strategy: str = "auto",
-    follow: bool = False,
-    idle: float | None = None,
     tell: Callable[[str], Any] = print,
 ) -> SweepResult:
     """Evaluate the checkpoints of a run, in their order, as if its Trainer had had the monitors.
@@ -65,8 +63,6 @@ def sweep(
             Slurm started, else one.
         num_nodes: the same of nodes.
         strategy: `Trainer(strategy=...)`.
-        follow: wait for further checkpoints, beside a training that goes on, until Ctrl-C.
-        idle: with `follow`, stop after so many minutes without a new one.
         tell: takes a line at the start and after each checkpoint.
 
     Raises:
@@ -85,9 +81,7 @@ def sweep(
     state = SweepState(folder / FOLDER, made.monitors)
     result = SweepResult(folder, {}, len(state.moments))
     evaluated = CheckpointEvaluations(made.monitors, state, result, tell)
-    finder = CheckpointFinder(places, state, evaluated.skip)
-    found = finder.wait(lambda: False, idle) if follow else finder.new()
-    if found:
+    if found := new_checkpoints(places, state, evaluated.skip):
         count = "1 checkpoint" if len(found) == 1 else f"{len(found)} checkpoints"
         tell(f"{count} to evaluate; first reading the real images and fitting the monitors.")
         _take_regions(run_of(places) / FOLDER, folder / FOLDER, made.monitors)
@@ -95,7 +89,7 @@ def sweep(
         run_at_start(
             made.module,
             made.data,
-            partial(evaluated.run, found, finder, follow, idle),
+            partial(evaluated.run, found),
             [*made.monitors, *evaluated.weights.callbacks],
             logger=_loggers(made.trainer, folder),
             default_root_dir=str(folder),

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from genmonitor.cli.arguments import nonempty, nonempty_path, number_above, whole_number
+from genmonitor.cli.arguments import nonempty, nonempty_path, whole_number
 
 KEPT_WHEN_STOPPED = ". Finished evaluations are kept: run the same command again to continue"
 
@@ -53,8 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--num-nodes", metavar="N", type=count, help="nodes (default: what torchrun or Slurm started, else 1)")
     add("--strategy", metavar="S", type=nonempty, default="auto", help="of the Trainer, such as ddp (default: auto)")
     add("--started-by", type=int, help=argparse.SUPPRESS)
-    add("--follow", action="store_true", help="wait for further checkpoints of a running training, until Ctrl-C")
-    add("--idle", metavar="MINUTES", type=number_above(0), help="with --follow: stop after MINUTES without a new one")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:

@@ -250,7 +250,6 @@ def compare(  # noqa: D417 - the settings are explained where they are declared
     kernel: Kernel | None = None,
     block_size: int | None = None,
     linkage: Linkage | None = None,
-    own_gammas: bool = False,
     batch_estimator: int | None = None,
     region_names: Mapping[str, str] | None = None,
     aligned: bool = RegionSettings.aligned,

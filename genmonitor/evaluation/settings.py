@@ -117,7 +117,6 @@ class RegionSettings(Settings):
         kernel: Gaussian or Laplacian; None for a Gaussian.
         block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
         linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
-        own_gammas: give the kernel of each region's CMS its own gamma.
         batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
         region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
         diagnose_every: evaluations from one diagnosis to the next, which takes a few seconds; the first has one, the
@@ -142,14 +141,13 @@ class RegionSettings(Settings):
     kernel: Kernel | None = None
     block_size: int | None = None
     linkage: Linkage | None = None
-    own_gammas: bool = False
     batch_estimator: int | None = None
     region_names: Mapping[str, str] | None = None
     diagnose_every: int = whole(4, least=1)
     aligned: bool = True
     seed: int = whole(0, least=0)
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
-        {"partition", "n_samples", "block_size", "own_gammas", "region_names", "diagnose_every", "aligned", "seed"}
+        {"partition", "n_samples", "block_size", "region_names", "diagnose_every", "aligned", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
@@ -168,11 +166,6 @@ class RegionSettings(Settings):
             check_one_of("linkage", self.linkage, LINKAGES)
         if self.n_cluster_images is not None and self.partition is None:
             self.check_enough(self.n_cluster_images)
-        if self.own_gammas and self.kernel != GaussianKernel():
-            raise ValueError(
-                f"Expected `kernel` to be left out, or GaussianKernel(), with `own_gammas`, but got {self.kernel!r}: "
-                "the gammas are then taken from the images, region by region."
-            )
         if self.partition is not None and self.n_clusters is not None:
             raise ValueError(
                 f"Expected `n_clusters` or `partition`, but got both, {self.n_clusters} and {self.partition}."

@@ -68,8 +68,8 @@ class LoopMonitor(Monitor):
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
 
     Raises:
-        ValueError: if the sampler draws other samples than the evaluator takes them for, `evaluate_on` is no device, or
-            there is no image in the real ones.
+        ValueError: if the sampler draws other samples than the evaluator takes them for, `evaluate_on` is not the CPU,
+            or there is no image in the real ones.
         TypeError: if a logger is none of these.
 
     Example:

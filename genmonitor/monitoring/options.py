@@ -23,9 +23,9 @@ class EvaluationOptions(TypedDict, total=False):
     Args:
         image_key: where the images are in a batch: None, the default, to look for them, else a key, an index or a
             callable.
-        evaluate_on: the device of metrics and encoders, such as "cpu" where training leaves no memory, or "cuda:1";
-            samples are moved there. None, the default, for the device that trains, or the CPU where that is MPS, which
-            has no float64.
+        evaluate_on: "cpu" for metrics and encoders on the CPU, where training leaves no memory on its device; samples
+            are moved there. None, the default, for the device that trains, or the CPU where that is MPS, which has no
+            float64.
         on_alert: called on rank zero with the text of each alert.
         on_error: "warn", the default, skips an evaluation that fails, and switches the monitor off after 3 in a row;
             "raise" lets it stop the run. A wrong configuration always raises, before the first training step of a

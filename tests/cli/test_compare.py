@@ -28,7 +28,6 @@ NOT_OFFERED = {
     "kernel",
     "block_size",
     "linkage",
-    "own_gammas",
     "batch_estimator",
     "region_names",
     "diagnose_every",

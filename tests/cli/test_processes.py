@@ -198,7 +198,7 @@ def test_sweep_by_two_processes_gives_what_one_does(here, alone, started):
     train(here / "run", new(), Digits(), max_epochs=3)
     words = ["sweep", "run", "--setup", "build.py:build", "--out"]
     shared = [SHARED] if started else []
-    found = result(*started, *COMMAND, *words, "two", "--devices", 2, "--follow", "--idle", 0.05, *shared)
+    found = result(*started, *COMMAND, *words, "two", "--devices", 2, *shared)
     agree(found, alone(*words, "one"))
     assert len(found["histories"]["cms"]) == 3
 

@@ -55,7 +55,6 @@ def test_sweep_evaluates_a_run(run, genmonitor):
         (["."], "`setup` or `config`, but got neither"),
         ([".", "--setup", "x.py:build", "--config", "x.yaml"], "`setup` or `config`, but got both"),
         ([".", "--devices", "0"], "expected a whole number of at least 1, but got 0"),
-        ([".", "--follow", "--idle", "0"], "expected a number above 0, but got 0"),
         ([".", "--device", "cuda:1", "--devices", "2"], "`device` without a number for 2 devices, but got 'cuda:1'"),
         ([".", "--device", "gpu", "--setup", "x.py:build"], "Expected `device` to be cpu, cuda"),
         ([], "required: RUN"),

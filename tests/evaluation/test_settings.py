@@ -101,7 +101,6 @@ def test_clusters_depend_on_all_settings_but_those_named():
         ),
         ({"linkage": "single"}, "`linkage` to be one of 'average', 'ward', 'smoothed', but got 'single'"),
         ({"seed": -1}, "`seed` to be a whole number >= 0"),
-        ({"own_gammas": True, "kernel": GaussianKernel(0.5)}, "`kernel` to be left out, or GaussianKernel"),
         ({"partition": COLUMNS, "n_clusters": 2}, "Expected `n_clusters` or `partition`, but got both"),
     ],
 )

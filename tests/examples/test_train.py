@@ -194,7 +194,6 @@ ARGUMENTS = {
         "fault_models": ([], []),
         "region_names": ({"cluster_1": "left"}, {"cluster_1": "left"}),
         "site_encoder": (of("torch.nn.AvgPool2d", kernel_size=2), lambda found: found.kernel_size == 2),
-        "own_gammas": (False, False),  # which take no Laplacian kernel
         "reuse": (None, None),
         "reuse_key": ("left", "left"),
     },

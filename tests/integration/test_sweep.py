@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Examples trained without a monitor and swept afterwards, or beside the training, by the command."""
+"""Examples trained without a monitor and swept afterwards by the command."""
 
 import json
 import signal
@@ -9,10 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from _helpers.runs import manifests as evaluations
-from lightning.pytorch.callbacks import Callback
 from train import command_line
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -126,30 +124,3 @@ def test_a_swept_example_has_the_curves_of_a_monitored_one(tmp_path, sweep, name
     assert values(run) == values(monitored)
     assert len(values(run)) == EPOCHS
     assert (run / "genmonitor" / "report.html").is_file()
-
-
-class WaitsForTheSweep(Callback):
-    """Begins the last epoch once something was evaluated, so that the sweep really runs beside the training."""
-
-    def __init__(self, run):
-        self.run = run
-
-    def on_train_epoch_start(self, trainer, pl_module):
-        if trainer.current_epoch == EPOCHS - 1:
-            wait_for(lambda: manifests(self.run))
-
-
-def test_a_sweep_beside_a_training_gives_the_same(tmp_path, sweep):
-    configs = of_example("dcgan-digits", tmp_path)
-    train(configs["with"])
-    run = tmp_path / "without" / "run"
-    run.mkdir(parents=True)
-    follower = sweep(run, "--config", configs["with"], "--follow")
-    train(configs["without"], WaitsForTheSweep(run))
-    state = run / "genmonitor" / "sweep.pt"
-    wait_for(lambda: state.exists() and len(torch.load(state, weights_only=True)["moments"]) == EPOCHS)
-    follower.send_signal(signal.SIGINT)
-    out, complaint = follower.communicate(timeout=300)
-    assert follower.returncode == 0, complaint
-    assert f"Evaluated {EPOCHS} checkpoints" in out
-    assert values(run) == values(tmp_path / "with" / "run")

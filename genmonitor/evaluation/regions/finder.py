@@ -23,14 +23,10 @@ from genmonitor.evaluation.data.reference import RealSplit, ReferenceImages, spl
 from genmonitor.evaluation.regions.clustering import by_content, find_clusters, region_notes
 from genmonitor.evaluation.regions.metrics import RegionMetric
 from genmonitor.evaluation.settings import RegionSettings
-from genmonitor.functional.mmd_influence import region_scales
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.views import Structure
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition
 
-OWN_GAMMA = 4.0
-"""A gamma of a region's own, times the mean squared distance in the region."""
 SKETCH = 64
 """Fingerprints of images that are kept: the smallest ones, from which the overlap of two sets can be told."""
 SAME_DATA = 0.3
@@ -52,7 +48,6 @@ class Regions:
         stability: how well halves of the images agree on them, see `FoundClusters`; empty where they were given.
         reused: the file of an earlier run that they were taken from, if any.
         sketch: of the images that the clusters were found in, see `SavedRegions`.
-        gammas: of regions that have their own, by name; empty where the kernel's serves all.
     """
 
     partition: PixelPartition
@@ -65,7 +60,6 @@ class Regions:
     stability: dict[str, float] = field(default_factory=dict)
     reused: str | None = None
     sketch: tuple[str, ...] = ()
-    gammas: dict[str, float] = field(default_factory=dict)
 
     def notes(self) -> tuple[str, ...]:
         """Return what the user should know of clusters that were found: unstable ones, or such as are no place."""
@@ -75,7 +69,6 @@ class Regions:
         """Return plain Python only, without the partition, which is a file, and what is drawn once."""
         return {
             "gamma": self.kernel.resolved_gamma,
-            "gammas": dict(self.gammas),
             "baseline": {name: list(band) for name, band in self.baseline.items()},
             "range": list(self.value_range),
             "linkage": self.linkage,
@@ -102,7 +95,6 @@ class Regions:
             (float(state["range"][0]), float(state["range"][1])),
             linkage=state["linkage"],
             stability=dict(state["stability"]),
-            gammas=dict(state["gammas"]),
         )
 
 
@@ -155,7 +147,6 @@ class RegionFinder:
         clusters = self._clusters(sites, apart, kernel, progress, earlier, fits) | {"sketch": sketch}
         if self.settings.region_names:
             clusters["partition"] = clusters["partition"].named(self.settings.region_names)
-        clusters["gammas"] = own_gammas(sites, clusters["partition"]) if self.settings.own_gammas else {}
         clusters |= {"value_range": (float(images.min()), float(images.max())), "average": images.mean(0)}
         del images, sites  # large ones fit in memory once, and the baseline needs others
         found = Regions(**clusters, kernel=kernel, baseline={})
@@ -191,7 +182,7 @@ class RegionFinder:
     def _baseline(self, split: RealSplit, found: Regions, device: torch.device, progress: Progress) -> dict[str, Band]:
         of, regions = self.settings, list(found.partition.regions())
         real = self.to_sites(split.compared.read(split.for_comparison).to(device))
-        metric = RegionMetric(found.partition, found.kernel, of.block_size, found.gammas, sync_on_compute=False)
+        metric = RegionMetric(found.partition, found.kernel, of.block_size, sync_on_compute=False)
         metric.to(device).update(real, real=True)
         names = ("image", "product", *regions, "mmd")
 
@@ -224,21 +215,6 @@ def constant_apart(partition: PixelPartition, sites: Tensor, apart: Tensor) -> P
     varies = F.max_pool2d(ranges.amax(0)[None].float(), partition.patch_size)[0].cpu() > 0
     varies |= ~torch.isin(partition.labels, partition.labels[varies])
     return PixelPartition(torch.where(varies, partition.labels, 0), partition.patch_size)
-
-
-def own_gammas(sites: Tensor, partition: PixelPartition) -> dict[str, float]:
-    """Return the gamma of each region: 4 over the mean squared distance that maps [n, c, h, w] have in it.
-
-    A region where they do not vary takes the image's.
-
-    Example:
-        >>> maps = torch.tensor([[[[0.0, 5.0]]], [[[2.0, 5.0]]], [[[4.0, 5.0]]]])
-        >>> own_gammas(maps, PixelPartition(torch.tensor([[1, 2]])))
-        {'cluster_1': 0.5, 'cluster_2': 0.5}
-    """
-    scales = region_scales(sites, Structure.of(sites, partition))
-    gammas = OWN_GAMMA / torch.where(scales > 0, scales, scales.sum())
-    return dict(zip(partition.regions(), gammas.tolist(), strict=True))
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Fitted:
             nearest = NearestImages.of(split, real) if comm.rank == 0 and len(real) else None
         real = real.to(probe.device)
         of = finder.settings
-        cms = RegionMetric(regions.partition, regions.kernel, of.block_size, regions.gammas)
+        cms = RegionMetric(regions.partition, regions.kernel, of.block_size)
         testable = min(len(split.for_comparison), of.n_samples) >= MIN_SAMPLES
         return cls(regions, real, origin, RegionMetrics(cms, finder.to_sites(real), of.seed, testable), nearest)
 

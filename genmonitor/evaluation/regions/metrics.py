@@ -35,33 +35,19 @@ class RegionMetric(CosineMeanSimilarity):
         partition: the regions.
         kernel: with its gamma set.
         block_size: as for CMS.
-        gammas: of regions that have their own, by name. The image's kernel is the product of theirs, so Theorem 1 of
-            the paper holds as it does for one gamma.
         kwargs: those of CosineMeanSimilarity.
     """
 
     partition: PixelPartition
-    units: Tensor | None
 
     def __init__(
         self,
         partition: PixelPartition,
         kernel: Kernel,
         block_size: int | None,
-        gammas: Mapping[str, float] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
         super().__init__(partition, kernel, block_size, reset_real_features=False, **kwargs)
-        labels = partition.pixel_labels()
-        units = torch.ones(labels.shape)
-        for name, gamma in gammas.items():
-            units[labels == partition.regions()[name]] = (gamma / kernel.resolved_gamma) ** 0.5
-        self.register_buffer("units", units if gammas else None, persistent=False)
-
-    def _checked_samples(self, name: str, samples: Tensor, shape: tuple[int, ...] | None) -> Tensor:
-        """Check samples, and put each region into the unit that gives it its gamma."""
-        x = super()._checked_samples(name, samples, shape)
-        return x if self.units is None else x * self.units
 
     def _value(self, means: KernelMeans) -> dict[str, Tensor]:
         values: Any = cms_from_means(means, self.partition)

@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-import os
 import shutil
-import time
 
 import pytest
 from _helpers.modules import LIGHTNING_SAYS, fit
 from lightning.pytorch.callbacks import ModelCheckpoint
 
-from genmonitor.callbacks.checkpoints import state as finding
-from genmonitor.callbacks.checkpoints.state import CheckpointFinder, SweepState
+from genmonitor.callbacks.checkpoints.files import look_at
+from genmonitor.callbacks.checkpoints.state import SweepState, new_checkpoints
 
 pytestmark = LIGHTNING_SAYS
 
@@ -22,65 +20,38 @@ def saved(tmp_path_factory):
 
 
 @pytest.fixture
-def finder(tmp_path):
+def look(tmp_path):
+    """Return a function to look for new checkpoints, the state of a sweep, and what was skipped."""
     state, skipped = SweepState(tmp_path / "genmonitor", []), {}
-    found = CheckpointFinder([tmp_path], state, lambda path, why: skipped.update({path.name: why}))
-    return found, state, skipped
+
+    def names():
+        new = new_checkpoints([tmp_path], state, lambda path, why: skipped.update({path.name: why}))
+        return [checkpoint.path.name for checkpoint in new]
+
+    return names, state, skipped
 
 
-def names(checkpoints):
-    return [checkpoint.path.name for checkpoint in checkpoints]
-
-
-def test_each_checkpoint_is_new_once(saved, finder, tmp_path):
-    finder, state, skipped = finder
+def test_a_sweep_that_is_started_again_skips_what_is_done(saved, look, tmp_path):
+    names, state, skipped = look
     for path in saved[:2]:
         shutil.copy(path, tmp_path)
-    found = finder.new()
-    assert names(found) == ["epoch=0.ckpt", "epoch=1.ckpt"]
-    assert finder.new() == []
-    for checkpoint in found:
-        state.save(checkpoint.moment)
+    assert names() == ["epoch=0.ckpt", "epoch=1.ckpt"]
+    state.save(look_at(saved[0]).moment)
+    assert names() == ["epoch=1.ckpt"]
+    state.save(look_at(saved[1]).moment)
+    assert names() == []
     shutil.copy(saved[2], tmp_path / "last.ckpt")
-    assert names(finder.new()) == ["last.ckpt"]
+    assert names() == ["last.ckpt"]
     shutil.copy(saved[1], tmp_path / "again.ckpt")  # of a moment that is over
-    assert finder.new() == []
+    assert names() == ["last.ckpt"]
     assert skipped == {}
 
 
-def test_a_checkpoint_from_before_the_last_evaluated_is_told(saved, finder, tmp_path):
-    finder, state, skipped = finder
-    shutil.copy(saved[2], tmp_path)
-    state.save(finder.new()[0].moment)
+def test_what_cannot_be_evaluated_is_told(saved, look, tmp_path):
+    names, state, skipped = look
+    state.save(look_at(saved[2]).moment)
     shutil.copy(saved[0], tmp_path)
-    assert finder.new() == []
-    assert skipped == {"epoch=0.ckpt": "it is from before the last one that was evaluated, or was skipped then"}
-
-
-def test_a_file_that_is_being_written_is_waited_for(saved, finder, tmp_path):
-    finder, _, skipped = finder
-    path = tmp_path / "a.ckpt"
-    path.write_bytes(saved[0].read_bytes()[:1000])
-    assert finder.new(patient=True) == []
-    assert skipped == {}
-    path.write_bytes(saved[0].read_bytes())
-    assert names(finder.new(patient=True)) == ["a.ckpt"]
-
-
-def test_a_file_that_stays_broken_is_told_once(saved, finder, tmp_path):
-    finder, _, skipped = finder
-    path = tmp_path / "a.ckpt"
-    path.write_bytes(saved[0].read_bytes()[:1000])
-    long_ago = time.time() - 60
-    os.utime(path, (long_ago, long_ago))
-    assert finder.new(patient=True) == []
-    assert "not a checkpoint of tensors" in skipped.pop("a.ckpt")
-    assert finder.new(patient=True) == []
-    assert skipped == {}
-
-
-def test_waiting_ends_when_asked_to_or_after_so_long(finder, monkeypatch):
-    finder, _, _ = finder
-    monkeypatch.setattr(finding, "POLL_SECONDS", 0.01)
-    assert finder.wait(lambda: True, idle=None) == []
-    assert finder.wait(lambda: False, idle=0.001) == []
+    (tmp_path / "half.ckpt").write_bytes(saved[1].read_bytes()[:1000])  # is being written
+    assert names() == []
+    assert skipped["epoch=0.ckpt"] == "it is from before the last one that was evaluated, or was skipped then"
+    assert "not a checkpoint of tensors" in skipped["half.ckpt"]

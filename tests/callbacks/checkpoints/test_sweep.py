@@ -15,7 +15,7 @@ from _helpers.swept import both, measured_in, new, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from genmonitor.callbacks import sweep
-from genmonitor.callbacks.checkpoints.evaluating import duration, stopped_by_interrupt
+from genmonitor.callbacks.checkpoints.evaluating import duration
 from genmonitor.callbacks.replay import replay
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
@@ -272,39 +272,6 @@ def test_sweep_says_what_it_cannot_do(runs, tmp_path):
         sweep(folder / "without", setup(), device="gpu", out=tmp_path)
 
 
-@pytest.mark.slow
-def test_sweep_follows_a_run(tmp_path):
-    logged = both(tmp_path)
-    _, files = None, sorted((tmp_path / "without" / "checkpoints").iterdir())
-    growing = tmp_path / "growing"
-    growing.mkdir()
-    (growing / files[0].name).write_bytes(files[0].read_bytes())
-    (growing / files[1].name).write_bytes(files[1].read_bytes()[:3000])  # is being written
-
-    def tell(line):
-        lines.append(line)
-        (growing / files[1].name).write_bytes(files[1].read_bytes())
-
-    lines = []
-    swept = sweep(growing, setup(), follow=True, idle=0.1, tell=tell)
-    assert measured_in(swept) == logged
-    assert [line[:6] for line in lines] == ["1 chec", "1 of 1", "1 of 1"]
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_following_with_what_there_is(tmp_path, monkeypatch):
-    logged = both(tmp_path)
-
-    def interrupt(*arguments):
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr("genmonitor.callbacks.checkpoints.state.time.sleep", interrupt)
-    swept = sweep(tmp_path / "without", setup(), follow=True, tell=quietly)
-    assert measured_in(swept) == logged
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 class Terminated(Linear):
     """Is sent SIGTERM, of which Lightning only takes note, while a checkpoint is evaluated."""
 
@@ -319,21 +286,6 @@ def test_sigterm_ends_a_sweep_that_python_called(tmp_path):
     with pytest.raises(SystemExit, match="143"):
         sweep(tmp_path / "run", setup(Terminated), tell=said.append)
     assert len(said) < 3  # of two checkpoints
-
-
-def test_second_ctrl_c_interrupts():
-    def press_twice():
-        with stopped_by_interrupt() as interrupted:
-            signal.raise_signal(signal.SIGINT)
-            assert interrupted()
-            signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # test workers ignore it
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            press_twice()
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_duration():

@@ -154,19 +154,6 @@ def test_region_finder_takes_the_linkage_that_is_given():
     assert find(linkage="ward").linkage == "ward"
 
 
-def test_own_gammas_are_of_the_mean_squared_distance_of_each_region(found):
-    fitted = find(own_gammas=True)
-    images = split().source.read(split().for_clusters)
-    for name, label in fitted.partition.regions().items():
-        x = images.flatten(1)[:, fitted.partition.columns(label, 1)].double()
-        squares = [float((a - b).square().sum()) for i, a in enumerate(x) for b in x[:i]]
-        assert fitted.gammas[name] == pytest.approx(4 / (sum(squares) / len(squares)), rel=1e-6)
-    assert fitted.kernel == found.kernel
-    assert found.gammas == {}
-    assert fitted.baseline["cluster_1"] != found.baseline["cluster_1"]
-    assert Regions.from_state(fitted.state_dict(), GaussianKernel()).gammas == fitted.gammas
-
-
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_region_found_keeps_the_number_it_had_in_an_earlier_partition_of_other_settings(found, swapped):
     labels = found.partition.labels

@@ -6,7 +6,7 @@ from _helpers.evaluations import halves
 from genmonitor import CosineMeanSimilarity, GaussianKernel, MaximumMeanDiscrepancy, PixelPartition, TwoSampleTest
 from genmonitor.evaluation.distributed import FailedElsewhereError, SingleProcess
 from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics, both_views, distances
-from genmonitor.functional import cosine_mean_similarity, mmd_influence
+from genmonitor.functional import mmd_influence
 from genmonitor.functional.mmd_influence import RealSide
 from genmonitor.linalg.whitening import Whitening
 
@@ -110,30 +110,6 @@ def test_every_step_of_an_evaluation_is_agreed_on():
         assert later.calls == counted.calls - (step == counted.calls) * 2
 
 
-def test_own_gammas_take_integers_as_images():
-    integers = [(255 * images).to(torch.uint8) for images in (REAL, FAKE)]
-    found = []
-    for real, fake in (integers, [images.float() / 255 for images in integers]):
-        metric = RegionMetric(COLUMNS, KERNEL, None, {"cluster_1": 0.3})
-        metric.update(real, real=True)
-        metric.update(fake, real=False)
-        found.append(float(metric.compute()["cluster_1"]))
-    assert found[0] == pytest.approx(found[1], rel=1e-6)
-
-
 def test_region_metric_adds_the_unbiased_mmd():
     found = fed(RegionMetric(COLUMNS, KERNEL, None))
     assert float(found["mmd"]) == pytest.approx(float(fed(MaximumMeanDiscrepancy(KERNEL))), rel=1e-6)
-
-
-def test_region_metric_of_own_gammas_is_cms_region_by_region():
-    gammas = {"cluster_1": 0.3, "cluster_2": 2.0}
-    found = fed(RegionMetric(COLUMNS, KERNEL, None, gammas))
-    grams = []
-    for name, label in COLUMNS.regions().items():
-        x, y = (images.flatten(1)[:, COLUMNS.columns(label, 1)] for images in (FAKE, REAL))
-        expected = cosine_mean_similarity(x, y, kernel=GaussianKernel(gammas[name]))
-        assert float(found[name]) == pytest.approx(float(expected), rel=1e-6)
-        grams.append([GaussianKernel(gammas[name])(*pair).double() for pair in ((x, y), (x, x), (y, y))])
-    across, fake, real = ((a * b).mean() for a, b in zip(*grams, strict=True))  # the product is the image's kernel
-    assert float(found["image"]) == pytest.approx(float(across / (fake * real).sqrt()), rel=1e-6)
