@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, normalize
 
-from genmonitor._validation import check_one_of
+from genmonitor._validation import check_bool, check_one_of
 from genmonitor.encoders.hub import DREAMSIM_PARTS, IMAGE_MODELS, check_range, import_transformers, load_local
 
 BICUBIC = 3
@@ -44,7 +44,9 @@ CLIP_NAMES = {
 LORA_KEY = re.compile(r"extractor_list\.(\d+)\.model\.blocks\.(\d+)\.attn\.qkv\.lora_([AB])\.weight$")
 
 
-def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFeatures | DreamSim:
+def image_encoder(
+    name: str | Path, value_range: tuple[float, float], *, crop: bool | None = None
+) -> ImageFeatures | DreamSim:
     """Load an image encoder from this machine's files; nothing is downloaded.
 
     Args:
@@ -52,6 +54,9 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
             (google/siglip-base-patch16-224, google/siglip2-base-patch16-224), another model of these kinds by its name
             on the Hugging Face hub, or the folder of one; "dreamsim", or the folder of its weights, see `dreamsim`.
         value_range: (low, high) of the images that will be encoded, (-1, 1) for a generator that ends in a tanh.
+        crop: True for the center that the model's own preprocessor cuts out, which hides 23 % of a square image from
+            DINOv2; False to resize the whole image to the model's square, as FD-DINOv2 and CMMD are published. None:
+            False for DINOv2, True for others. SigLIP and DreamSim never crop.
 
     Returns:
         A Module from images [n, 1 or 3, h, w] to features [n, d]: DINOv2's normalized class token, or the embedding
@@ -60,6 +65,7 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
     Raises:
         ModuleNotFoundError: if transformers is not installed.
         FileNotFoundError: if the model is not on this machine, saying how to get it.
+        TypeError: if `crop` is neither a bool nor None.
         ValueError: if it is of another kind, or the range is empty.
 
     References:
@@ -70,6 +76,8 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
         Stein et al., "Exposing flaws of generative model evaluation metrics and their unfair treatment of diffusion
             models", arXiv 2306.04675, for DINOv2 in place of Inception.
     """
+    if crop is not None:
+        check_bool("crop", crop)
     checked, transformers = check_range(value_range), import_transformers()
     if name == "dreamsim" or (Path(name) / LORA).is_dir():
         return dreamsim(checked, None if name == "dreamsim" else name)
@@ -85,11 +93,13 @@ def image_encoder(name: str | Path, value_range: tuple[float, float]) -> ImageFe
     else:
         raise ValueError(f"Expected `name` to be a DINOv2, CLIP or SigLIP model, but {where!s} is of kind {kind!r}.")
     preprocessor = load_local(where, transformers.AutoImageProcessor.from_pretrained)
-    return ImageFeatures(*parts, preprocessor, checked, None if kind == "dinov2" else str(where)).eval()
+    space = None if kind == "dinov2" else str(where)
+    cropped = kind != "dinov2" if crop is None else crop
+    return ImageFeatures(*parts, preprocessor, checked, space, crop=cropped).eval()
 
 
 class ImageFeatures(nn.Module):
-    """Features [n, d] of images [n, 1 or 3, h, w] by a vision transformer, with the preprocessing of its own processor.
+    """Features [n, d] of images [n, 1 or 3, h, w] by a vision transformer, prepared as by its own processor.
 
     Args:
         tower: a model of transformers, whose output has `pooler_output` [n, k].
@@ -98,6 +108,7 @@ class ImageFeatures(nn.Module):
         preprocessor: the model's image processor, of transformers.
         value_range: (low, high) of the images.
         space: name of the space that the features share with those of texts; None where they share none.
+        crop: False to resize whole images to a square where the processor would cut out their center.
 
     Attributes:
         num_features: d, where torchmetrics looks for it.
@@ -114,12 +125,15 @@ class ImageFeatures(nn.Module):
         preprocessor: Any,
         value_range: tuple[float, float],
         space: str | None = None,
+        *,
+        crop: bool = True,
     ) -> None:
         super().__init__()
         self.tower, self.projection, self.num_features, self.space = tower, projection, num_features, space
-        size, crop = dict(preprocessor.size), preprocessor.crop_size
-        self.short_side = size.get("shortest_edge")  # None where the whole image becomes a square
-        self.side = size["height"] if self.short_side is None else crop["height"]
+        size, center = dict(preprocessor.size), preprocessor.crop_size
+        crops = "shortest_edge" in size
+        self.side = center["height"] if crops else size["height"]
+        self.short_side = size["shortest_edge"] if crops and crop else None  # None: the whole image becomes a square
         self.interpolation, self.value_range = INTERPOLATION[int(preprocessor.resample)], value_range
         self.register_buffer("mean", torch.tensor(preprocessor.image_mean)[:, None, None])
         self.register_buffer("std", torch.tensor(preprocessor.image_std)[:, None, None])

@@ -33,10 +33,28 @@ def test_dinov2_features_are_the_class_token_of_transformers(folders):
     encoder, model = image_encoder(folders["dinov2"], (0, 1)), Dinov2Model.from_pretrained(folders["dinov2"]).eval()
     x = torch.rand(3, 3, SHORT, SHORT)
     with torch.no_grad():
+        cropped = image_encoder(folders["dinov2"], (0, 1), crop=True)
         expected = model(pixel_values=normalized(x[:, :, 2:30, 2:30])).last_hidden_state[:, 0]
-        assert torch.allclose(encoder(x), expected, atol=1e-5)
+        assert torch.allclose(cropped(x), expected, atol=1e-5)
+        small = torch.rand(3, 3, SIDE, SIDE)
+        expected = model(pixel_values=normalized(small)).last_hidden_state[:, 0]
+        assert torch.allclose(encoder(small), expected, atol=1e-5)
     assert encoder.num_features == WIDTH
     assert not encoder.training
+
+
+@pytest.mark.parametrize(
+    ("name", "crop", "sees_edges"),
+    [("dinov2", None, True), ("dinov2", True, False), ("clip", None, False), ("clip", False, True)],
+)
+def test_edges_are_seen_without_a_crop(folders, name, crop, sees_edges):
+    encoder = image_encoder(folders[name], (0, 1), crop=crop)
+    x = torch.zeros(1, 3, 60, 90)
+    edges = x.clone()
+    edges[..., :3] = 1
+    prepared = [encoder.to_inputs(images) for images in (x, edges)]
+    assert prepared[0].shape == (1, 3, encoder.side, encoder.side)
+    assert torch.equal(*prepared) != sees_edges
 
 
 def test_clip_features_are_those_of_transformers(folders):
@@ -72,7 +90,7 @@ def test_images_are_prepared_as_by_its_own_preprocessor(folders, name, shape):
     processor = AutoImageProcessor.from_pretrained(folders[name])
     assert "Pil" in type(processor).__name__
     theirs = processor(Image.fromarray(smooth), return_tensors="pt")["pixel_values"]
-    encoder = image_encoder(folders[name], (-1, 1))
+    encoder = image_encoder(folders[name], (-1, 1), crop=True)
     ours = encoder.to_inputs(torch.from_numpy(smooth.copy()).permute(2, 0, 1)[None] / 127.5 - 1)
     assert ours.shape == theirs.shape == (1, 3, encoder.side, encoder.side)
     # they round to 8 bits in between: half a step, and a step where their resizing rounds twice
