@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, Unpack
 
@@ -31,9 +31,10 @@ from genmonitor.callbacks.integration.compat import (
     ends_with_training,
     find_weight_averaging,
     log_value,
+    logged_state,
     logged_step,
 )
-from genmonitor.callbacks.integration.data import batch_size, reference_images, validates
+from genmonitor.callbacks.integration.data import all_loaders, batch_size, reference_images, validates
 from genmonitor.callbacks.integration.weights import Weights, chosen_weights
 from genmonitor.callbacks.once import evaluate_once
 from genmonitor.callbacks.schedule import Schedule, epoch_of
@@ -50,8 +51,9 @@ from genmonitor.kernels import Kernel
 from genmonitor.loggers.publisher import finish_evaluations, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
+from genmonitor.training_state.data import preserve_data
 from genmonitor.training_state.isolation import preserve_training_state
-from genmonitor.training_state.proof import PROOFS, prove_unchanged
+from genmonitor.training_state.proof import Trained, prove_unchanged
 from genmonitor.training_state.rng import preserve_rng
 from genmonitor.training_state.sharding import kept_sharded, tensor_parallel_size
 
@@ -115,7 +117,6 @@ class GenerativeMonitor(Monitor, Callback):
         self.schedule = schedule or Schedule()
         self.images_seen: int | None = 0
         self.fitted = False
-        self._proved = 0
         self._watched = WatchedValues(self.prefix)
         self._evaluated_at = self._validated_at = -1  # training batches seen until then
         self._validates = True
@@ -147,10 +148,8 @@ class GenerativeMonitor(Monitor, Callback):
             self.publisher.notes.add(note)
         self._watched.start(trainer)
         self._evaluated_at = self._validated_at = -1
-        self._proved = 0
-        with preserve_training_state(pl_module):
+        with self.isolated(trainer, pl_module), preserve_training_state(pl_module):
             self._validates = validates(trainer)
-        with kept_sharded(pl_module), self._proof(trainer, pl_module), preserve_training_state(pl_module):
             with leaves_at_sigterm(trainer):
                 self.fit_evaluator(trainer, pl_module)
             self.publisher.attempt(lambda: self._note_modes(trainer))
@@ -269,8 +268,7 @@ class GenerativeMonitor(Monitor, Callback):
         counts = {} if self.images_seen is None else {"images_seen": self.images_seen}
         # the other way round, what a sampler does to the averaged model's buffers would stay
         with (
-            kept_sharded(pl_module),
-            self._proof(trainer, pl_module),
+            self.isolated(trainer, pl_module),
             chosen_weights(self.weights, trainer, pl_module, self, self.publisher.notes.add_once) as used,
             preserve_training_state(pl_module),
         ):
@@ -282,7 +280,7 @@ class GenerativeMonitor(Monitor, Callback):
         if found is None:
             return None
         if trainer.is_global_zero:
-            with preserve_rng():  # what a user's `on_alert` notes on the module stays
+            with self._data_kept(trainer), preserve_rng():  # what a user's `on_alert` notes on the module stays
                 self._publish(found, lambda: circumstances(trainer, pl_module, used))
         return self.history[-1]
 
@@ -301,14 +299,31 @@ class GenerativeMonitor(Monitor, Callback):
             log = partial(log_value, pl_module, f"{self.prefix}/{key}", value, batch_size=1, sync_dist=True)
             self.publisher.attempt(log)
 
-    def _proof(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> AbstractContextManager[None]:
-        """Prove that the training is left alone, at the first occasions of a fit."""
-        self._proved += 1
-        if self._proved > PROOFS or trainer.state.fn != "fit":
-            return nullcontext()
+    @contextmanager
+    def isolated(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> Iterator[None]:
+        """Have the training left alone inside the block, with its data, and report what had to be put back."""
         average = averaged_model(find_weight_averaging(trainer))
-        averaged = None if average is None else average.module
-        return prove_unchanged(pl_module, self.publisher.notes.add, trainer.optimizers, averaged)
+        trained = Trained(
+            pl_module,
+            optimizers=trainer.optimizers,
+            others={f"scheduler {i}": config.scheduler for i, config in enumerate(trainer.lr_scheduler_configs)},
+            states={"logged values": logged_state(trainer)},
+            averaged=None if average is None else average.module,
+            way_back=partial(_way_back, trainer),
+        )
+        proof = prove_unchanged(trained, self.publisher.notes.add, TrainerCollective(trainer).gather)
+        with kept_sharded(pl_module), proof, self._data_kept(trainer):
+            yield
+
+    def _data_kept(self, trainer: pl.Trainer) -> AbstractContextManager[None]:
+        """Return a block that leaves the data as they are, whoever reads them in it."""
+        data = {
+            "the training data": trainer.train_dataloader,
+            "the validation data": trainer.val_dataloaders,
+            "the test data": trainer.test_dataloaders,
+        }
+        named = {f"{name} {i}" if i else name: x for name in data for i, x in enumerate(all_loaders(data[name]))}
+        return preserve_data({**named, "`real_images`": self.real_images}, self.publisher.notes.add)
 
     def _after_all_monitors(self, trainer: pl.Trainer) -> None:
         """Free the samples and finish the evaluations that the monitors have in common."""
@@ -361,6 +376,13 @@ def sampled_model(trainer: pl.Trainer, pl_module: pl.LightningModule, shared: bo
     """Return the module as samplers take it: under the Trainer's precision, `shared` by its monitors."""
     precision, shared_by = trainer.precision_plugin.forward_context, trainer if shared else None
     return SampledModel(pl_module, pl_module.device, precision=precision, shared_by=shared_by)
+
+
+def _way_back(trainer: pl.Trainer) -> str:
+    """Return what to do where the training cannot be put back, naming its last checkpoint."""
+    paths = [(getattr(x, "last_model_path", "") or x.best_model_path) for x in trainer.checkpoint_callbacks if x]  # type: ignore[attr-defined]
+    saved = [path for path in paths if path]
+    return f"Go back to the checkpoint {saved[-1]}." if saved else "Start again: there is no checkpoint to go back to."
 
 
 def monitors(trainer: pl.Trainer) -> list[GenerativeMonitor]:

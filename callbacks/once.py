@@ -15,7 +15,6 @@ from genmonitor.callbacks.integration.data import find_loader
 from genmonitor.callbacks.integration.weights import loaded_loops, loaded_weights
 from genmonitor.loggers.publisher import print_reports
 from genmonitor.training_state.isolation import preserve_training_state
-from genmonitor.training_state.sharding import kept_sharded
 
 if TYPE_CHECKING:
     import lightning.pytorch as pl
@@ -56,7 +55,7 @@ def evaluate_once(
         writes, fn = not trainer.fast_dev_run, str(trainer.state.fn.value)  # type: ignore[attr-defined, union-attr]
         together = [one.prefix for one in others]
         monitor.publisher.start(run_folder(trainer), trainer.loggers, writes, f"genmonitor-{fn}", together)
-        with kept_sharded(pl_module), preserve_training_state(pl_module):
+        with monitor.isolated(trainer, pl_module), preserve_training_state(pl_module):
             if not monitor.fitted:
                 monitor.fit_evaluator(trainer, pl_module)
             if trainer.is_global_zero:

@@ -6,9 +6,11 @@ Arguments are untyped where what is read is private: Lightning's own types do no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from torch import Tensor
 
 __all__ = [
     "TrainingProgress",
@@ -20,6 +22,7 @@ __all__ = [
     "find_weight_averaging",
     "given_dataloaders",
     "log_value",
+    "logged_state",
     "logged_step",
     "progress_in",
     "training_dataloaders",
@@ -50,6 +53,31 @@ def log_value(pl_module: Any, key: str, value: float, **options: Any) -> None:
         base.log(pl_module, key, value, logger=False, **options)
     finally:
         pl_module._current_fx_name = hook
+
+
+def logged_state(trainer: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """Return what reads the logged values that callbacks wait for, and what puts all of them back as they are now.
+
+    The public dictionaries are made from others whenever they are looked at, which may take a sum over all processes.
+    """
+    connector, results = trainer._logger_connector, trainer._results
+    collection: dict[str, Any] = {} if results is None else results
+    dictionaries = connector._callback_metrics, connector._logged_metrics, connector._progress_bar_metrics, collection
+    attributes = [vars(thing) for thing in (connector, *collection.values())]
+    before = [(now, dict(now)) for now in (*dictionaries, *attributes)]
+
+    def read() -> dict[str, float]:
+        logged = {key: metric.value for key, metric in collection.items() if isinstance(metric.value, Tensor)}
+        names = tuple(metric.meta.name for metric in collection.values())
+        given = {key: value for key, value in connector._callback_metrics.items() if not key.startswith(names)}
+        return {key: float(value) for key, value in (logged | given).items()}
+
+    def put_back(_: Any) -> None:
+        for now, items in before:
+            now.clear()
+            now.update(items)
+
+    return read, put_back
 
 
 def batches_seen(trainer: Any) -> tuple[int, int]:

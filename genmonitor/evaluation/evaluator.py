@@ -24,8 +24,8 @@ from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import EvaluationT, FitReport, History, Presenter, Samples
 from genmonitor.evaluation.settings import SampleSettings, Settings
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.training_state.isolation import remember_attributes
 from genmonitor.training_state.rng import preserve_rng, seed_everything
+from genmonitor.training_state.snapshot import Snapshot
 
 PROBE = 16
 """Generated images that tell shape and value range, and whether encoders and metrics take them."""
@@ -268,14 +268,14 @@ def commit_evaluation(
 ) -> list[Finding]:
     """Commit an evaluation on every process; where one fails, every evaluator is as it was, and every process raises.
 
-    Put back are the evaluator's attributes and those of the objects that it holds, see `remember_attributes`.
+    Put back are the evaluator's attributes and those of the objects that it holds, see `Snapshot`.
     """
-    put_back = remember_attributes(evaluator)
+    before = Snapshot({"evaluator": evaluator}, tensor_bytes=None)
     try:
         with comm.all_ranks_or_none():
             return evaluator.commit(evaluation, history)
     except Exception:
-        put_back()
+        before.restore()
         raise
 
 

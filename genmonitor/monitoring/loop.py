@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsFloat, Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from genmonitor._io import Progress, no_progress, terminal_progress, warn
 from genmonitor._validation import check_at_least, check_bool, check_positive
@@ -35,8 +36,9 @@ from genmonitor.loggers.publisher import finish_evaluations
 from genmonitor.monitoring.averages import averaged_weights
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
+from genmonitor.training_state.data import preserve_data
 from genmonitor.training_state.isolation import preserve_training_state
-from genmonitor.training_state.proof import PROOFS, prove_unchanged
+from genmonitor.training_state.proof import Trained, prove_unchanged
 from genmonitor.training_state.sharding import kept_sharded, sharded_parts
 
 
@@ -58,6 +60,8 @@ class LoopMonitor(Monitor):
         real_images: a Dataset, DataLoader or tensor: the training images, if `validation_images` are given too. Else
             some of these are compared with and others are not: best are images that the generator is not trained on.
         validation_images: to compare with.
+        optimizers: optimizers and learning-rate schedulers of the training, one or several: they are put back after
+            each evaluation, as the networks are.
         distributed: False where one process alone makes the monitor and calls it, while others go on training.
         timeout: seconds that a process waits for the others to call `fit` or `evaluate` before it raises an error.
         loggers: one of them or several: a `SummaryWriter`, a run of W&B, the loggers of a Fabric or the trackers of an
@@ -97,6 +101,7 @@ class LoopMonitor(Monitor):
         folder: str | Path,
         real_images: Any,
         validation_images: Any = None,
+        optimizers: Any = (),
         loggers: Any = (),
         distributed: bool = True,
         timeout: float = 60.0,
@@ -108,11 +113,12 @@ class LoopMonitor(Monitor):
             "folder",
             "real_images",
             "validation_images",
+            "optimizers",
             "loggers",
             "distributed",
             "timeout",
         )
-        check_names(type(self).__name__, options, [*EvaluationOptions.__annotations__, *own, "distributed", "timeout"])
+        check_names(type(self).__name__, options, [*EvaluationOptions.__annotations__, *own])
         evaluator = evaluator or RegionEvaluator()
         sampler = sampler or Sampler(evaluator.n_samples, evaluator.prompts)
         self.distributed, self.timeout = check_bool("distributed", distributed), check_positive("timeout", timeout)
@@ -124,10 +130,10 @@ class LoopMonitor(Monitor):
             if data is not None and not is_stream(data):
                 _check_images(ImageSource(data, self.image_key, name))
         self.folder, self.validation_images = Path(folder).absolute(), validation_images
+        self.optimizers = _optimizers(optimizers)
         given = loggers if isinstance(loggers, (list, tuple)) else [loggers]
         self.loggers = [as_logger(logger) for logger in given if self._processes().rank == 0]
         self._fitted = False
-        self._proved = 0
 
     def fit(
         self, sample: nn.Module | Callable[[Any], Tensor], module: nn.Module | Sequence[nn.Module] | None = None
@@ -145,7 +151,7 @@ class LoopMonitor(Monitor):
         model = SampledModel.of(sample, module)
         comm = self._processes(model)
         self._wait_for_all("fit", comm)
-        with comm.only_these(), self._isolated(model):
+        with comm.only_these(), self._isolated(model, comm), preserve_training_state(model.module):
             self._fit(model, comm)
 
     def evaluate(
@@ -191,8 +197,12 @@ class LoopMonitor(Monitor):
         model = SampledModel.of(sample, module)
         comm = self._processes(model)
         self._wait_for_all("evaluate", comm, moment.step)
-        average = averaged_weights(ema, model.module, self.publisher.notes.add_once)
-        with comm.only_these(), average, self._isolated(model):
+        with (
+            comm.only_these(),
+            self._isolated(model, comm, ema),
+            averaged_weights(ema, model.module, self.publisher.notes.add_once),
+            preserve_training_state(model.module),
+        ):
             if not self._fitted:
                 self._fit(model, comm)
             found = self._run_evaluation(model, comm, moment, _progress(comm))
@@ -248,11 +258,19 @@ class LoopMonitor(Monitor):
         )
 
     @contextmanager
-    def _isolated(self, model: SampledModel) -> Iterator[None]:
-        """Have the training left alone inside the block, and prove it the first times."""
-        self._proved += 1
-        proof = prove_unchanged(model.module, self.publisher.notes.add) if self._proved <= PROOFS else nullcontext()
-        with kept_sharded(model.module), proof, preserve_training_state(model.module):
+    def _isolated(self, model: SampledModel, comm: Collective, ema: Any = None) -> Iterator[None]:
+        """Have the training left alone inside the block, with its data, and report what had to be put back."""
+        module, note = model.module, self.publisher.notes.add
+        step = f" at step {self.history[-1]['step']} or before" if self.history else ""
+        trained = Trained(
+            module,
+            optimizers=[x for x in self.optimizers if isinstance(x, Optimizer)],
+            others={f"scheduler {i}": x for i, x in enumerate(self.optimizers)} | {"`ema`": ema},
+            averaged=ema if isinstance(ema, nn.Module) else None,
+            way_back=lambda: f"Go back to a checkpoint saved{step}.",
+        )
+        data = {"`real_images`": self.real_images, "`validation_images`": self.validation_images}
+        with kept_sharded(module), prove_unchanged(trained, note, comm.gather), preserve_data(data, note):
             yield
 
     def _moment(self, step: int, epoch: float) -> Moment:
@@ -267,6 +285,22 @@ class LoopMonitor(Monitor):
         if not isinstance(epoch, SupportsFloat) or not math.isfinite(epoch):
             raise ValueError(f"Expected `epoch` to be a finite number, but got {epoch!r}.")
         return Moment(float(epoch), step, int(epoch))
+
+
+def _optimizers(given: Any) -> list[Any]:
+    """Return optimizers and schedulers as a list.
+
+    Raises:
+        TypeError: if one has no state that could be put back.
+    """
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    for one in several:
+        if not callable(getattr(one, "state_dict", None)):
+            raise TypeError(
+                f"Expected `optimizers` as optimizers and learning-rate schedulers, but got {type(one).__name__}. Give "
+                "one of them or a list, or leave it out."
+            )
+    return several
 
 
 def _check_images(source: ImageSource) -> None:

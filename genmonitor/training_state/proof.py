@@ -1,101 +1,117 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proving at run time that an evaluation left the training as it was."""
+"""Proving at every evaluation that it left the training as it was, and putting back what it moved."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
+from torch import nn
+from torch.optim import Optimizer
 
-from genmonitor.training_state.isolation import local_part
-from genmonitor.training_state.sharding import gather, sharded_parts
+from genmonitor.training_state.rng import global_states
+from genmonitor.training_state.snapshot import Snapshot
 
-PROOFS = 2
-"""How often a run proves that nothing of the training moved: when it is fitted, and at the first evaluation."""
+MOST_COPIES, OF_FREE = 2**31, 4
+"""Memory for copies of weights and optimizer states: 2 GiB, and no more than a quarter of what is free."""
+State = tuple[Callable[[], Any], Callable[[Any], Any]]
 NAMED = 3
-"""Things that moved which a note names."""
+"""Number of things that a note names."""
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What an evaluation must leave as it was.
+
+    Attributes:
+        module: that is trained.
+        optimizers: that train it.
+        others: what else decides how the training goes on, by name, such as learning-rate schedulers.
+        states: what reads and what sets further states, by name, such as logged values.
+        averaged: a second set of the module's weights, where something averages them.
+        way_back: what to do where something cannot be put back.
+    """
+
+    module: nn.Module
+    optimizers: Iterable[Optimizer] = ()
+    others: Mapping[str, Any] = field(default_factory=dict)
+    states: Mapping[str, State] = field(default_factory=dict)
+    averaged: nn.Module | None = None
+    way_back: Callable[[], str] = lambda: "Go back to the last checkpoint."
 
 
 @contextmanager
 def prove_unchanged(
-    module: nn.Module,
-    report: Callable[[str], Any],
-    optimizers: Iterable[torch.optim.Optimizer] = (),
-    averaged: nn.Module | None = None,
+    trained: Trained, report: Callable[[str], Any], gather: Callable[[Any], list[Any]] = lambda value: [value]
 ) -> Iterator[None]:
-    """Report what the block changes of parameters, buffers, averaged weights, optimizer states and random states.
+    """Put back what the block changes of a training, also where it fails, and report it.
 
-    Each tensor is read once before and once after: for a billion parameters that takes seconds on a CPU, so monitors
-    do it for the first evaluation of a fit.
+    Restored are the values of parameters, buffers and averaged weights, states and groups of optimizers, learning-rate
+    schedulers and logged values. What moved is told by a comparison with copies on the CPU or, on a GPU, by
+    fingerprints computed there. Copies take up to 2 GiB, and no more than a quarter of the memory that is free: what
+    is larger is fingerprinted, and a change is reported that cannot be put back.
 
     Args:
-        module: what is trained.
+        trained: what must stay as it is.
         report: takes a sentence that names what moved; not called if nothing did.
-        optimizers: those that train it.
-        averaged: the module's second set of weights, where something averages them.
+        gather: returns the values of all processes, of which each may move something else; called if nothing raised.
     """
-    trained = module, list(optimizers), averaged
-    before = training_digest(*trained)
-    yield
-    after = training_digest(*trained)
-    here = [name for name in before | after if before.get(name) != after.get(name)]
-    # of a sharded model, what moved may lie on another process alone
-    if moved := list(dict.fromkeys(chain(*gather(sharded_parts(module), here)))):
-        named = ", ".join(moved[:NAMED]) + (f" and {len(moved) - NAMED} more" if len(moved) > NAMED else "")
+    before = _snapshot(trained)
+    try:
+        yield
+    except BaseException:  # the other processes may never come
+        _report(trained, report, [before.restore()])
+        raise
+    _report(trained, report, gather(before.restore()))
+
+
+def _snapshot(trained: Trained) -> Snapshot:
+    snapshot = Snapshot({}, min(MOST_COPIES, _free_memory() // OF_FREE), ours=False)
+    for which, weights in (("", trained.module), ("averaged ", trained.averaged)):
+        if weights is not None:
+            parameters = {f"{which}parameter {name}": x for name, x in weights.named_parameters()}
+            buffers = {f"{which}buffer {name}": x for name, x in weights.named_buffers()}
+            snapshot.add_tensors({**parameters, **buffers}, values=True)
+    for index, optimizer in enumerate(trained.optimizers):
+        for number, state in enumerate(optimizer.state.values()):
+            snapshot.add({f"the state of parameter {number} in optimizer {index}": state})
+        snapshot.add({f"optimizer {index}": optimizer})
+    snapshot.add(trained.others)
+    randoms = {f"the random state of {name}": state for name, state in global_states().items()}
+    snapshot.add_states({**trained.states, **randoms})
+    return snapshot
+
+
+def _report(trained: Trained, report: Callable[[str], Any], moved: Iterable[tuple[list[str], list[str]]]) -> None:
+    """Say what was put back, and what could not be, on any of the processes."""
+    back, stuck = (list(dict.fromkeys(chain(*names))) for names in zip(*moved, strict=True))
+    remedy = "Leave it alone in `sample`, or give a `sample_fn` that works on a copy"
+    if back:
+        report(f"an evaluation changed the training, which is put back as it was: {_named(back)}. {remedy}")
+    if stuck:
         report(
-            f"drawing samples changed the training: {named}. The run is no longer what it would have been without the "
-            "monitor. Leave these alone in `sample`, or give a `sample_fn` that works on a copy."
+            f"an evaluation changed the training, and it cannot be put back: {_named(stuck)}. The run is no longer "
+            f"what it would have been without the monitor. {trained.way_back()} {remedy}"
         )
 
 
-def training_digest(
-    module: nn.Module, optimizers: Iterable[torch.optim.Optimizer] = (), averaged: nn.Module | None = None
-) -> dict[str, int]:
-    """Return a number for each parameter, buffer, optimizer state and global random state; it changes with any bit."""
-    out: dict[str, int] = {}
-    for which, weights in (("", module), ("averaged ", averaged)):
-        if weights is not None:
-            out |= {f"{which}parameter {name}": _digest(x) for name, x in weights.named_parameters()}
-            out |= {f"{which}buffer {name}": _digest(x) for name, x in weights.named_buffers()}
-    for index, optimizer in enumerate(optimizers):
-        for number, state in enumerate(optimizer.state.values()):
-            for name, value in state.items() if isinstance(state, dict) else ():
-                if isinstance(value, Tensor):
-                    out[f"{name} of parameter {number} in optimizer {index}"] = _digest(value)
-    return out | _random_digests()
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
-def _digest(tensor: Tensor) -> int:
-    """Return the sum of the bits of a tensor's part here, read as whole numbers, so that NaN equals itself."""
-    tensor = local_part(tensor)
-    if is_lazy(tensor) or tensor.is_meta or tensor.is_nested or tensor.is_quantized or not tensor.numel():
-        return 0
-    if tensor.layout is torch.sparse_coo:
-        tensor = tensor.detach().coalesce().values()
-    if tensor.layout is not torch.strided:
-        return 0
-    values = tensor.detach().contiguous().view(-1)
-    values = torch.view_as_real(values).contiguous().view(-1) if values.is_complex() else values
-    words = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[values.element_size()]
-    return int(values.view(words).sum(dtype=torch.int64))
-
-
-def _random_digests() -> dict[str, int]:
-    numpy: Any = np.random.get_state()  # noqa: NPY002
-    states: dict[str, Any] = {
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "numpy": (numpy[1].tobytes(), *numpy[2:]),
-        "python": random.getstate(),
-    }
-    if torch.cuda.is_initialized():
-        states |= {f"CUDA {i}": x.numpy().tobytes() for i, x in enumerate(torch.cuda.get_rng_state_all())}
-    if torch.backends.mps.is_available():
-        states["MPS"] = torch.mps.get_rng_state().cpu().numpy().tobytes()
-    return {f"the random state of {name}": hash(state) for name, state in states.items()}
+def _free_memory() -> int:
+    """Return the bytes of memory that this process may still take; as much as any machine has where nobody says."""
+    free = sys.maxsize
+    with suppress(OSError, ValueError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    with suppress(OSError, ValueError):  # of a container
+        limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        free = min(free, max(limit - used, 0))
+    return free

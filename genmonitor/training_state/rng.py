@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import chain
@@ -36,22 +36,29 @@ def seed_everything(seed: int) -> None:
     random.seed(seed)
 
 
+def global_states() -> dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """Return what reads and what sets each global random state, by the name of the library."""
+    states: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+        "torch": (torch.get_rng_state, torch.set_rng_state),
+        "numpy": (np.random.get_state, np.random.set_state),
+        "python": (random.getstate, random.setstate),
+    }
+    if torch.cuda.is_initialized():
+        states["CUDA"] = torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
+    if torch.backends.mps.is_available():
+        states["MPS"] = torch.mps.get_rng_state, torch.mps.set_rng_state
+    return states
+
+
 @contextmanager
 def preserve_rng() -> Iterator[None]:
     """Restore the global random states of torch (CPU, every CUDA device, MPS), numpy and python on exit."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-    cpu, numpy, python = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
+    before = [(put, get()) for get, put in global_states().values()]
     try:
         yield
     finally:
-        torch.set_rng_state(cpu)
-        if cuda:
-            torch.cuda.set_rng_state_all(cuda)
-        if mps is not None:
-            torch.mps.set_rng_state(mps)
-        np.random.set_state(numpy)  # noqa: NPY002
-        random.setstate(python)
+        for put, state in before:
+            put(state)
 
 
 def find_generators(thing: Any) -> list[Any]:
@@ -89,12 +96,13 @@ def find_generators(thing: Any) -> list[Any]:
 @contextmanager
 def preserve_generators(generators: list[Any]) -> Iterator[None]:
     """Restore the states of random generators on exit."""
-    states = [(generator, _get(generator)) for generator in generators]
+    states = [state for generator in generators if (state := state_of(generator)) is not None]
+    before = [(put, get()) for get, put in states]
     try:
         yield
     finally:
-        for generator, state in states:
-            _set(generator, state)
+        for put, state in before:
+            put(state)
 
 
 def seed_generators(generators: list[Any], seed: int) -> None:
@@ -107,6 +115,11 @@ def seed_generators(generators: list[Any], seed: int) -> None:
             generator.state = type(generator)(seed).state
         else:
             generator.seed(seed % 2**32)
+
+
+def is_generator(thing: Any) -> bool:
+    """Return True for a random generator that has a state."""
+    return _kind(thing) is not None
 
 
 def _kind(thing: Any) -> type | None:
@@ -152,18 +165,13 @@ def _places(kind: type) -> dict[str, Any]:
     return {name: place for name, place in named if isinstance(place, MemberDescriptorType)}
 
 
-def _get(generator: Any) -> Any:
+def state_of(generator: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """Return what reads and what sets the state of a random generator; None for anything else."""
     kind = _kind(generator)
+    if kind is None:
+        return None
     if kind is np.random.BitGenerator:
-        return generator.state
-    return generator.getstate() if kind is random.Random else generator.get_state()
-
-
-def _set(generator: Any, state: Any) -> None:
-    kind = _kind(generator)
-    if kind is np.random.BitGenerator:
-        generator.state = state
-    elif kind is random.Random:
-        generator.setstate(state)
-    else:
-        generator.set_state(state)
+        return partial(getattr, generator, "state"), partial(setattr, generator, "state")
+    if kind is random.Random:
+        return generator.getstate, generator.setstate
+    return generator.get_state, generator.set_state

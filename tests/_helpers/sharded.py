@@ -24,7 +24,6 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-from genmonitor.training_state.isolation import local_part
 from genmonitor.training_state.sharding import reshard, sharded_parts
 
 HIDDEN = 34  # neither it nor the 64 pixels go evenly into three parts
@@ -93,6 +92,10 @@ def values(folder, how):
     ]
     fit(folder, *monitors, module=Split(), train=labelled(0, 300), val=labelled(600, 900), **how())
     return {"calls": calls, "evaluations": {monitor.prefix: measured(monitor) for monitor in monitors}}
+
+
+def local_part(tensor):
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 class Left(Callback):

@@ -12,11 +12,11 @@ from torch.distributed.fsdp import fully_shard
 
 from genmonitor import PixelPartition
 from genmonitor.evaluation import RegionEvaluator, RegionSettings
+from genmonitor.evaluation.distributed import DistributedProcesses
 from genmonitor.evaluation.sampling.lockstep import Lockstep
 from genmonitor.evaluation.sampling.sampler import Sampler
 from genmonitor.monitoring.loop import LoopMonitor
-from genmonitor.training_state.isolation import local_part
-from genmonitor.training_state.proof import prove_unchanged
+from genmonitor.training_state.proof import Trained, prove_unchanged
 from genmonitor.training_state.sharding import gather, kept_sharded, sharded_parts
 
 BATCH = torch.ones(3, 2)
@@ -52,6 +52,10 @@ def everything(rank: int) -> dict[str, Any]:
         "in a loop": in_a_loop(net),
         "one moved": moved(net, rank),
     }
+
+
+def local_part(tensor: Any) -> torch.Tensor:
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def drawn(net: nn.Module, lockstep: Lockstep) -> tuple[torch.Tensor, list[int]]:
@@ -101,13 +105,14 @@ def called_by_something_else(net: nn.Module) -> tuple[str, list[int]]:
     return "", sizes
 
 
-def moved(net: Any, rank: int) -> list[str]:
+def moved(net: Any, rank: int) -> tuple[list[str], bool]:
     told: list[str] = []
-    with kept_sharded(net), prove_unchanged(net, told.append):
+    before = local_part(net[0].bias).clone()
+    with kept_sharded(net), prove_unchanged(Trained(net), told.append, DistributedProcesses().gather):
         if rank == 1:
             with torch.no_grad():
                 local_part(net[0].bias)[-1] += 1
-    return told
+    return told, torch.equal(local_part(net[0].bias), before)
 
 
 def in_a_loop(net: nn.Module) -> list[dict[str, float]]:

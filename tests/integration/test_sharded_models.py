@@ -75,7 +75,7 @@ def test_user_is_told_what_went_wrong_on_one_process(tmp_path):
     assert last["memory"]["calls"] == [n for n in first["memory"]["calls"] if n <= 8] == [8, 8, 2, 8, 8, 7, 8]
     assert "There is no memory for 16 samples at once, so they are drawn 8 at a time" in said
     for found in (first, last):
-        assert "drawing samples changed the training: parameter net.3.bias" in found["meddled"].lower()
+        assert "changed the training, which is put back as it was: parameter net.3.bias" in found["meddled"].lower()
         assert "to be used to draw samples alone, but FSDPLinear is called" in found["encoder"]
         assert "a network of their own" in found["encoder"]
 

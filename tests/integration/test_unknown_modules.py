@@ -210,7 +210,7 @@ class Lazy(Linear):
         return torch.optim.SGD(self.parameters(), 1e-2)
 
 
-@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature", "ignore:.*drawing samples changed the training")
+@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature", "ignore:.*an evaluation changed the training")
 @pytest.mark.filterwarnings("ignore:A layer with UninitializedParameter", "ignore:.*uninitialized parameters")
 @pytest.mark.parametrize("fresh", [nn.LazyBatchNorm1d, lambda: nn.LazyLinear(64)], ids=["LazyBatchNorm", "LazyLinear"])
 def test_lazy_module_that_trains_alone_trains_with_a_monitor(tmp_path, fresh):

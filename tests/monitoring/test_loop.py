@@ -140,7 +140,7 @@ def test_sampling_that_changes_a_parameter_is_said(tmp_path):
             module.net[0].bias.add_(1)
         return module.sample(n)
 
-    with pytest.warns(UserWarning, match="drawing samples changed the training: parameter net.0.bias"):
+    with pytest.warns(UserWarning, match="changed the training, which is put back as it was: parameter net.0.bias"):
         monitor.evaluate(sample, module, step=0, epoch=0)
 
 

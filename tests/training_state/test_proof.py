@@ -1,84 +1,149 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What an evaluation moves of a training is put back and named, or named where there was no memory for a copy."""
+
 import random
 
 import numpy as np
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Deep, digits, fit, loader, plain
+from torch import nn
 
-from genmonitor.training_state.proof import prove_unchanged, training_digest
-
-pytestmark = LIGHTNING_SAYS
-
-
-@pytest.fixture
-def run(tmp_path):
-    runner, module = fit(tmp_path, max_epochs=1)
-    return runner, module
+from genmonitor.training_state import proof
+from genmonitor.training_state.fingerprints import fingerprint_of
+from genmonitor.training_state.proof import Trained, prove_unchanged
 
 
-def reports(run, change):
-    """Return what is reported of a change."""
-    said = []
-    with prove_unchanged(run[1], said.append, run[0].optimizers):
-        change(run[1])
-    return said
+class Training:
+    """A network with an average, optimizers and schedulers in the middle of a training."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+        self.average = torch.optim.swa_utils.AveragedModel(self.module)
+        self.optimizer = torch.optim.AdamW(self.module.parameters(), 1e-2)
+        steps = torch.optim.lr_scheduler.StepLR(self.optimizer, 1, gamma=0.5)
+        constant = torch.optim.lr_scheduler.ConstantLR(self.optimizer)
+        self.scheduler = torch.optim.lr_scheduler.SequentialLR(self.optimizer, [constant, steps], [2])
+        self.logged = {"val_loss": 1.0}
+        for _ in range(3):
+            self.step()
+
+    def step(self):
+        self.module(torch.randn(5, 2)).square().sum().backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.scheduler.step()
+
+    def everything(self):
+        states = self.module, self.average, self.optimizer, self.scheduler
+        draws = torch.rand(2), np.random.rand(), random.random()  # noqa: NPY002
+        return repr(([x.state_dict() for x in states], self.optimizer.param_groups, self.logged, draws))
+
+    def trained(self):
+        return Trained(
+            self.module,
+            optimizers=[self.optimizer],
+            others={"scheduler 0": self.scheduler, "logged values": self.logged},
+            averaged=self.average.module,
+        )
 
 
+@torch.no_grad()
 def add_one(tensor):
-    with torch.no_grad():
-        tensor.view(-1)[0] += 1
+    tensor.view(-1)[0] += 1
+
+
+def swap_in(training):
+    """What a sampler does that ran out of memory before it swapped the average out again."""
+    for own, average in zip(training.module.parameters(), training.average.module.parameters(), strict=True):
+        own.data.copy_(average.data)
 
 
 CHANGES = {
-    "parameter net.bias": lambda module: add_one(module.net.bias),
-    "exp_avg of parameter 0 in optimizer 0": lambda module: add_one(
-        next(iter(module.optimizers().optimizer.state.values()))["exp_avg"]
+    "parameter 0.bias": lambda run: add_one(run.module[0].bias),
+    "parameter 0.weight": swap_in,
+    "buffer 1.running_mean": lambda run: run.module[1].running_mean.fill_(torch.nan),
+    "averaged parameter 0.bias": lambda run: add_one(run.average.module[0].bias),
+    "averaged buffer 1.num_batches_tracked": lambda run: run.average.module[1].num_batches_tracked.add_(1),
+    "the state of parameter 0 in optimizer 0": lambda run: add_one(next(iter(run.optimizer.state.values()))["exp_avg"]),
+    "optimizer 0.state": lambda run: run.optimizer.state.clear(),
+    "optimizer 0.param_groups": lambda run: run.optimizer.param_groups[0].update(lr=1.0, weight_decay=0.5),
+    "optimizer 0.param_groups, a new one": lambda run: run.optimizer.add_param_group(
+        {"params": [nn.Parameter(torch.ones(1))]}
     ),
-    "the random state of torch": lambda module: torch.rand(1),
-    "the random state of numpy": lambda module: np.random.rand(),  # noqa: NPY002
-    "the random state of python": lambda module: random.random(),
+    "scheduler 0": lambda run: run.scheduler.step(),
+    "logged values": lambda run: run.logged.update(val_loss=0.0, other=1.0),
+    "the random state of torch": lambda run: torch.rand(1),
+    "the random state of numpy": lambda run: np.random.rand(),  # noqa: NPY002
+    "the random state of python": lambda run: random.random(),
 }
 
 
+def run(change, error=None, seed=7, **kept):
+    """Return what is left of a training in which something changes, and what is said."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+    training, said = Training(), []
+    try:
+        with prove_unchanged(training.trained(), said.append):
+            change(training)
+            if error:
+                raise error
+    except (ValueError, KeyboardInterrupt):
+        pass
+    training.step()  # what is put back must still work
+    return training.everything(), said
+
+
+@pytest.mark.parametrize("error", [None, ValueError, KeyboardInterrupt])
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_moved_is_named(run, name):
-    (said,) = reports(run, CHANGES[name])
-    assert name in said
+def test_what_moved_is_put_back_and_named(name, error):
+    expected, nothing = run(lambda training: None)
+    found, said = run(CHANGES[name], error)
+    assert (found, nothing) == (expected, [])
+    assert [name.partition(",")[0] in text and "is put back" in text for text in said] == [True]
 
 
-def test_nothing_is_reported_where_nothing_moved(run):
-    assert reports(run, lambda module: None) == []
+def test_a_change_without_memory_for_a_copy_is_said_with_the_way_back(monkeypatch):
+    monkeypatch.setattr(proof, "_free_memory", lambda: 4 * 30)  # the weight's 24 bytes alone
+    training, said = Training(), []
+    trained = Trained(training.module, way_back=lambda: "Go back to last.ckpt.")
+    with prove_unchanged(trained, said.append):
+        swap_in(training)
+        training.module[0].bias.data.add_(1)
+    assert ["parameter 0.weight" in text for text in said] == [True, False]
+    assert "cannot be put back: parameter 0.bias" in said[1]
+    assert "Go back to last.ckpt." in said[1]
 
 
-def test_digest_sees_buffers_and_not_nan(tmp_path):
-    _, module = fit(tmp_path, module=Deep(), max_epochs=1)
-    module.net[1].running_mean.fill_(torch.nan)
-    before = training_digest(module)
-    assert training_digest(module) == before
-    module.net[1].running_mean.zero_()
-    changed = {name for name, value in training_digest(module).items() if value != before[name]}
-    assert changed == {"buffer net.1.running_mean"}
+def test_memory_for_copies_is_a_quarter_of_what_is_free():
+    assert 2**20 < proof._free_memory() < 2**50
 
 
-def test_digest_takes_every_dtype():
-    dtypes = (torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.int8, torch.bool)
-    module = torch.nn.Module()
-    for dtype in dtypes:
-        module.register_buffer(f"x_{str(dtype).split('.')[1]}", torch.ones(3).to(dtype))
-    digest = training_digest(module)
-    assert all(digest[f"buffer x_{str(dtype).split('.')[1]}"] for dtype in dtypes)
+def test_what_another_process_moved_is_named():
+    said = []
+    with prove_unchanged(Trained(nn.Linear(1, 1)), said.append, lambda own: [own, (["parameter far"], [])]):
+        pass
+    assert "parameter far" in said[0]
 
 
-class Meddling(Deep):
-    def sample(self, n):
-        add_one(self.net[0].weight)
-        return super().sample(n)
+DTYPES = (torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.int8, torch.bool)
 
 
-@pytest.mark.filterwarnings("ignore:Plain. samples depend on the batch")
-def test_a_monitor_says_that_sampling_changed_the_training(tmp_path):
-    monitor = plain(on_error="warn", n_cluster_images=100)
-    with pytest.warns(UserWarning, match=r"drawing samples changed the training: parameter net\.0\.weight"):
-        fit(tmp_path, monitor, module=Meddling(), val=loader(digits(300, 400)), max_epochs=1)
-    assert any("Drawing samples changed" in note["text"] for note in monitor.publisher.notes.items)
+@pytest.mark.parametrize("size", [1, 3, 10_001])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_fingerprint_sees_every_number(dtype, size):
+    x = torch.zeros(size, dtype=dtype)
+    seen = {fingerprint_of(x)}
+    for place in {0, size // 2, size - 1}:
+        changed = x.clone()
+        changed[place] = 1
+        seen.add(fingerprint_of(changed))
+    assert len(seen) == 1 + len({0, size // 2, size - 1})
+
+
+def test_a_fingerprint_sees_what_changed_places():
+    x = torch.arange(10_000.0)
+    assert fingerprint_of(x) != fingerprint_of(x.flip(0))
+    assert fingerprint_of(x.fill_(torch.nan)) == fingerprint_of(x.clone())

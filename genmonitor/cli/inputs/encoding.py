@@ -156,7 +156,7 @@ def _batches(outputs: Outputs, size: int, device: torch.device, comm: Collective
     mine = comm.rank_indices(-(-len(outputs) // size))
     rows = range(mine.start * size, min(mine.stop * size, len(outputs)))
     if outputs.images is not None:
-        with outputs.images.preserve_rng():
+        with outputs.images.reading():
             yield from (batch.to(device) for batch in outputs.images.batches(rows, size))
     else:
         yield from ((outputs.texts or [])[start : start + size] for start in rows[::size])

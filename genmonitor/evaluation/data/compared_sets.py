@@ -195,7 +195,7 @@ def copy_notes(
 def _hashes(images: ImageSource, comm: Collective, progress: Progress) -> list[bytes]:
     """Return a hash of each of this process's images, the same in every dtype and for 0 and -0."""
     out = []
-    with comm.all_ranks_or_none(), images.preserve_rng():
+    with comm.all_ranks_or_none(), images.reading():
         for some in images.batches(comm.rank_indices(len(images)), progress=progress):
             out += [blake2b(image, digest_size=16).digest() for image in (some + 0.0).numpy()]
     return out

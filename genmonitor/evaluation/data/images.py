@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, Subs
 
 from genmonitor._io import Progress, no_progress
 from genmonitor._validation import check_images, check_tensor, plain
-from genmonitor.training_state.rng import find_generators, preserve_generators, preserve_rng, seed_generators
+from genmonitor.training_state.data import found_generators, preserve_data
+from genmonitor.training_state.rng import preserve_rng, seed_generators
 
 ImageKey = str | int | Callable[[Any], Tensor] | None
 NAMES = ("image", "images", "pixel_values")
@@ -106,9 +107,9 @@ class ImageSource:
         return places
 
     @contextmanager
-    def preserve_rng(self) -> Iterator[None]:
-        """Restore the random states that reading may move, on exit: the global ones and those of the dataset."""
-        with preserve_rng(), preserve_generators(find_generators(self.dataset)):
+    def reading(self) -> Iterator[None]:
+        """Restore what reading may move, on exit: the global random states and what the data hold."""
+        with preserve_rng(), preserve_data({self.name: self.data}):
             yield
 
     def read(self, indices: Sequence[int] | Tensor, progress: Progress = no_progress) -> Tensor:
@@ -129,7 +130,7 @@ class ImageSource:
         if not len(indices):
             return self.read([0])[:0]
         out, start = torch.empty(0), 0
-        with self.preserve_rng():
+        with self.reading():
             for images in self.batches(indices, progress=progress):
                 out = out if start else images.new_empty(len(indices), *images.shape[1:])
                 out[start : start + len(images)] = images
@@ -139,7 +140,7 @@ class ImageSource:
     def batches(
         self, indices: Sequence[int], size: int | None = None, progress: Progress = no_progress
     ) -> Iterator[Tensor]:
-        """Yield these images in batches, as `read` returns them; iterate it inside `preserve_rng`.
+        """Yield these images in batches, as `read` returns them; iterate it inside `reading`.
 
         Args:
             indices: those wanted.
@@ -173,7 +174,7 @@ class ImageSource:
     @cached_property
     def shape(self) -> tuple[int, ...]:
         """(C, H, W) of the first image."""
-        with self.preserve_rng():
+        with self.reading():
             (image,) = self.batches([0], 1)
         return tuple(image.shape[1:])
 
@@ -187,12 +188,12 @@ class ImageSource:
         if torch.equal(self.read(some), self.read(some)):
             return ()
         return (
-            f"an image of {self.name} differs each time it is read: the dataset has a random generator of its own, "
-            "which reading advances. Give `real_images=` the images without augmentation",
+            f"an image of {self.name} differs each time it is read: the dataset draws from a random generator that "
+            "cannot be seeded. Give `real_images=` the images without augmentation",
         )
 
     def loader(self, indices: Sequence[int], size: int = READ_BATCH) -> DataLoader[Any]:
-        """Return a loader of these items in their order; iterate it inside `preserve_rng`."""
+        """Return a loader of these items in their order; iterate it inside `reading`."""
         options: dict[str, Any] = {"collate_fn": default_collate}
         if self._loader is not None:
             names = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context")
@@ -207,7 +208,7 @@ class _FixedItems(Dataset[Any]):
 
     def __init__(self, dataset: Dataset[Any], indices: Sequence[int], name: str) -> None:
         self.dataset, self.indices, self.name = dataset, indices, name
-        self._generators = find_generators(dataset)
+        self._generators = found_generators()
 
     def __len__(self) -> int:
         return len(self.indices)

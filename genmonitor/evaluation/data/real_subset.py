@@ -139,7 +139,7 @@ def prompts_of(source: ImageSource, indices: Sequence[int], labels: bool) -> lis
     Raises:
         ValueError: if there are none.
     """
-    with source.preserve_rng():
+    with source.reading():
         return [x for batch in source.loader(indices) for x in find_prompts(batch, None, labels)]
 
 
@@ -175,7 +175,7 @@ def choose_by_prompt(
     missing = {prompt: count * n // len(prompts) for prompt, count in times.items()}
     found: dict[Any, list[int]] = {prompt: [] for prompt in times}
     read = 0
-    with source.preserve_rng():
+    with source.reading():
         for batch in progress(source.loader(order), "prompts of real images"):
             of_batch = find_prompts(batch, prompt_key, prompts.are_labels)
             items = order[read : read + READ_BATCH]

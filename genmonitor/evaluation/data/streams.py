@@ -13,13 +13,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from genmonitor._io import Progress, no_progress
 from genmonitor.evaluation.data.images import READ_BATCH, ImageKey, StreamedItems, find_images
 from genmonitor.evaluation.distributed import Collective
-from genmonitor.training_state.rng import (
-    find_generators,
-    preserve_generators,
-    preserve_rng,
-    seed_everything,
-    seed_generators,
-)
+from genmonitor.training_state.data import found_generators, preserve_data
+from genmonitor.training_state.rng import preserve_rng, seed_everything, seed_generators
 
 MAX_ITEMS = 5000
 MAX_BYTES = 2**28
@@ -61,8 +56,8 @@ def streams_taken(image_key: ImageKey, comm: Collective, progress: Progress = no
 def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = no_progress) -> StreamedItems:
     """Take the first items of a pass of its own over a stream: 5000, or as many as 256 MiB hold.
 
-    The pass begins from random states of its own, which are restored, and touches no iterator that somebody else holds;
-    a stream that keeps its position in itself, and in no random generator, is moved.
+    The pass begins from random states of its own and touches no iterator that somebody else holds. What the stream
+    keeps in itself, such as its position, is restored; an iterator in it that cannot start again is refused.
 
     Args:
         data: an IterableDataset, a loader over one, or another iterable that can be gone over more than once.
@@ -81,10 +76,9 @@ def take_items(data: Any, image_key: ImageKey, name: str, progress: Progress = n
         )
     items: list[Any] = []
     size = 0
-    generators = find_generators(dataset)
-    with preserve_rng(), preserve_generators(generators):
+    with preserve_rng(), preserve_data({name: data}):
         seed_everything(0)
-        seed_generators(generators, 0)
+        seed_generators(found_generators(), 0)
         for batch in progress(_own_loader(data), f"the first images of {name}"):
             images = find_images(batch, image_key)
             items += [_item(batch, index, len(images)) for index in range(len(images))]

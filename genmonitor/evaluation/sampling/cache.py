@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from genmonitor.training_state.isolation import local_part
+from genmonitor.training_state.fingerprints import fingerprint_of
 
 
 @dataclass
@@ -59,11 +59,6 @@ def clear(trainer: Any) -> None:
     _kept.pop(trainer, None)
 
 
-def weights_fingerprint(module: nn.Module) -> tuple[float, ...]:
-    """Return the sum of this process's part of each parameter and buffer: other weights have other sums."""
-    tensors = [local_part(x) for x in chain(module.parameters(), module.buffers()) if not x.is_complex()]
-    return tuple(_sum(x.detach()) for x in tensors)
-
-
-def _sum(x: Tensor) -> float:
-    return float((x.cpu() if x.device.type == "mps" else x).sum(dtype=torch.float64))  # MPS has no float64
+def weights_fingerprint(module: nn.Module) -> tuple[tuple[int, ...], ...]:
+    """Return the fingerprints of this process's part of each parameter and buffer."""
+    return tuple(fingerprint_of(x) for x in chain(module.parameters(), module.buffers()))

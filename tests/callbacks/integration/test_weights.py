@@ -170,5 +170,5 @@ def test_a_sampler_that_writes_into_the_average_is_named(tmp_path):
             averaging._average_model.module.level.data += 1
             return super().sample(n)
 
-    with pytest.warns(UserWarning, match="drawing samples changed the training: averaged parameter level"):
+    with pytest.warns(UserWarning, match="changed the training, which is put back as it was: averaged parameter level"):
         fit(tmp_path, averaging, plain(weights="raw"), module=Meddling(), val=loader(digits(300, 400)), max_epochs=1)

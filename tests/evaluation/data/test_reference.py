@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import random
 import time
 import tracemalloc
 
-import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorDataset
@@ -151,7 +151,7 @@ def test_split_takes_compared_images_out_of_the_training_set():
 
 
 class OutOfSight(TensorDataset):
-    random = np.random.default_rng(0)  # not an attribute of the dataset itself
+    random = random.SystemRandom()  # has no state
 
     def __getitem__(self, index):
         return super().__getitem__(index)[0] + self.random.random()

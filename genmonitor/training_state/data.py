@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data that a training reads: what the monitor's own reading moves of them is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from torch import Tensor
+
+from genmonitor._io import warn
+from genmonitor.training_state.rng import find_generators, preserve_generators
+from genmonitor.training_state.snapshot import MAX_BYTES, Snapshot
+
+OF_LOADER = ("dataset", "collate_fn", "worker_init_fn")
+"""What a loader calls to make a batch."""
+INSIDE = ("dataset", "datasets")
+"""Attributes by which a dataset is made of others."""
+
+
+class _Reading:
+    """What is remembered of data from the first time that a block reads them."""
+
+    def __init__(self) -> None:
+        self._snapshot = Snapshot({}, MAX_BYTES, data=True)
+        self._generators = ExitStack()
+        self._known: list[Any] = []
+        self._found: list[Any] = []
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        for name, thing in data.items():
+            if any(thing is known for known in self._known):
+                continue
+            self._known.append(thing)
+            found = find_generators(thing)
+            self._found += found
+            self._generators.enter_context(preserve_generators(found))
+            self._snapshot.add(_parts(name, thing))
+
+    def generators(self) -> list[Any]:
+        return list({id(x): x for x in (*self._found, *self._snapshot.generators)}.values())
+
+    def restore(self) -> list[str]:
+        """Put back what moved; return the names of what could not be."""
+        _, stuck = self._snapshot.restore()
+        self._generators.close()
+        return stuck
+
+
+_reading: ContextVar[_Reading | None] = ContextVar("_reading", default=None)
+
+
+@contextmanager
+def preserve_data(data: Mapping[str, Any], report: Callable[[str], Any] = warn) -> Iterator[None]:
+    """Restore datasets on exit: counters, caches, positions and generators, theirs and those of what they are made of.
+
+    A block inside another restores nothing: that is done once, at the end of the outermost one.
+
+    Args:
+        data: datasets, loaders or whatever else is read, by the names that messages use.
+        report: takes a sentence that names what moved and cannot be put back; not called if there is nothing.
+
+    Raises:
+        ValueError: inside the block, where an iterator is asked for its next item that cannot start again.
+
+    Example:
+        >>> class Counting(list):
+        ...     count = 0
+        ...     def __getitem__(self, index):
+        ...         self.count += 1
+        ...         return super().__getitem__(index)
+        >>> dataset = Counting([7])
+        >>> with preserve_data({"the data": dataset}):
+        ...     dataset[0]
+        7
+        >>> dataset.count
+        0
+    """
+    if (outer := _reading.get()) is not None:
+        outer.add(data)
+        yield
+        return
+    reading = _Reading()
+    token = _reading.set(reading)
+    try:
+        reading.add(data)
+        yield
+    finally:
+        _reading.reset(token)
+        if stuck := reading.restore():
+            report(
+                f"reading real images changed {', '.join(stuck)}, which cannot be put back, so the training may differ "
+                "from one without the monitor. Give `real_images=` a Dataset or tensor of its own"
+            )
+
+
+def found_generators() -> list[Any]:
+    """Return the random generators of the data that the block around preserves."""
+    reading = _reading.get()
+    return [] if reading is None else reading.generators()
+
+
+def _parts(name: str, thing: Any) -> dict[str, Any]:
+    """Return what is called when something is read, by name: a loader's functions, datasets inside of others."""
+    parts: dict[str, Any] = {}
+    queue = [(name, thing)]
+    while queue:
+        name, thing = queue.pop(0)
+        if thing is None or isinstance(thing, Tensor) or any(thing is part for part in parts.values()):
+            continue
+        is_loader = hasattr(thing, "dataset") and hasattr(thing, "collate_fn")
+        if not is_loader:
+            parts[name] = thing
+        for attribute in OF_LOADER if is_loader else INSIDE:
+            inside = getattr(thing, attribute, None)
+            several = list(inside.values()) if isinstance(inside, Mapping) else inside
+            if attribute == "datasets" and isinstance(several, (list, tuple)):
+                queue += [(f"{name}.{attribute}[{index}]", part) for index, part in enumerate(several)]
+            else:
+                queue.append((f"{name}.{attribute}", inside))
+    return parts

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fingerprints of tensors, computed where they are: another number where any bit of them is another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+STORED = {
+    torch.strided: (Tensor.detach,),
+    torch.sparse_coo: (Tensor._indices, Tensor._values),
+    **dict.fromkeys((torch.sparse_csr, torch.sparse_bsr), (Tensor.crow_indices, Tensor.col_indices, Tensor.values)),
+    **dict.fromkeys((torch.sparse_csc, torch.sparse_bsc), (Tensor.ccol_indices, Tensor.row_indices, Tensor.values)),
+}
+"""Functions that return the dense tensors of which a tensor consists, by its layout."""
+WORD, BLOCK = 8, 2**13
+"""Bytes that are added up as one whole number, and bytes in a row of them."""
+MOST = 2**32
+"""Bytes that are read of one tensor: of 4 GiB and more, evenly spread blocks."""
+
+
+def values_in_memory(thing: Any) -> list[Any]:
+    """Return the values of a tensor or an array as they lie in memory here: bytes, or the array itself.
+
+    Of a tensor that is spread over several processes these are the values that this process holds.
+    """
+    kind = type(thing)
+    if issubclass(kind, np.ndarray):
+        return [thing] if thing.flags.writeable else []
+    if not issubclass(kind, Tensor) or is_lazy(thing) or thing.is_meta:
+        return []
+    if hasattr(thing, "__tensor_flatten__"):  # around other tensors
+        return [x for name in thing.__tensor_flatten__()[0] for x in values_in_memory(getattr(thing, name))]
+    stored = [get(thing) for get in STORED.get(thing.layout, ())]
+    return [_bytes_of(x) for x in stored if x.numel()]
+
+
+def fingerprint(values: Any) -> int:
+    """Return a number that tells bytes, or the values of an array, from others.
+
+    Sums of rows and of columns are weighted by their places, so what changes places is seen too.
+
+    Args:
+        values: uint8 [n], as `values_in_memory` returns them, or an array.
+
+    Example:
+        >>> fingerprint(torch.ones(3000).view(torch.uint8)) == fingerprint(torch.ones(3000).view(torch.uint8))
+        True
+    """
+    if isinstance(values, np.ndarray):
+        return hash(values.flat[:: values.nbytes // MOST + 1].tobytes())
+    size = len(values)
+    start = min(-values.storage_offset() % WORD, size)
+    end = size - (size - start) % BLOCK
+    blocks = values.narrow(0, start, end - start).view(torch.int64).view(-1, BLOCK // WORD)
+    blocks = blocks[:: size // MOST + 1] if size > MOST else blocks
+    rest = values.narrow(0, 0, start), values.narrow(0, end, size - end)
+    sums = [x.cpu() for x in (blocks.sum(1), blocks.sum(0), *rest)]
+    return hash(tuple(int((x * torch.arange(3, 2 * len(x) + 3, 2)).sum()) for x in sums))
+
+
+def are_equal(values: Tensor, others: Tensor) -> bool:
+    """Return True if bytes on the CPU are equal."""
+    whole = len(values) % WORD == 0 and values.storage_offset() % WORD == 0
+    return torch.equal(*(x.view(torch.int64) if whole else x for x in (values, others)))
+
+
+def fingerprint_of(tensor: Tensor) -> tuple[int, ...]:
+    """Return the fingerprints of what this process holds of a tensor."""
+    return tuple(fingerprint(values) for values in values_in_memory(tensor.detach()))
+
+
+def _bytes_of(tensor: Tensor) -> Tensor:
+    """Return the memory from a tensor's first number to its last, once where it repeats them."""
+    if tensor.is_contiguous() and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg()):
+        return tensor.view(-1).view(torch.uint8)
+    last = sum((n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    place = tensor.storage_offset() * tensor.element_size(), ((last + 1) * tensor.element_size(),), (1,)
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), *place)

@@ -1,0 +1,518 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshot: what objects hold, to be put back: attributes, items of containers, values of tensors and arrays."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import itertools
+import operator
+import pickle
+import sys
+import sysconfig
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from io import IOBase
+from itertools import chain
+from multiprocessing.managers import DictProxy, ListProxy
+from pathlib import Path
+from threading import Thread
+from types import BuiltinMethodType, CodeType, FunctionType, MappingProxyType, MethodType
+from typing import Any
+from weakref import ProxyTypes
+
+import numpy as np
+from torch import Tensor, nn
+from torch._C import DisableTorchFunctionSubclass
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.quasirandom import SobolEngine
+from torch.utils.data import Dataset
+
+from genmonitor.training_state.fingerprints import are_equal, fingerprint, values_in_memory
+from genmonitor.training_state.rng import MAX_DEPTH, MAX_OBJECTS, is_generator, parts_of, slots_of, state_of
+
+CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
+"""What is refilled, and subclasses of them; an OrderedDict keeps an order that the methods of `dict` do not see."""
+READ_ONLY = (
+    tuple,
+    frozenset,
+    MappingProxyType,
+    partial,
+    MethodType,
+    BuiltinMethodType,
+    np.ndarray,
+    np.random.Generator,
+)
+"""What holds things, and always the same ones."""
+MAX_ITEMS = 1000
+"""Number of items up to which a container is looked through for others."""
+MAX_BYTES = 2**28
+"""Memory for copies of tensors and arrays that are no parameters and no buffers: 256 MiB."""
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+"""Of a tensor; None before the first."""
+RESTARTED = (*(type(iter(x)) for x in ([], (), "", range(0), range(2**70))), itertools.count)
+"""Iterators of which a copy goes on alone."""
+CACHED = type(lru_cache(len))
+OURS = __name__.split(".")[0]
+STANDARD = ("builtins", "functools", "typing", "logging", "threading", "queue", "multiprocessing", "concurrent")
+FOREIGN = ("torch", "lightning", "pytorch_lightning", "wandb", "mlflow", *STANDARD)
+"""Packages whose objects hang on modules without being the user's own state, such as the Trainer, a run or what other
+threads fill meanwhile."""
+LIBRARIES = ("site-packages", "dist-packages", Path(sysconfig.get_path("stdlib")).name)
+"""Parts of the paths of code that is not the user's own."""
+OWN_STATE = (nn.Module, Optimizer, LRScheduler, SobolEngine, Dataset)
+"""Classes of torch's whose objects count all the same."""
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One thing that can move: its name, a function that tells if it did, and one that puts it back."""
+
+    name: str
+    moved: Callable[[], bool]
+    put_back: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Names that are bound to things: attributes of an object or a class, cells of a closure, global variables."""
+
+    read: Callable[[], Mapping[str, Any]]
+    bind: Callable[[str, Any], Any]
+    unbind: Callable[[str], Any]
+
+
+class Snapshot:
+    """What some objects hold, and the plain objects and containers that they hold, the nearest things first.
+
+    Args:
+        owners: whose attributes count, whatever their type, by the names that messages use.
+        tensor_bytes: memory for copies of tensors and arrays; those beyond it are only told to have moved. None to
+            leave their values out.
+        known: what somebody else puts back.
+        ours: True to put back objects of this package, and of classes that derive from its own.
+        data: True for data that are read. Random generators, functions and the global variables that they name count
+            too, caches of `functools` are set aside, and an iterator that cannot start again refuses to go on.
+
+    Attributes:
+        generators: random generators that were found in data.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> owner = SimpleNamespace(count=1, seen=["a"])
+        >>> snapshot = Snapshot({"owner": owner})
+        >>> owner.count = 2
+        >>> owner.seen.append("b")
+        >>> snapshot.restore(), owner
+        ((['owner', 'owner.seen'], []), namespace(count=1, seen=['a']))
+    """
+
+    def __init__(
+        self,
+        owners: Mapping[str, Any],
+        tensor_bytes: int | None = MAX_BYTES,
+        *,
+        known: Iterable[Any] = (),
+        ours: bool = True,
+        data: bool = False,
+    ) -> None:
+        self._left, self._ours, self._data = tensor_bytes, ours, data
+        self.generators: list[Any] = []
+        self._entries: list[_Entry] = []
+        self._seen = {id(thing) for thing in known}
+        self._held: list[Any] = []  # an id is a thing's own only as long as that lives
+        self.add(owners)
+
+    def add(self, owners: Mapping[str, Any]) -> None:
+        """Remember further objects."""
+        near = len(self._entries)
+        queue = deque((name, owner, MAX_DEPTH) for name, owner in owners.items())
+        while queue and len(self._entries) - near < MAX_OBJECTS:
+            name, thing, depth = queue.popleft()
+            if id(thing) in self._seen or type(thing) in ProxyTypes:  # what a weak reference is to may be gone
+                continue
+            if not self._ours and depth < MAX_DEPTH and OURS in map(_package, type(thing).__mro__):
+                continue
+            self._seen.add(id(thing))
+            self._held.append(thing)
+            inner: list[tuple[str, Any]] = []
+            # a proxy of what is not there yet may raise anything
+            with DisableTorchFunctionSubclass(), suppress(Exception):
+                for part in self._remember(name, thing, owner=depth == MAX_DEPTH):
+                    inner.append(part)
+            queue.extend((*part, depth - 1) for part in inner if depth)
+            near = len(self._entries) if depth >= MAX_DEPTH - 1 else near
+
+    def add_tensors(self, tensors: Mapping[str, Tensor], values: bool) -> None:
+        """Remember the values of further tensors, or all but their values."""
+        with DisableTorchFunctionSubclass():
+            for name, tensor in tensors.items():
+                if id(tensor) in self._seen:
+                    continue
+                self._seen.add(id(tensor))
+                self._held.append(tensor)
+                with suppress(Exception):
+                    if values:
+                        self._values(name, tensor)
+                    else:
+                        self._entries.append(_entry_of_tensor(name, tensor)[0])
+
+    def add_states(self, states: Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any]]]) -> None:
+        """Remember what functions read, and put back by others."""
+        self._entries += [_entry_of_state(name, *state) for name, state in states.items()]
+
+    def restore(self) -> tuple[list[str], list[str]]:
+        """Put back what moved; return the names of what is back, and of what could not be put back."""
+        back: list[str] = []
+        stuck: list[str] = []
+        with DisableTorchFunctionSubclass():
+            for entry in self._entries:
+                moved = _ask(entry.moved)
+                if moved is False:
+                    continue
+                with suppress(Exception):
+                    entry.put_back()
+                if moved:
+                    (stuck if _ask(entry.moved) else back).append(entry.name)
+        return list(dict.fromkeys(back)), list(dict.fromkeys(stuck))
+
+    def _remember(self, name: str, thing: Any, owner: bool) -> Iterator[tuple[str, Any]]:
+        """Add what can move of a thing; yield what it holds."""
+        if isinstance(thing, type):
+            if self._counts(thing):
+                yield from self._bind(name, _of_class(thing))
+            return
+        if self._data and isinstance(thing, FunctionType):
+            yield from self._function(name, thing)
+            return
+        if self._data and (state := _outside_state(thing)) is not None:
+            self._entries.append(_entry_of_state(name, *state))
+            self.generators += [thing] if is_generator(thing) else []
+            return
+        if owner or _is_plain(thing):
+            yield from self._object(name, thing, owner)
+        yield from self._items(name, thing)
+        if issubclass(type(thing), Tensor):
+            entry, held = _entry_of_tensor(name, thing)
+            self._entries.append(entry)
+            yield from ((name, part) for part in held)
+        self._values(name, thing, always=owner)
+
+    def _object(self, name: str, thing: Any, owner: bool) -> Iterator[tuple[str, Any]]:
+        namespace = getattr(thing, "__dict__", {})
+        moving = (IOBase, Thread) if self._data else (IOBase, Thread, Iterator)
+        if any(isinstance(x, moving) for x in (thing, *namespace.values())) and not (owner or _has_state(thing)):
+            return  # all of it or nothing: a reader whose file is elsewhere by now would read wrongly
+        yield from self._bind(name, _Names(lambda: namespace, namespace.__setitem__, namespace.__delitem__))
+        yield from self._bind(name, _of_slots(thing))
+        yield from ((kind.__name__, kind) for kind in type(thing).__mro__ if self._counts(kind))
+
+    def _function(self, name: str, function: Any) -> Iterator[tuple[str, Any]]:
+        """Remember a function of the user's own: its closure, attributes and the global variables that it names."""
+        if not _is_users_code(function.__module__):
+            return
+        variables, named = function.__globals__, _names_in(function.__code__)
+        read = partial(_some, variables, named)
+        yield from self._bind(function.__module__, _Names(read, variables.__setitem__, variables.__delitem__))
+        namespace = vars(function)
+        yield from self._bind(name, _Names(lambda: namespace, namespace.__setitem__, namespace.__delitem__))
+        for cell in function.__closure__ or ():
+            yield from self._bind(name, _of_slots(cell))
+        yield from ((name, value) for value in (*(function.__defaults__ or ()), function.__kwdefaults__ or {}))
+
+    def _bind(self, name: str, names: _Names) -> Iterator[tuple[str, Any]]:
+        """Remember what names are bound to, and set aside what reading would use up; yield it."""
+        before = dict(names.read())
+
+        def moved() -> bool:
+            now = names.read()
+            return now.keys() != before.keys() or any(now[key] is not value for key, value in before.items())
+
+        def put_back() -> None:
+            now = dict(names.read())
+            for key in now.keys() - before.keys():
+                names.unbind(key)
+            for key, value in before.items():
+                if key not in now or now[key] is not value:
+                    names.bind(key, value)
+
+        self._entries.append(_Entry(name, moved, put_back))
+        for key, value in before.items():
+            where = f"{name}.{key}" if name else key
+            if self._data and (stand_in := _stand_in(where, value)) is not None:
+                names.bind(key, stand_in)
+            yield where, _inside(value) if self._data else value
+
+    def _items(self, name: str, thing: Any) -> Iterator[tuple[str, Any]]:
+        """Remember the items of a container; yield them."""
+        kind = type(thing)  # of a proxy, `isinstance` asks what stands behind it
+        if of := next((of for of in CONTAINERS if issubclass(kind, of)), None):
+            items = _items_of(of, thing)
+            self._entries.append(
+                _Entry(name, lambda: not _are_same(_items_of(of, thing), items), lambda: _refill(of, thing, items))
+            )
+            if len(items[0]) <= MAX_ITEMS:
+                yield from ((name, item) for item in chain(*items))
+        elif issubclass(kind, READ_ONLY):
+            yield from ((name, part) for part in parts_of(thing, MAX_ITEMS))
+
+    def _values(self, name: str, thing: Any, always: bool = False) -> None:
+        """Remember the values of a tensor or an array, where it is `always` copied, or else as the memory allows."""
+        if self._left is None:
+            return
+        for values in values_in_memory(thing):
+            fits = values.nbytes <= self._left
+            self._left -= values.nbytes if fits and not always else 0
+            self._entries.append(_entry_of_values(name, values, always or fits))
+
+    def _counts(self, kind: type) -> bool:
+        """Return True if the attributes of a class are the user's own."""
+        if self._data:
+            return _is_users_code(kind.__module__)
+        return _package(kind) not in (*FOREIGN, OURS)
+
+
+def _ask(question: Callable[[], bool]) -> bool | None:
+    """Return the answer; None where there is none, as of a sparse tensor and of a proxy of what is gone."""
+    with suppress(Exception):
+        return question()
+    return None
+
+
+# what counts
+
+
+def _has_state(thing: Any) -> bool:
+    """Return True for a module, a dataset, and what has items as a dataset does: these are more than a reader."""
+    return isinstance(thing, OWN_STATE) or hasattr(type(thing), "__getitem__")
+
+
+def _is_plain(value: Any) -> bool:
+    """Return True for an object of the user's own with attributes, and for a module that is nobody's submodule."""
+    if isinstance(value, OWN_STATE):
+        return True
+    return not isinstance(value, type) and _package(type(value)) not in FOREIGN
+
+
+def _package(kind: type) -> str:
+    return str(kind.__module__).split(".")[0]  # of some compiled by Cython it is a descriptor
+
+
+@lru_cache(maxsize=1000)
+def _is_users_code(module: str | None) -> bool:
+    """Return True for the name of a module that no package brought along."""
+    file = getattr(sys.modules.get(str(module)), "__file__", None)
+    if str(module).split(".")[0] in (*FOREIGN, OURS):
+        return False
+    return module == "__main__" or (file is not None and not set(Path(file).parts) & set(LIBRARIES))
+
+
+def _names_in(code: CodeType) -> set[str]:
+    """Return the global names that a function uses, and the functions inside it."""
+    inside = (_names_in(part) for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*inside)
+
+
+# names
+
+
+def _some(variables: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {name: variables[name] for name in names if name in variables}
+
+
+def _of_slots(thing: Any) -> _Names:
+    return _Names(partial(slots_of, thing), partial(object.__setattr__, thing), partial(object.__delattr__, thing))
+
+
+def _of_class(kind: type) -> _Names:
+    def read() -> dict[str, Any]:
+        return {name: value for name, value in vars(kind).items() if not _is_fixed(name)}
+
+    return _Names(read, partial(setattr, kind), partial(delattr, kind))
+
+
+def _is_fixed(name: str) -> bool:
+    return name.startswith("__") and name not in ("__getitem__", "__getitems__", "__iter__", "__call__", "__len__")
+
+
+# containers
+
+
+def _items_of(kind: Any, container: Any) -> list[list[Any]]:
+    """Return a container's items, or its keys and its values, by its kind's own methods: a Counter's `update` adds."""
+    if issubclass(kind, dict):
+        return [list(kind.keys(container)), list(kind.values(container))]
+    return [list(kind.__iter__(container))]
+
+
+def _are_same(now: list[list[Any]], before: list[list[Any]]) -> bool:
+    pairs = zip(now, before, strict=True)
+    return len(now[0]) == len(before[0]) and all(all(map(operator.is_, *pair)) for pair in pairs)
+
+
+def _refill(kind: Any, container: Any, items: list[list[Any]]) -> None:
+    """Let a container hold what it held, in the same order."""
+    kind.clear(container)
+    if issubclass(kind, dict):
+        for name, value in zip(*items, strict=True):
+            kind.__setitem__(container, name, value)
+    else:
+        (kind.update if kind is set else kind.extend)(container, *items)
+
+
+# tensors and arrays
+
+
+def _entry_of_tensor(name: str, tensor: Tensor) -> tuple[_Entry, list[Any]]:
+    """Return an entry for all of a tensor but its values, and what it holds."""
+    leaf, switches = tensor.is_leaf, ("grad", "requires_grad")
+    own_memory = not is_lazy(tensor) and type(tensor).__torch_dispatch__ is Tensor.__torch_dispatch__
+    memory = tensor.detach() if own_memory else None
+    bound = {switch: getattr(tensor, switch) for switch in switches} if leaf else {}  # any other has none, and warns
+    hooks = {kind: dict(getattr(tensor, kind) or {}) for kind in HOOKS}
+
+    def moved() -> bool:
+        if memory is not None and not (tensor.dtype is memory.dtype and tensor.is_set_to(memory)):
+            return True
+        if leaf and not tensor.is_leaf:
+            return True
+        if any(getattr(tensor, switch) is not value for switch, value in bound.items()):
+            return True
+        return any(dict(getattr(tensor, kind) or {}) != held for kind, held in hooks.items())
+
+    def put_back() -> None:
+        if memory is not None:
+            tensor.data = memory
+        if leaf and not tensor.is_leaf:
+            tensor.detach_()
+        for switch, value in bound.items():
+            setattr(tensor, switch, value)
+        for kind, held in hooks.items():
+            if (now := getattr(tensor, kind)) is not None:
+                _refill(OrderedDict, now, [list(held), list(held.values())])
+
+    return _Entry(name, moved, put_back), list(bound.values())
+
+
+def _entry_of_values(name: str, values: Any, copied: bool) -> _Entry:
+    """Return an entry for what bytes or an array hold, by a copy on the CPU or, without one, by a fingerprint."""
+    if isinstance(values, np.ndarray):
+        return _entry_of_array(name, values) if copied else _entry_of_fingerprint(name, values)
+    if not copied:
+        return _entry_of_fingerprint(name, values)
+    storage, end = values.untyped_storage(), values.storage_offset() + len(values)
+    saved = values.to("cpu", copy=True)
+    seen = None if values.device.type == "cpu" else fingerprint(values)
+
+    def moved() -> bool:
+        if storage.nbytes() < end:
+            return True
+        return not are_equal(values, saved) if seen is None else fingerprint(values) != seen
+
+    def put_back() -> None:
+        if storage.nbytes() < end:
+            storage.resize_(end)
+        values.copy_(saved)  # what is read-only cannot have changed
+
+    return _Entry(name, moved, put_back)
+
+
+def _entry_of_fingerprint(name: str, values: Any) -> _Entry:
+    before = fingerprint(values)
+    return _Entry(name, lambda: fingerprint(values) != before, lambda: None)
+
+
+def _entry_of_array(name: str, values: Any) -> _Entry:
+    content = values.copy()
+
+    def moved() -> bool:
+        return values.shape != content.shape or values.tobytes() != content.tobytes()
+
+    def put_back() -> None:
+        if values.shape != content.shape:
+            values.resize(content.shape, refcheck=False)
+        values[...] = content
+
+    return _Entry(name, moved, put_back)
+
+
+# data
+
+
+def _stand_in(name: str, value: Any) -> Any:
+    """Return what takes the place of something that reading would use up or fill for good; None for anything else."""
+    if isinstance(value, staticmethod):
+        inside = _stand_in(name, value.__func__)
+        return None if inside is None else staticmethod(inside)
+    if isinstance(value, CACHED):
+        return lru_cache(**value.cache_parameters())(value.__wrapped__)
+    if isinstance(value, RESTARTED):
+        return copy.copy(value)
+    if isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools"):
+        return _UsedUp(name, type(value).__name__)
+    return None
+
+
+def _inside(value: Any) -> Any:
+    """Return the function that a method of a class, a property or a cached function calls; else the value itself."""
+    for kind, attribute in ((CACHED, "__wrapped__"), ((staticmethod, classmethod), "__func__"), (property, "fget")):
+        if isinstance(value, kind):
+            return _inside(getattr(value, attribute))
+    return value
+
+
+class _UsedUp:
+    """Stands for an iterator that cannot start again, so that nothing is taken from it."""
+
+    def __init__(self, name: str, kind: str) -> None:
+        self.name, self.kind = name, kind
+
+    def __iter__(self) -> _UsedUp:
+        return self
+
+    def __next__(self) -> Any:
+        raise ValueError(
+            f"Expected data that can be read again, but `{self.name}` is a {self.kind}, which cannot start again: what "
+            "is read of it would be lost to the training. Make it anew in `__iter__`, or give `real_images=` a Dataset "
+            "or tensor of its own."
+        )
+
+    send = throw = __getitem__ = lambda self, *_: next(self)
+
+
+def _outside_state(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """Return what reads and sets the state that something has outside of Python's attributes; None if it has none."""
+    if isinstance(thing, IOBase):
+        return (thing.tell, thing.seek) if not thing.closed and thing.seekable() else None
+    if isinstance(thing, array):
+        return lambda: thing[:], partial(thing.__setitem__, slice(None))
+    if isinstance(thing, ListProxy):
+        return lambda: thing[:], partial(thing.__setitem__, slice(None))
+    if isinstance(thing, DictProxy):
+        return thing.copy, lambda items: (thing.clear(), thing.update(items))
+    if (state := state_of(thing)) is not None:
+        return state
+    shared = thing.get_obj() if hasattr(thing, "get_obj") else thing  # of multiprocessing
+    if isinstance(shared, (ctypes._SimpleCData, ctypes.Array, ctypes.Structure)):
+        size = ctypes.sizeof(shared)
+        return partial(bytes, shared), lambda saved: ctypes.memmove(ctypes.addressof(shared), saved, size)
+    return None
+
+
+def _entry_of_state(name: str, get: Callable[[], Any], put: Callable[[Any], Any]) -> _Entry:
+    before = get()
+    packed = _packed(before)
+    return _Entry(name, lambda: _packed(get()) != packed, lambda: put(before))
+
+
+def _packed(state: Any) -> Any:
+    """Return a state in a form that can be compared."""
+    if isinstance(state, Tensor):
+        return state.cpu().numpy().tobytes()
+    return tuple(map(_packed, state)) if isinstance(state, (list, tuple)) else pickle.dumps(state)

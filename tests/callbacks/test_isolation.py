@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a sampler moves, on whatever occasion, the training goes on as it would have, and the user is told."""
+
+import copy
+import random
+import warnings
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from _helpers.loops import Generator, small
+from _helpers.modules import LIGHTNING_SAYS, Deep, Linear, digits, fit, loader, plain
+from _helpers.traces import Record, same
+from lightning.pytorch.callbacks import EarlyStopping
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+pytestmark = [
+    *LIGHTNING_SAYS,
+    pytest.mark.filterwarnings("ignore:.*(this evaluation failed|samples depend on the batch|3 evaluations in a row)"),
+    pytest.mark.filterwarnings("ignore:.*(can only be streamed|there is no validation data|only \\d+ real images)"),
+]
+
+
+class Scheduled(Deep):
+    """Holds an average of its weights, a scheduler that is stepped, and logs what EarlyStopping waits for."""
+
+    def __init__(self):
+        super().__init__()
+        self.average, self.calls = copy.deepcopy(self.net).requires_grad_(False), {"n": 0}
+
+    def validation_step(self, batch, index):
+        self.log("val_loss", self.net[0].weight.square().mean())
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), 1e-2)
+        return {"optimizer": optimizer, "lr_scheduler": StepLR(optimizer, 1, gamma=0.9)}
+
+
+@torch.no_grad()
+def swap_in(module):
+    """What a sampler does that fails before it swaps the average out again."""
+    for own, average in zip(module.net.parameters(), module.average.parameters(), strict=True):
+        own.copy_(average)
+
+
+def step(module):
+    for parameter in module.net.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    module.trainer.optimizers[0].step()
+
+
+def draw(module):
+    torch.manual_seed(3)
+    np.random.seed(3)  # noqa: NPY002
+    random.seed(3)
+
+
+MOVES = {
+    "parameters": swap_in,
+    "optimizer": step,
+    "groups": lambda module: module.trainer.optimizers[0].param_groups[0].update(lr=1.0, weight_decay=1.0),
+    "scheduler": lambda module: module.trainer.lr_scheduler_configs[0].scheduler.step(),
+    "logged key": lambda module: module.log("val_loss", 1e6 + module.trainer.global_step),
+    "callback metric": lambda module: module.trainer.callback_metrics.update(val_loss=torch.tensor(1e6)),
+}
+SILENT = {
+    "buffers": lambda module: module.net[1].running_mean.fill_(7),
+    "modes": lambda module: module.net.train(),
+    "requires_grad": lambda module: module.net.requires_grad_(False),
+    "random states": draw,
+    "attributes": lambda module: module.calls.update(n=5),
+    "gradients": lambda module: [setattr(x, "grad", torch.ones_like(x)) for x in module.net.parameters()],
+}
+"""What samplers do in good faith: it is put back without a word."""
+OCCASIONS = {
+    "fit": lambda number: number < 1,
+    "first evaluation": lambda number: number == 2,
+    "later evaluation": lambda number: number == 3,
+    "failed evaluation": lambda number: number >= 3,
+}
+"""By the number of the call: the probe, two samples alone, and then one for each evaluation."""
+
+
+class Moves:
+    def __init__(self, changes, occasion):
+        self.changes, self.occasion, self.count, self.moved = changes, occasion, -1, 0
+
+    def __call__(self, module, n):
+        self.count += 1
+        images = module.sample(n)
+        if OCCASIONS[self.occasion](self.count):
+            self.moved += 1
+            for change in self.changes:
+                change(module)
+            if self.occasion == "failed evaluation":
+                raise RuntimeError("no samples today")
+        return images
+
+
+def left(folder, *callbacks):
+    """Return all that a training leaves, and what it said."""
+    draw(None)
+    record, stop, module = Record(), EarlyStopping("val_loss", patience=0), Scheduled()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        runner, _ = fit(folder, *callbacks, record, stop, module=module, val=loader(digits(300, 400)), max_epochs=3)
+    return {
+        "weights and buffers": module.state_dict(),
+        "optimizer": runner.optimizers[0].state_dict(),
+        "scheduler": runner.lr_scheduler_configs[0].scheduler.state_dict(),
+        "losses, batches, modes": record.seen,
+        "val_loss": (float(runner.callback_metrics["val_loss"]), float(stop.best_score), stop.stopped_epoch),
+        "calls": module.calls,
+        "random numbers": (torch.rand(2), np.random.rand(), random.random()),  # noqa: NPY002
+        "steps": runner.global_step,
+    }, [str(one.message) for one in said]
+
+
+def check(folder, changes, occasion):
+    """Compare a training with and without a monitor; return what the one with it said of changes."""
+    sampler = Moves(changes, occasion)
+    expected, _ = left(folder)
+    found, said = left(folder, plain(sample_fn=sampler, on_error="warn"))
+    assert sampler.moved
+    assert {part: same(found[part], expected[part]) for part in expected} == dict.fromkeys(expected, True)
+    return [text for text in said if "changed the training" in text]
+
+
+@pytest.mark.parametrize("occasion", OCCASIONS)
+def test_all_that_a_sampler_moves_comes_back(tmp_path, occasion):
+    told = check(tmp_path, [*SILENT.values(), *MOVES.values()], occasion)
+    assert told
+    assert all("put back as it was: parameter net.0.weight" in text for text in told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("occasion", OCCASIONS)
+@pytest.mark.parametrize("name", [*MOVES, *SILENT])
+def test_each_thing_that_a_sampler_moves_comes_back(tmp_path, name, occasion):
+    told = check(tmp_path, [(MOVES | SILENT)[name]], occasion)
+    assert bool(told) == (name in MOVES)
+
+
+# a plain loop
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
+@pytest.mark.parametrize("occasion", ["fit", "first evaluation", "later evaluation"])
+def test_a_plain_loop_keeps_what_it_is_given(tmp_path, occasion, fails):
+    torch.manual_seed(0)
+    module = Generator()
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    scheduler = StepLR(optimizer, 1)
+    monitor = small(tmp_path, on_error="warn", optimizers=[optimizer, scheduler])
+    now = {"occasion": None}
+
+    def sample(n):
+        images = module.sample(n)
+        if now["occasion"] == occasion:
+            module.net[0].weight.data.zero_()
+            optimizer.param_groups[0]["lr"] = 7.0
+            scheduler.step()
+            optimizer.state[module.net[0].weight]["exp_avg"].add_(1)
+            if fails:
+                raise RuntimeError("no samples today")
+        return images
+
+    module.sample(9).sum().backward()
+    optimizer.step()
+    before = copy.deepcopy([module.state_dict(), optimizer.state_dict(), scheduler.state_dict()])
+    occasions = {
+        "fit": lambda: monitor.fit(sample, module),
+        "first evaluation": lambda: monitor.evaluate(sample, module, step=1, epoch=1),
+        "later evaluation": lambda: monitor.evaluate(sample, module, step=2, epoch=2),
+    }
+    for name, run in occasions.items():
+        now["occasion"] = name
+        if name != occasion:
+            run()
+            continue
+        refused = pytest.raises(RuntimeError, match="no samples today") if fails and name == "fit" else nullcontext()
+        with pytest.warns(UserWarning, match=r"put back as it was: parameter net\.0\.weight"), refused:
+            run()
+    assert same([module.state_dict(), optimizer.state_dict(), scheduler.state_dict()], before)
+
+
+def test_what_has_no_state_is_no_optimizer(tmp_path):
+    with pytest.raises(TypeError, match=r"Expected `optimizers` as optimizers and learning-rate.*got Linear|float"):
+        small(tmp_path, optimizers=[0.1])
+
+
+def test_a_change_that_cannot_be_put_back_names_the_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr("genmonitor.training_state.proof._free_memory", lambda: 0)
+    with pytest.warns(UserWarning, match="cannot be put back: parameter net.0.weight.*Start again: there is no check"):
+        fit(tmp_path, plain(sample_fn=Moves([swap_in], "later evaluation")), module=Scheduled(), max_epochs=2)
+
+
+# data
+
+
+class Remembers(Dataset):
+    """Flips an image at random the first time, and keeps it; counts what it is asked for."""
+
+    def __init__(self):
+        self.images, self.kept, self.count = digits(0, 300), {}, 0
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        self.count += 1
+        if index not in self.kept:
+            image = self.images[index]
+            self.kept[index] = image.flip(-1) if torch.rand(()) < 0.5 else image
+        return self.kept[index] + self.count / 1000
+
+
+class Goes(IterableDataset):
+    """A stream that goes on where it stopped."""
+
+    def __init__(self):
+        self.images, self.position = digits(0, 300), 0
+
+    def __iter__(self):
+        while self.position < 900:
+            self.position += 1
+            yield self.images[self.position % 300]
+
+
+class Learner(Linear):
+    def validation_step(self, batch, index):
+        self.log("val_loss", batch.mean())
+
+
+@pytest.mark.filterwarnings("ignore:.*(The dataset|Your `IterableDataset`)")
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("data", [Remembers, Goes])
+def test_data_with_a_state_train_as_without_a_monitor(tmp_path, data, workers):
+    def trained(*monitors):
+        draw(None)
+        train = DataLoader(data(), 100, num_workers=workers)
+        module = Learner()
+        runner, _ = fit(tmp_path, *monitors, module=module, train=train, val=DataLoader(Remembers(), 50), max_epochs=2)
+        return module.state_dict(), runner.callback_metrics["val_loss"], runner.global_step
+
+    monitor = plain()
+    assert same(trained(monitor), trained())
+    assert monitor.history
+
+
+def test_a_stream_that_holds_a_generator_is_refused(tmp_path):
+    class Once(IterableDataset):
+        def __init__(self):
+            self.items = (x for x in digits(0, 300))
+
+        def __iter__(self):
+            yield from self.items
+
+    data = Once()
+    with pytest.raises(ValueError, match=r"`the training data\.items` is a generator, which cannot start again"):
+        fit(tmp_path, plain(), train=DataLoader(data, 100))
+    assert len(list(data)) == 300

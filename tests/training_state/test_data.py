@@ -1,0 +1,449 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets with a state of their own are, once a monitor has read them, as if it had not."""
+
+import functools
+import io
+import itertools
+import multiprocessing
+import random
+from array import array
+from collections import Counter, OrderedDict, defaultdict, deque
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, default_collate
+
+from genmonitor.evaluation.data.images import ImageSource
+from genmonitor.evaluation.data.streams import take_items
+from genmonitor.training_state.data import preserve_data
+
+N = 12
+CACHE = {}
+CALLS = 0
+SHARED_FLIPS = random.Random(5)
+
+
+def image(value):
+    return torch.full((1, 2, 2), float(value))
+
+
+class Images(Dataset):
+    """Images that depend on what was read before."""
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, index):
+        return image(index + 100 * self.state(index))
+
+    def state(self, index):
+        raise NotImplementedError
+
+
+def dataset(make, read):
+    """Return a class of datasets whose state is made at the start and moves with each image."""
+
+    class Made(Images):
+        def __init__(self):
+            self.kept = make()
+
+        def state(self, index):
+            return read(self, index)
+
+    return Made
+
+
+def cached(holder, index):
+    """Draw a flip, and keep it."""
+    if index not in holder:
+        holder[index] = random.random()
+    return holder[index]
+
+
+def add(self, index):
+    self.kept += 1
+    return self.kept
+
+
+def add_to_values(self, index):
+    self.kept[:1] += 1
+    return float(self.kept[0])
+
+
+def append(self, index):
+    self.kept.append(index)
+    return len(self.kept)
+
+
+def at_most_three(self, index):
+    value = cached(self.kept, index)
+    self.kept.move_to_end(index)
+    while len(self.kept) > 3:
+        self.kept.popitem(last=False)
+    return value
+
+
+class ClassCounts(Images):
+    count = 0
+
+    def state(self, index):
+        type(self).count += 1
+        return self.count
+
+
+class ClassCaches(Images):
+    cache = {}  # noqa: RUF012
+
+    def state(self, index):
+        return cached(self.cache, index)
+
+
+class ModuleCaches(Images):
+    def state(self, index):
+        return cached(CACHE, index)
+
+
+class ModuleCounts(Images):
+    def state(self, index):
+        global CALLS
+        CALLS += 1
+        return CALLS
+
+
+@functools.lru_cache(maxsize=5)
+def load(index):
+    return random.random()
+
+
+class FunctionCaches(Images):
+    def state(self, index):
+        return load(index)
+
+
+class MethodCaches(Images):
+    @functools.cache  # noqa: B019
+    def state(self, index):
+        return random.random()
+
+
+class StaticCaches(Images):
+    @staticmethod
+    @functools.cache
+    def draw(index):
+        return random.random()
+
+    def state(self, index):
+        return self.draw(index)
+
+
+class OwnCaches(Images):
+    def __init__(self):
+        self.state = functools.lru_cache(None)(lambda index: random.random())
+
+
+class Lazy(Images):
+    @functools.cached_property
+    def offset(self):
+        return random.random()
+
+    def state(self, index):
+        return self.offset
+
+
+class Slots(Images):
+    __slots__ = ("count",)
+
+    def __init__(self):
+        self.count = 0
+
+    def state(self, index):
+        self.count += 1
+        return self.count
+
+
+class Flip:
+    """A transform that remembers."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def __call__(self, index):
+        return cached(self.seen, index)
+
+
+def closure():
+    count, seen = 0, {}
+
+    def transform(self, index):
+        nonlocal count
+        count += 1
+        return count + cached(seen, index)
+
+    return transform
+
+
+class SharedFlips(Images):
+    def state(self, index):
+        return SHARED_FLIPS.random()
+
+
+class OpenFile(Images):
+    """Reads one byte after the other."""
+
+    def __init__(self):
+        self.file = io.BytesIO(bytes(range(250)))
+
+    def state(self, index):
+        return self.file.read(1)[0]
+
+
+class Wrapper(Dataset):
+    def __init__(self, dataset, name="dataset"):
+        self.name = name
+        setattr(self, name, dataset)
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, index):
+        return getattr(self, self.name)[index]
+
+
+def shared():
+    return multiprocessing.get_context("spawn").Value("i", 0)
+
+
+def add_shared(self, index):
+    self.kept.value += 1
+    return self.kept.value
+
+
+STATES = {
+    "counter": dataset(int, add),
+    "dict": dataset(dict, lambda self, index: cached(self.kept, index)),
+    "OrderedDict that forgets": dataset(OrderedDict, at_most_three),
+    "defaultdict": dataset(lambda: defaultdict(random.random), lambda self, index: self.kept[index]),
+    "Counter": dataset(Counter, lambda self, index: self.kept.update(a=1) or self.kept["a"]),
+    "list": dataset(list, append),
+    "deque": dataset(lambda: deque(maxlen=4), append),
+    "set": dataset(set, lambda self, index: self.kept.add(index) or len(self.kept)),
+    "array": dataset(lambda: array("d", [0.0]), append),
+    "list in a list": dataset(lambda: [[]], lambda self, index: self.kept[0].append(1) or len(self.kept[0])),
+    "tensor": dataset(lambda: torch.zeros(3), add_to_values),
+    "tensor in shared memory": dataset(lambda: torch.zeros(3).share_memory_(), add_to_values),
+    "numpy's array": dataset(lambda: np.zeros(3), add_to_values),
+    "shared number": dataset(shared, add_shared),
+    "torch's generator": dataset(torch.Generator, lambda self, index: torch.rand((), generator=self.kept)),
+    "numpy's generator": dataset(np.random.default_rng, lambda self, index: self.kept.random()),
+    "python's generator": dataset(random.Random, lambda self, index: self.kept.random()),
+    "itertools.count": dataset(itertools.count, lambda self, index: next(self.kept)),
+    "iterator of a list": dataset(lambda: iter(list(range(1000))), lambda self, index: next(self.kept)),
+    "iterator of a range": dataset(lambda: iter(range(1000)), lambda self, index: next(self.kept)),
+    "transform": dataset(Flip, lambda self, index: self.kept(index)),
+    "closure": dataset(closure, lambda self, index: self.kept(self, index)),
+    "attribute of the class": ClassCounts,
+    "cache of the class": ClassCaches,
+    "cache of the module": ModuleCaches,
+    "counter of the module": ModuleCounts,
+    "generator of the module": SharedFlips,
+    "lru_cache of a function": FunctionCaches,
+    "cache of a method": MethodCaches,
+    "cache of a static method": StaticCaches,
+    "lru_cache of an attribute": OwnCaches,
+    "cached_property": Lazy,
+    "slots": Slots,
+    "position of a file": OpenFile,
+}
+AROUND = {
+    "alone": lambda data: data,
+    "loader": lambda data: DataLoader(data, 5, shuffle=True),
+    "Subset of Subset": lambda data: Subset(Subset(data, range(N)), range(1, N)),
+    "ConcatDataset": lambda data: ConcatDataset([Subset(data, [0, 1]), data]),
+    "wrapper": lambda data: DataLoader(Wrapper(Wrapper(data), "inside")),
+    "deep": lambda data: functools.reduce(lambda inside, _: Wrapper(inside), range(9), data),
+}
+
+
+def trained_on(data, read):
+    """Return what a training sees of a dataset that it has begun to read, after something else may have read it."""
+    for begun in (0, 3):
+        random.seed(1)
+        start = [float(data[index].sum()) for index in range(begun)]
+        read(data)
+        random.seed(2)
+        yield start + [float(data[index % N].sum()) for index in range(2, N)]
+
+
+def clear():
+    global CALLS
+    CALLS = 0
+    CACHE.clear()
+    ClassCaches.cache.clear()
+    ClassCounts.count = 0
+    SHARED_FLIPS.seed(5)
+    for function in (load, MethodCaches.state, StaticCaches.draw):
+        function.cache_clear()
+
+
+def seen(make, read):
+    clear()
+    random.seed(0)
+    torch.manual_seed(0)
+    data = make()
+    for generator in vars(data).values():
+        if isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = np.random.default_rng(0).bit_generator.state
+        elif isinstance(generator, random.Random):
+            generator.seed(0)
+    return list(trained_on(data, read))
+
+
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("state", STATES)
+def test_a_dataset_is_as_if_it_had_not_been_read(state, around):
+    def read(data):
+        source = ImageSource(AROUND[around](data), None, "the training data")
+        assert len(source.read(range(len(source)))) == len(source)
+
+    assert seen(STATES[state], read) == seen(STATES[state], lambda data: None)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_state_would_move(state):
+    def read(data):
+        random.seed(9)
+        for index in range(N):
+            data[index]
+
+    if state != "lru_cache of a function":  # it holds too few to tell
+        assert seen(STATES[state], read) != seen(STATES[state], lambda data: None)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_an_image_is_the_same_in_whatever_order_it_is_read_where_its_state_is_random(state):
+    clear()
+    source = ImageSource(STATES[state](), None, "the training data")
+    images = source.read(range(N))
+    assert torch.equal(source.read(range(N)), images)
+
+
+def test_blocks_inside_each_other_restore_once():
+    data = STATES["counter"]()
+    with preserve_data({"the data": data}):
+        ImageSource(data).read([1, 2])
+        assert data.kept == 2
+    assert data.kept == 0
+
+
+def test_a_collate_function_comes_back():
+    seen_batches = []
+
+    def collate(items):
+        seen_batches.append(len(items))
+        return default_collate(items)
+
+    ImageSource(DataLoader(list(torch.zeros(5, 1, 2, 2)), collate_fn=collate)).read(range(5))
+    assert seen_batches == []
+
+
+class Position(IterableDataset):
+    """Goes on where it stopped."""
+
+    def __init__(self, keep=lambda: 0):
+        self.position = keep()
+
+    def __iter__(self):
+        while self.position < 50:
+            self.position += 1
+            yield image(self.position)
+
+
+class Queue(IterableDataset):
+    def __init__(self):
+        self.waiting = deque(range(50))
+
+    def __iter__(self):
+        while self.waiting:
+            yield image(self.waiting.popleft())
+
+
+@pytest.mark.parametrize("around", [lambda data: data, lambda data: DataLoader(data, 4)])
+@pytest.mark.parametrize("stream", [Position, Queue])
+def test_a_stream_starts_for_the_training_where_it_was(stream, around):
+    data = stream()
+    next(iter(data))
+    items = take_items(around(data), None, "the training data")
+    assert len(items) == 49
+    assert len(list(data)) == 49
+
+
+class Holds(IterableDataset):
+    def __init__(self, iterator):
+        self.iterator = iterator
+
+    def __iter__(self):
+        yield from self.iterator
+
+
+class Gives(IterableDataset):
+    def __init__(self, iterator):
+        self.iterator = iterator
+
+    def __iter__(self):
+        return self.iterator
+
+
+class Draws(Images):
+    def __init__(self, iterator):
+        self.iterator = iterator
+
+    def __getitem__(self, index):
+        return next(self.iterator)
+
+
+ONCE = {
+    "generator": lambda: (image(i) for i in range(50)),
+    "map": lambda: map(image, range(50)),
+    "chain": lambda: itertools.chain([image(0)] * 50),
+    "zip": lambda: (x for (x,) in zip([image(0)] * 50, strict=True)),
+    "cycle": lambda: itertools.cycle([image(0)] * 50),
+}
+
+
+@pytest.mark.parametrize("kind", [Holds, Gives, Draws])
+@pytest.mark.parametrize("once", ONCE)
+def test_what_cannot_start_again_is_refused_before_anything_is_taken(once, kind):
+    data = kind(ONCE[once]())
+    with pytest.raises(ValueError, match=r"cannot start again.*give `real_images="):
+        take_items(data, None, "the data") if isinstance(data, IterableDataset) else ImageSource(data).read([0])
+    assert len(list(itertools.islice(data.iterator, 50))) == 50
+
+
+def test_large_tensors_are_fingerprinted_and_a_change_is_named(monkeypatch):
+    class Large(Images):
+        def __init__(self):
+            self.cache = torch.zeros(2**20)
+
+        def state(self, index):
+            self.cache[index] = 1
+            return 0
+
+    monkeypatch.setattr("genmonitor.training_state.data.MAX_BYTES", 2**10)
+    with pytest.warns(UserWarning, match=r"reading real images changed the data.cache, which cannot be put back.*Give"):
+        ImageSource(Large(), None, "the data").read([0])
+
+
+def test_large_containers_are_not_looked_through():
+    class Many(Images):
+        def __init__(self):
+            self.files, self.count = [("a", 0)] * 300_000, 0
+
+        def state(self, index):
+            self.count += 1
+            return 0
+
+    data = Many()
+    with preserve_data({"the data": data}):
+        data[0]
+    assert data.count == 0
