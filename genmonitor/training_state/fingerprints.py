@@ -19,8 +19,8 @@ STORED = {
 """Functions that return the dense tensors of which a tensor consists, by its layout."""
 WORD, BLOCK = 8, 2**13
 """Bytes that are added up as one whole number, and bytes in a row of them."""
-MOST = 2**32
-"""Bytes that are read of one tensor: of 4 GiB and more, evenly spread blocks."""
+MOST = 2**30
+"""Bytes that are read of one tensor: of 1 GiB and more, evenly spread blocks."""
 
 
 def values_in_memory(thing: Any) -> list[Any]:

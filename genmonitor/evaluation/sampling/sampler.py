@@ -121,8 +121,8 @@ class Sampler:
             return ()
         return (
             "samples depend on the batch that they are drawn in, so values change with `sample_batch_size` and the "
-            "number of processes. Draw random numbers for n samples at once, with torch's functions and a row for each "
-            "sample, and let no sample depend on another",
+            "number of processes. Draw random numbers by torch.randn, rand, randint or normal, for n samples at once "
+            "with a row for each, and let no sample depend on another",
         )
 
     def samples(self, model: SampledModel, comm: Collective, progress: Progress = no_progress) -> Samples:
