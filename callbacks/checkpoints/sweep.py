@@ -76,8 +76,25 @@ def sweep(
     where, tell = placed(device, devices, num_nodes, strategy), rank_zero_only(tell)
     if setup is None and config is None and (run_of(places) / CONFIG).is_file():
         config = run_of(places) / CONFIG
-    made = _make(setup, config, script)
     folder = (run_of(places) if out is None else Path(out)).resolve()
+    return sweep_of(make_setup(setup, config, script), places, folder, tell, **where)
+
+
+def sweep_of(
+    made: Setup, places: Sequence[Path], folder: Path, tell: Callable[[str], Any], **settings: Any
+) -> SweepResult:
+    """Evaluate checkpoints with what is made: see `sweep`.
+
+    Args:
+        made: module, data and monitors.
+        places: checkpoints, and folders to look for some.
+        folder: to write into.
+        tell: takes lines.
+        settings: of the Trainer, over those of the one that trained.
+    """
+    if any(isinstance(monitor.sampler, ValidationSamples) for monitor in made.monitors):
+        raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
+    made = replace(made, monitors=made.monitors or [PixelClusterMonitor(diagnose_every=1)])
     state = SweepState(folder / FOLDER, made.monitors)
     result = SweepResult(folder, {}, len(state.moments))
     evaluated = CheckpointEvaluations(made.monitors, state, result, tell)
@@ -93,7 +110,7 @@ def sweep(
             [*made.monitors, *evaluated.weights.callbacks],
             logger=_loggers(made.trainer, folder),
             default_root_dir=str(folder),
-            **settings_of(made.trainer) | where,
+            **settings_of(made.trainer) | settings,
         )
     if not state.moments:
         why = "".join(f" {name}: {reason}." for name, reason in [*result.skipped.items()][:1])
@@ -109,14 +126,6 @@ def _existing(places: Sequence[str | Path]) -> list[Path]:
         if not path.exists():
             raise FileNotFoundError(f"Expected the folder of a run, or checkpoints, but there is no {path}.")
     return paths
-
-
-def _make(*arguments: Any) -> Setup:
-    """Make the module, its data and monitors that draw samples."""
-    made = make_setup(*arguments)
-    if any(isinstance(monitor.sampler, ValidationSamples) for monitor in made.monitors):
-        raise ValueError("Expected monitors that draw samples: those that validation drew are in no checkpoint.")
-    return replace(made, monitors=made.monitors or [PixelClusterMonitor(diagnose_every=1)])
 
 
 def _loggers(trainer: Trainer | None, folder: Path) -> list[Logger]:

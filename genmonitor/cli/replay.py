@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import warnings
+from contextlib import redirect_stdout
 from typing import Any
 
 from genmonitor._manifest import versions
@@ -30,19 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a checkpoint that was saved after an evaluation, which is measured again",
     )
     add(
-        "--script",
-        metavar="FILE.py",
-        type=nonempty_path,
-        help="the script that trained, if it is not found by its path relative to the run or by its old path",
-    )
-    add(
         "--setup",
         metavar="FILE.py:FUNCTION",
         type=nonempty,
         help="a function without arguments that returns (module, data, monitor) as for training, or (trainer, module, "
-        "data) with monitors in the trainer; only needed if they cannot be made from the classes in the run's file and "
-        "the hyperparameters in the checkpoint",
+        "data) with monitors in the trainer",
     )
+    add(
+        "--config",
+        metavar="FILE.yaml",
+        type=nonempty_path,
+        help="a config file of LightningCLI instead of --setup (default: config.yaml above the folder of RUN.json)",
+    )
+    add("--script", metavar="FILE.py", type=nonempty_path, help="the script that trained, for classes beside it")
 
 
 def run(args: argparse.Namespace) -> dict[str, Any]:
@@ -50,9 +52,10 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     from genmonitor.callbacks.replay import logged_evaluation, replay
 
     manifest = logged_evaluation(args.run, args.checkpoint)
-    with show_progress("measuring again"), warnings.catch_warnings():
+    # the result alone goes where the user may send it
+    with show_progress("measuring again"), redirect_stdout(sys.stderr), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice on training
-        replayed = replay(args.run, args.checkpoint, args.setup, args.script)
+        replayed = replay(args.run, args.checkpoint, args.setup, config=args.config, script=args.script)
     logged = manifest["repeatable"]
     then, now = manifest["versions"], versions()
     return {

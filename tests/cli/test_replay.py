@@ -20,7 +20,7 @@ def test_replay_refuses_a_comparison(tmp_path, genmonitor):
     write_evaluation(tmp_path, 1, **COMPARED)
     status, _, complaint = genmonitor("replay", tmp_path / "cms_run.json", "--checkpoint", tmp_path / "x.ckpt")
     assert status == 2
-    assert "cms_run.json lacks data, drawn" in complaint
+    assert "cms_run.json lacks device, precision" in complaint
 
 
 def test_replay_names_a_file_that_is_not_there(genmonitor):
