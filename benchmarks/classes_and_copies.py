@@ -41,7 +41,7 @@ from genmonitor.functional import (  # noqa: E402
     two_sample_test_by_class,
 )
 from genmonitor.functional.authenticity import authenticity_from_radii  # noqa: E402
-from genmonitor.functional.prdc import neighbor_radii  # noqa: E402
+from genmonitor.functional.neighbors import neighbor_radii  # noqa: E402
 from genmonitor.functional.two_sample_test import LEVEL  # noqa: E402
 
 CLASS_FAULTS = {"faded": 0.2, "blurred": 0.8, "noisy": 0.05}

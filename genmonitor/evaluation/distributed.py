@@ -180,6 +180,10 @@ def wait_for_every_process(call: str, key: str, timeout: float) -> None:
         if came % GAVE_UP == size:  # the last one came in this very moment
             store.add(name, -GAVE_UP)
             return
+    if too_late:
+        raise MissingProcessError(
+            f"{call}() must be called by every process at once; this one came when another had given up waiting for it."
+        )
     raise MissingProcessError(
         f"{call}() must be called by every process; {came % GAVE_UP} of {size} came within {timeout:g} s. Call it on "
         "all of them, or evaluate on one alone by LoopMonitor(..., distributed=False)."

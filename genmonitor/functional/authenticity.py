@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_vectors
-from genmonitor.functional.prdc import check_neighbors, neighbor_radii
-from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered, rounding, squared_distances
+from genmonitor.functional.neighbors import check_neighbors, distance_blocks, neighbor_radii
+from genmonitor.linalg.distances import rounding
 
 
 def authenticity(fake: Tensor, real: Tensor) -> Tensor:
@@ -57,17 +56,12 @@ def authenticity_from_radii(fake: Tensor, real: Tensor, real_radii: Tensor) -> t
         [N]; which that is [N].
     """
     fake, real = fake.double(), real.double()
-    x, y = centered(fake, real)
-    nearest = torch.cat([_nearest(x[a:b], y, real_radii) for a, b in row_blocks(len(x), 3 * 8, columns=len(y))])
+    margin = rounding(fake.shape[1])
+    nearest = torch.empty(len(fake), dtype=torch.long, device=fake.device)
+    for rows, at_least in distance_blocks(fake, real, -margin):
+        at_most = (fake[rows] - real[at_least.argmin(1)]).square().sum(1, keepdim=True) * (1 + margin)
+        nearest[rows] = real_radii.where(at_least <= at_most, -1).argmax(1)  # of several as near, the largest radius
     ratios = (fake - real[nearest]).square().sum(1) / real_radii[nearest]
     ratios = ratios.nan_to_num(0, posinf=torch.inf)  # 0 / 0: a copy of what occurs twice in training
-    ratios = ratios.where((ratios - 1).abs() > 2 * rounding(x.shape[1]), 1)
+    ratios = ratios.where((ratios - 1).abs() > 2 * margin, 1)
     return (ratios > 1).double().mean(), ratios, nearest
-
-
-def _nearest(x: Tensor, y: Tensor, radii: Tensor) -> Tensor:
-    """Return which of y [M, D] is nearest to each of x [N, D]; of several as near, the one of the largest radius."""
-    margin = rounding(x.shape[1])
-    at_least = squared_distances(x, y, margin=-margin)
-    at_most = (x - y[at_least.argmin(1)]).square().sum(1, keepdim=True) * (1 + margin)
-    return radii.where(at_least <= at_most, -1).argmax(1)

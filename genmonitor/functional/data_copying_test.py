@@ -8,10 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from genmonitor.functional.neighbors import knn
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.kernels.means import check_sides
-from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered, squared_distances
 
 NEIGHBORS = 50
 """Training samples whose mean distance is what is usual around a sample, as Carlini et al. take it."""
@@ -82,9 +81,11 @@ def data_copying_test(fake: Tensor, held_out: Tensor, train: Tensor) -> DataCopy
 
     train, held_out, fake = check_sides({"train": train, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
     both = torch.cat([x.to(train.device) for x in (fake, held_out)])
-    distances, ratios, nearest = _nearest(both.flatten(1), train.flatten(1))
+    squares, neighbors = knn(both.flatten(1), train.flatten(1), min(NEIGHBORS, len(train)))
+    distances, nearest = squares.sqrt(), neighbors[:, 0]
+    ratios = distances[:, 0] / distances.mean(1).clamp_min(torch.finfo(distances.dtype).tiny)
     n, m = len(fake), len(held_out)
-    ranks = torch.from_numpy(rankdata(distances.cpu()))[:n]
+    ranks = torch.from_numpy(rankdata(distances[:, 0].cpu()))[:n]
     z = (ranks.sum() - n * (n + m + 1) / 2) / (n * m * (n + m + 1) / 12) ** 0.5
     copied = lower_than_held_out(ratios[:n].cpu(), ratios[n:].cpu())
     p, share = count_test(len(copied), n, m, distinct=len(nearest[:n].cpu()[copied].unique()))
@@ -120,15 +121,3 @@ def count_test(count: int, n: int, m: int, distinct: int | None = None) -> tuple
     p = float(hypergeom.sf(seen - 1, n + m, n, seen + allowed))
     found = torch.tensor([p, max(0.0, count / n - allowed / m)], dtype=torch.float64)
     return found[0], found[1]
-
-
-def _nearest(x: Tensor, train: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distance of each sample to its nearest training sample, the same as a ratio, and which that is [N]."""
-    parts = []
-    for start, stop in row_blocks(len(x), 3 * 8, columns=len(train)):
-        some, among = centered(x[start:stop].double(), train.double())
-        found = squared_distances(some, among).topk(min(NEIGHBORS, len(train)), largest=False)
-        values = found.values.sqrt()
-        usual = values.mean(1).clamp_min(torch.finfo(values.dtype).tiny)
-        parts.append((values[:, 0], values[:, 0] / usual, found.indices[:, 0]))
-    return tuple(map(torch.cat, zip(*parts, strict=True)))  # type: ignore[return-value]  # of three

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_vectors
-from genmonitor.functional.prdc import check_neighbors, neighbor_radii
-from genmonitor.linalg.chunking import row_blocks
-from genmonitor.linalg.distances import centered, rounding, squared_distances
+from genmonitor.functional.neighbors import check_neighbors, distance_blocks, neighbor_radii
+from genmonitor.linalg.distances import rounding
 
 
 def realism_and_rarity(fake: Tensor, real: Tensor, *, k: int = 3) -> tuple[Tensor, Tensor]:
@@ -50,14 +49,12 @@ def realism_and_rarity(fake: Tensor, real: Tensor, *, k: int = 3) -> tuple[Tenso
     check_neighbors(k, real=real)
     radii = neighbor_radii(real, k)
     usual = radii.where(radii <= radii.median(), 0)
-    x, y = centered(fake.double(), real.double())
-    margin = rounding(x.shape[1])
-    parts = []
-    for start, stop in row_blocks(len(x), 4 * 8, columns=len(y)):
-        distances = squared_distances(x[start:stop], y)
-        realism = (usual / distances).nan_to_num(torch.inf, posinf=torch.inf).amax(1)  # 0 / 0: equal to a real one
-        inside = squared_distances(x[start:stop], y, margin=margin) < radii * (1 - margin)
-        rarity = radii.where(inside, torch.inf).amin(1)
-        parts.append(torch.stack([realism, rarity.where(rarity.isfinite(), torch.nan)]).sqrt())
-    realism, rarity = torch.cat(parts, 1)
-    return realism, rarity
+    margin = rounding(fake.shape[1])
+    realism, rarity = [], []
+    for _, distances in distance_blocks(fake, real, margin):
+        realism.append(
+            (usual / distances).nan_to_num(torch.inf, posinf=torch.inf).amax(1)
+        )  # 0 / 0: equal to a real one
+        rarity.append(radii.where(distances < radii * (1 - margin), torch.inf).amin(1))
+    smallest = torch.cat(rarity)
+    return torch.cat(realism).sqrt(), smallest.where(smallest.isfinite(), torch.nan).sqrt()

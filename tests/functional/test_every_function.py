@@ -27,9 +27,6 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "cosine_mean_similarity": lambda c: functional.cosine_mean_similarity(c(FAKE_IMAGES), c(IMAGES), partition=HALVES),
     "data_copying_test": lambda c: functional.data_copying_test(c(Y), c(X[:20]), c(X[20:])),
     "discrepancy_map": lambda c: functional.discrepancy_map(c(FAKE_IMAGES), c(IMAGES)),
-    "expected_closest_pairs": lambda c: functional.expected_closest_pairs(
-        c(X), calibration=functional.calibrate(c(Y)), k=5
-    ),
     "joint_diversity": lambda c: functional.joint_diversity(c(X), c(T)),
     "maximum_mean_discrepancy": lambda c: functional.maximum_mean_discrepancy(c(Y), c(X)),
     "mmd_influence": lambda c: functional.mmd_influence(c(Y), c(X)).fake,

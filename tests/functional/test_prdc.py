@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from genmonitor.functional import prdc as functional
+from genmonitor.functional import neighbors as functional
 from genmonitor.functional import precision_recall_density_coverage
-from genmonitor.functional.prdc import neighbor_radii
+from genmonitor.functional.neighbors import neighbor_radii
 from genmonitor.linalg import chunking
 
 

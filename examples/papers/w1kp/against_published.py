@@ -24,7 +24,8 @@ from scipy.stats import spearmanr
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from genmonitor.functional import W1KPCalibration, calibrate, expected_closest_pairs, w1kp_score
+from genmonitor.functional import W1KPCalibration, calibrate, w1kp_score
+from genmonitor.functional.w1kp.subsets import expected_closest_pairs
 
 DIM = 64
 SIZES = (3, 5, 10, 25, 50)

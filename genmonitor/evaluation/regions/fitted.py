@@ -14,8 +14,8 @@ from genmonitor.evaluation.data.reference import RealSplit
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics
+from genmonitor.functional.neighbors import knn
 from genmonitor.functional.two_sample_test import MIN_SAMPLES
-from genmonitor.linalg.distances import centered, squared_distances
 
 MAX_IMAGES = 5000
 MAX_BYTES = 64 * 2**20
@@ -124,5 +124,5 @@ class NearestImages:
 
 def _nearest(images: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
     """Return the distance of each image to the nearest of others [n], and which that is [n]."""
-    found = squared_distances(*centered(images.flatten(1).float(), among.flatten(1).float())).min(1)
-    return found.values.sqrt(), found.indices
+    distances, indices = knn(images.flatten(1), among.flatten(1), 1)
+    return distances[:, 0].sqrt(), indices[:, 0]

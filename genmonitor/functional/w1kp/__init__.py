@@ -5,7 +5,6 @@ from genmonitor.functional.w1kp.calibration import W1KPCalibration, calibrate
 from genmonitor.functional.w1kp.score import PromptVariability, similarity_level, w1kp_by_prompt, w1kp_score
 from genmonitor.functional.w1kp.subsets import (
     ReusabilityCurve,
-    expected_closest_pairs,
     prompt_reusability,
     reusability_curve,
 )
@@ -15,7 +14,6 @@ __all__ = [
     "ReusabilityCurve",
     "W1KPCalibration",
     "calibrate",
-    "expected_closest_pairs",
     "prompt_reusability",
     "reusability_curve",
     "similarity_level",

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from genmonitor.functional import (
     W1KPCalibration,
     calibrate,
-    expected_closest_pairs,
     prompt_reusability,
     similarity_level,
     w1kp_by_prompt,
     w1kp_score,
 )
 from genmonitor.functional.w1kp import score, subsets
+from genmonitor.functional.w1kp.subsets import expected_closest_pairs
 from genmonitor.linalg import chunking
 
 
