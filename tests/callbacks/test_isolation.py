@@ -258,7 +258,5 @@ def test_a_stream_that_holds_a_generator_is_refused(tmp_path):
         def __iter__(self):
             yield from self.items
 
-    data = Once()
     with pytest.raises(ValueError, match=r"`the training data\.dataset\.items` is a generator, which cannot"):
-        fit(tmp_path, plain(), train=DataLoader(data, 100))
-    assert len(list(data)) == 300
+        fit(tmp_path, plain(), train=DataLoader(Once(), 100))
