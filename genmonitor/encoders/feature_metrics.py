@@ -20,7 +20,6 @@ from genmonitor._validation import check_at_least, check_bool, check_one_of
 from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
 from genmonitor.kernels import GaussianKernel, Kernel
 from genmonitor.kernels.means import KernelMeans
-from genmonitor.metrics._base import owned
 from genmonitor.metrics.authenticity import Authenticity
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC
@@ -107,7 +106,6 @@ class FeatureMetrics(Metric):
         """Encode images [n, C, H, W] in the encoder's value range and add them to one side."""
         cache = self._kept_features if real else None
         features = self._encode(images) if cache is None else cache.get(images, self._encode)
-        features = owned(features, images)  # an encoder may return a view of the images
         for metric in self._parts.values():
             metric.update(features, real=real)
 
