@@ -41,8 +41,9 @@ class DisagreementMonitor(PromptedMonitor):
     than 8 samples or real images are left out; where all have fewer, the alert is about all samples together. Against
     "start" and "previous" there are none: a model that learns moves away from what it was.
 
-    A table names the prompts that differ most, with samples of both sides and, against "data", the squared MMD that
-    alerts are about: a `wandb.Table`, a text and a figure in TensorBoard, a figure and a JSON file in the run's folder.
+    A table names the prompts that differ by more than chance, at one level for all of them, the most first, with
+    samples of both sides and, against "data", the squared MMD that alerts are about: a `wandb.Table`, a text and a
+    figure in TensorBoard, a figure and a JSON file in the run's folder.
 
     Args:
         prompts: strings, or class labels as integers. Sample i has prompt i modulo their number, at every evaluation.

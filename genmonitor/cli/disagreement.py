@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from genmonitor._formatting import format_p
 from genmonitor._io import Progress
 from genmonitor.cli import results
 from genmonitor.cli.arguments import apart, gaussian_sigma, given_settings, nonempty, number_above, whole_number
@@ -130,13 +131,14 @@ def _measure(
     evaluator.take_first_samples(others.of_rank(comm), comm)
     found = evaluate_fitted(evaluator, samples.of_rank(comm), evaluator.seed, comm)
     first, second = _titles(sets)
+    differing = [] if prompts is None else found.found.differing
     of_page = [
         ValueSpec("total", f"how much {first} has that {second} lacks; it grows with the number of modes"),
         *(replace(x, chart=None) for x in evaluator.values() if x.key in ("p", "baseline_total")),
     ]
     return Measurement(
         title="What two models do differently",
-        findings=[disagreement_finding(found.values, [] if prompts is None else found.found.changed, second, of=first)],
+        findings=[disagreement_finding(found.values, differing, second, of=first)],
         values=found.values,
         specs=of_page,
         split=f"{len(sets[0])} and {len(sets[1])} {sets[0].kind}. Modes above zero only {first} has, those below only "
@@ -221,6 +223,8 @@ def _prompt_rows(found: Disagreement, sets: Sequence[Outputs], prompts: PromptRo
     for prompt, share in found.changed[:MAX_PROMPTS]:
         if share >= LEAST:
             row = {"share": f"{100 * share:.0f} %", "prompt": cut(prompt, 60)}
+            if prompt in found.prompt_p:
+                row["p"] = format_p(found.prompt_p[prompt])
             rows.append(
                 row | {name: side.label(first[prompt]) if prompt in first else "" for name, side, first in sides}
             )
@@ -239,7 +243,7 @@ def _figures(found: DisagreementEvaluation, sets: Sequence[Outputs], prompts: Pr
     current = replace(found.current, shown=thumbnail(images[0].read(found.current.shown_indices)))
     of_others = found.reference.shown_indices.cpu() - len(images[0])
     reference = replace(found.reference, shown=thumbnail(images[1].read(of_others)))
-    changed = [(prompt, share) for prompt, share in found.found.changed if share >= LEAST]
+    changed = [(prompt, share) for prompt, share in found.found.differing if share >= LEAST]
     shown = replace(found, found=replace(found.found, changed=changed), current=current, reference=reference)
     figures = DisagreementFigures(shown, prompts, against, bounds, name)
     return {"modes": figures.modes()} | ({"prompts": figures.changed()} if changed else {})

@@ -28,7 +28,7 @@ from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DisagreementSettings
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.promptsplit import PromptSplitModes, prompt_split
-from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides
+from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides, prompt_p_values
 
 NO_INDICES = torch.empty(0, dtype=torch.long)
 NO_SAMPLES = SampleSet(torch.empty(0, 0), NO_INDICES, torch.empty(0), NO_INDICES)
@@ -154,12 +154,13 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
         return replace(
             disagreement(lambda num_modes: split(num_modes, observed), self.num_modes, names, of_reference),
             p=disagreement_p_value(test, reference, names, of_reference, *kernels, seed=self.seed),
+            prompt_p=prompt_p_values(test, reference, names, of_reference, *kernels, seed=self.seed),
             by_chance=[ByChance.of(split(1, sides)) for sides in drawn],
         )
 
     def commit(self, evaluation: DisagreementEvaluation, history: History) -> list[Finding]:
         """Keep what the next evaluation is compared with; return a finding if prompts moved away from the data."""
-        self._changed = evaluation.found.changed
+        self._changed = evaluation.found.differing
         if self.reference == "previous":
             self._reference = evaluation.current
         if not evaluation.distances:
@@ -174,7 +175,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     def findings(self, evaluation: DisagreementEvaluation, history: History) -> tuple[Finding, ...]:
         """Return the prompts that moved away from the data, if any, and how large the disagreement is."""
         moved = self.measure.findings(self._changes.standing, history[-1], self._groups)
-        return (*moved, text.disagreement_finding(history[-1], evaluation.found.changed, self._values.against))
+        return (*moved, text.disagreement_finding(history[-1], evaluation.found.differing, self._values.against))
 
     def presenter(self) -> text.DisagreementPresenter:
         """Return what shows modes and prompts."""

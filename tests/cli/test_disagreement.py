@@ -24,9 +24,12 @@ def found(classes):
 
 
 def test_disagreement_ranks_the_prompt_that_differs_first(found):
-    first, *_ = json.loads((found / "disagreement_ranked_prompts.json").read_text())
+    tables = MonitorRun.read(found / "disagreement_run.json").tables
+    (ranked,) = (table for table in tables if table.name == "ranked prompts")
+    first = dict(zip(ranked.columns, ranked.rows[0], strict=True))
     assert (first["prompt"], first["a"]) == ("a fish", "02.png")
     assert int(first["share"].removesuffix(" %")) > 60
+    assert first["p"].startswith("p = ")
 
 
 def test_disagreement_has_the_values_of_the_function(classes, found):
@@ -142,7 +145,9 @@ def test_disagreement_of_texts_puts_the_answers_side_by_side(genmonitor, tmp_pat
     status, said, _ = genmonitor(*arguments, "--out", tmp_path)
     assert status == 0
     lines = [line.split() for line in said.splitlines()]
-    assert ["100", "%", "question", "2", "yes", "no"] in lines
+    (row,) = (line for line in lines if line[:4] == ["100", "%", "question", "2"])
+    assert row[4:6] == ["p", "="]
+    assert row[-2:] == ["yes", "no"]
 
 
 def test_disagreement_of_a_set_with_itself_is_none(classes, genmonitor, tmp_path):

@@ -141,9 +141,9 @@ def test_disagreement_figures_are_drawn(shared):
 def test_disagreement_table_shows_both_sides(shared):
     evaluator, _, evaluation = shared
     table = evaluator.presenter().tables(evaluation)["prompts"]
-    assert list(table.columns) == ["prompt", "part", "model", "the start of training"]
+    assert list(table.columns) == ["prompt", "part", "p", "model", "the start of training"]
     assert table.rows[0][0] == "2"
-    assert table.rows[0][2].shape == table.rows[0][3].shape
+    assert table.rows[0][3].shape == table.rows[0][4].shape
 
 
 def test_disagreement_manifest_is_json_and_names_its_artifact(shared, tmp_path):

@@ -122,7 +122,7 @@ def disagreement_finding(record: Mapping[str, float], changed: Ranked, against: 
 
     Args:
         record: values of the evaluation.
-        changed: the prompts that differ most.
+        changed: the prompts that differ by more than chance, most first.
         against: what the reference is called.
         of: what the model is called, where that says more than that it is the model.
     """
@@ -183,12 +183,15 @@ class DisagreementFigures:
         return partial(changed_prompts, self._changed_sides(), self._bounds, self.against, self.model)
 
     def table(self) -> Table:
-        """Return the prompts that differ most as a table, with one picture of samples per prompt and side.
+        """Return the prompts that differ by more than chance as a table, with a picture of samples per prompt and side.
 
         Their distances from the reference are a column more, where all listed ones have theirs.
         """
         listed, distances, bounds = self._changed_sides(), self.evaluation.distances, self._bounds
         columns = {"prompt": [x.prompt for x in listed], "part": [x.value for x in listed]}
+        p_values = {str(prompt): p for prompt, p in self.evaluation.found.prompt_p.items()}
+        if p_values:
+            columns["p"] = [format_p(p_values[x.prompt]) if x.prompt in p_values else "" for x in listed]
         if all(x.prompt in distances for x in listed):
             columns["squared MMD"] = [distances[x.prompt].value for x in listed]
         columns["model"] = [strip(x.current, bounds) for x in listed]
@@ -201,7 +204,7 @@ class DisagreementFigures:
         return self.value_range or (min(float(x.min()) for x in shown), max(float(x.max()) for x in shown))
 
     def _changed_sides(self) -> list[PromptSides]:
-        return self._sides(self.evaluation.found.changed[:LISTED])
+        return self._sides(self.evaluation.found.differing[:LISTED])
 
     def _sides(self, ranked: Ranked, count: int = SAMPLES) -> list[PromptSides]:
         sides = (self.evaluation.current, self.evaluation.reference)

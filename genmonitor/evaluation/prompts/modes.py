@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -110,6 +110,7 @@ class Disagreement:
         changed: every prompt with its part of the modes looked at, falling.
         p: p-value of the hypothesis that both sides answer their prompts alike.
         by_chance: draws of what two sets of one model get.
+        prompt_p: p-value of each prompt, at one level for all; empty where single prompts cannot be tested.
     """
 
     total: float
@@ -119,6 +120,13 @@ class Disagreement:
     changed: Ranked
     p: float = 0.0
     by_chance: Sequence[ByChance] = ()
+    prompt_p: Mapping[Any, float] = field(default_factory=dict)
+
+    @property
+    def differing(self) -> Ranked:
+        """The prompts of `changed` that differ by more than chance; all of them where single ones cannot be tested."""
+        untested = 1.0 if self.prompt_p else self.p
+        return [(prompt, part) for prompt, part in self.changed if differs(self.prompt_p.get(prompt, untested))]
 
     def named(self, count: int) -> list[tuple[str, Mode]]:
         """Return so many modes of either sign by their names, "top 1" and so on."""

@@ -209,13 +209,7 @@ def disagreement_p_value(
     """
     check_at_least("num_permutations", num_permutations, 1)
     kernel, *sides = joint_rows(test, reference, output_kernel, prompt_kernel)
-    rows, n = torch.cat(sides).detach(), len(prompts)
-    names = [*prompts, *reference_prompts]
-    kept = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:TESTED].sort().values
-    rows, n = rows[kept.to(rows.device)], int((kept < n).sum())
-    named = [names[i] for i in kept.tolist()]
-    splits = permuted_sides(named[:n], named[n:], num_permutations, seed)
-    splits = torch.cat([torch.arange(len(rows))[None] < n, splits]).T.to(rows.device)
+    rows, _, n, splits = _tested(sides, prompts, reference_prompts, num_permutations, seed)
     weights = torch.where(splits, 1 / n, -1 / (len(rows) - n)).double()
     wide = kernel.output_kernel.shift_invariant and kernel.prompt_kernel.shift_invariant
     powers = (*(WIDER if wide else ()), 1, 2)
@@ -228,3 +222,81 @@ def disagreement_p_value(
                 values[:, : stop - start] /= 2  # counted by its own rows and by its own columns
                 distance += (weights[start:stop] * (values @ weights[start:])).sum(0)
     return float(familywise_p_values(standardized(distances).amax(0, keepdim=True)))
+
+
+def prompt_p_values(
+    test: tuple[Tensor, Tensor],
+    reference: tuple[Tensor, Tensor],
+    prompts: Sequence[Hashable],
+    reference_prompts: Sequence[Hashable],
+    output_kernel: Kernel | None = None,
+    prompt_kernel: Kernel | None = None,
+    *,
+    num_permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> dict[Hashable, float]:
+    """p-value of each prompt that both sides answer it alike, with one level for all prompts.
+
+    The statistic of a prompt is the squared MMD of its samples of both sides, in standard deviations over the
+    permutations; its p-value is the part of the permutations in which the largest of all prompts is as large. A prompt
+    with one sample a side has a p-value of 1.
+
+    Args:
+        test: as for `disagreement_p_value`.
+        reference: likewise.
+        prompts: the prompt of each test sample.
+        reference_prompts: of each reference sample.
+        output_kernel: as for `prompt_split`.
+        prompt_kernel: as for `prompt_split`.
+        num_permutations: B.
+        seed: of the permutations, and of the choice of samples.
+
+    Returns:
+        Prompt to p-value; empty where some prompt is on one side alone, whose samples cannot be exchanged.
+
+    Example:
+        >>> prompts, names = torch.eye(3).repeat(8, 1), [0, 1, 2] * 8
+        >>> x = torch.linspace(0, 1, 24)[:, None]
+        >>> other = x + 5 * prompts[:, :1]  # another answer to the first prompt
+        >>> found = prompt_p_values((x, prompts), (other, prompts), names, names)
+        >>> [prompt for prompt, p in found.items() if p <= 0.05]
+        [0]
+    """
+    check_at_least("num_permutations", num_permutations, 1)
+    kernel, *sides = joint_rows(test, reference, output_kernel, prompt_kernel)
+    rows, names, n, splits = _tested(sides, prompts, reference_prompts, num_permutations, seed)
+    if set(names[:n]) != set(names[n:]):
+        return {}
+    members: dict[Hashable, list[int]] = {}
+    for index, name in enumerate(names):
+        members.setdefault(name, []).append(index)
+    distances = []
+    for indices in members.values():
+        of_test, some = splits[indices], rows[indices]
+        count = of_test[:, 0].sum()
+        weights = torch.where(of_test, 1 / count, -1 / (len(indices) - count)).double()
+        with full_precision():
+            gram = kernel.gram(some, some).double()
+        distances.append((weights * (gram @ weights)).sum(0))
+    p_values = familywise_p_values(standardized(torch.stack(distances)))
+    return dict(zip(members, p_values.tolist(), strict=True))
+
+
+def _tested(
+    sides: Sequence[Tensor],
+    prompts: Sequence[Hashable],
+    reference_prompts: Sequence[Hashable],
+    num_permutations: int,
+    seed: int,
+) -> tuple[Tensor, list[Hashable], int, Tensor]:
+    """Return rows, prompts and number of test samples of at most `TESTED` samples, and their splits [N, 1 + B].
+
+    The first split is the observed one, true for the test side.
+    """
+    rows, n = torch.cat(list(sides)).detach(), len(prompts)
+    names = [*prompts, *reference_prompts]
+    kept = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:TESTED].sort().values
+    rows, n = rows[kept.to(rows.device)], int((kept < n).sum())
+    named = [names[i] for i in kept.tolist()]
+    splits = permuted_sides(named[:n], named[n:], num_permutations, seed)
+    return rows, named, n, torch.cat([torch.arange(len(rows))[None] < n, splits]).T.to(rows.device)

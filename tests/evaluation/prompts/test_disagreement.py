@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
 
 import pytest
 import torch
@@ -155,6 +156,16 @@ def test_disagreement_changed_prompts_are_drawn():
     drawn = texts(figures().changed()())
     assert "a cat" in drawn
     assert "90 %" in drawn
+
+
+def test_prompts_at_chance_are_not_listed():
+    found = replace(DRAWN, prompt_p={"a cat": 0.3, "a dog": 0.005})
+    assert found.differing == [("a dog", 0.1)]
+    assert replace(DRAWN, p=0.3).differing == []
+    evaluation = DisagreementEvaluation({}, found, side(1.0), side(0.0))
+    table = DisagreementFigures(evaluation, PAIR, "real images").table()
+    assert table.columns == ["prompt", "part", "p", "model", "real images"]
+    assert [row[:3] for row in table.rows] == [["a dog", 0.1, "p = 0.005"]]
 
 
 def test_disagreement_table_holds_each_prompt_and_its_part():

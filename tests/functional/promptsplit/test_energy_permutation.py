@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from genmonitor.functional.promptsplit import energy
-from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides
+from genmonitor.functional.promptsplit.energy import disagreement_p_value, permuted_sides, prompt_p_values
 from genmonitor.kernels import CosineKernel, GaussianKernel
 
 KERNELS = {"output_kernel": GaussianKernel(0.5), "prompt_kernel": GaussianKernel(8.0)}
@@ -88,3 +88,30 @@ def test_of_many_samples_some_are_tested(monkeypatch):
 def test_p_value_refuses_no_permutations():
     with pytest.raises(ValueError, match="`num_permutations` to be a whole number >= 1"):
         p_value(draw(0), draw(1), num_permutations=0)
+
+
+def prompted(differing=(), n=80, seed=0):
+    """Return test and reference sides of four prompts, which differ for some of these."""
+    generator = torch.Generator().manual_seed(seed)
+    names = [i % 4 for i in range(n)]
+    prompts = torch.eye(4)[names]
+    x, y = torch.randn(2, n, 3, generator=generator)
+    for prompt in differing:
+        y[prompt::4] += 1.5
+    return (x, prompts), (y, prompts), names, names
+
+
+def test_the_prompts_that_differ_and_only_these_have_a_small_p_value():
+    found = prompt_p_values(*prompted((1, 3)))
+    assert [prompt for prompt, p in found.items() if p <= 0.05] == [1, 3]
+
+
+def test_one_level_holds_for_all_prompts():
+    false = sum(min(prompt_p_values(*prompted(seed=seed)).values()) <= 0.05 for seed in range(100))
+    assert 1 <= false <= 12
+
+
+def test_too_few_samples_of_a_prompt_and_prompts_of_one_side():
+    test, reference, names, _ = prompted(range(4), n=4)
+    assert set(prompt_p_values(test, reference, names, names).values()) == {1.0}
+    assert prompt_p_values(test, reference, names, [0, 1, 2, 9]) == {}
