@@ -30,12 +30,14 @@ from genmonitor.functional.diagnosis import (
     Kind,
     diagnose_area,
 )
-from genmonitor.functional.diagnosis.area import MARGIN, Explained
+from genmonitor.functional.diagnosis.area import MARGIN
 from genmonitor.functional.diagnosis.copies import Repeats, repeats
 from genmonitor.functional.diagnosis.distance import Distance, all_views
+from genmonitor.functional.diagnosis.explain import Explained
 from genmonitor.functional.diagnosis.fit import ADDS, put_faults
 from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
+from genmonitor.functional.diagnosis.readings import READINGS, usable_readings
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
@@ -100,17 +102,25 @@ class Diagnosis:
         """Share of the whole image's distance that is right images in wrong proportions; the rest is realism."""
         return max((found.proportions for found in self.areas.values() if bool(found.mask.all())), default=0.0)
 
+    @property
+    def p(self) -> float:
+        """p-value of what was found, for all places that were searched; faults are judged on images not fitted on."""
+        found = [x.p for x in self.areas.values()]
+        if self.map is None:
+            return min(1.0, len(found) * min(found))
+        return min(1.0, 2 * min(*found, float(self.map["p"])))  # of the map and of the whole image
+
     def of_image(self) -> dict[str, float]:
         """Return the numbers of the whole image that make curves; none where only other areas were diagnosed."""
         whole = next((x for x in self.areas.values() if bool(x.mask.all())), None)
         if whole is None:
             return {}
-        explained = max((x.of_image for x in self.areas.values()), default=0.0)
+        explained = min(1.0, max((x.of_image for x in self.areas.values()), default=0.0))
         return {
             "spread": whole.spread,
             "nearest": whole.nearest,
             "explained": explained,
-            "proportions": whole.proportions,
+            "proportions": min(whole.proportions, max(0.0, 1.0 - explained)),
             **({} if self.singles is None else self.singles.values()),
             **({} if self.bands is None else band_values(self.bands)),
         }
@@ -148,6 +158,7 @@ class Diagnosis:
             "findings": [finding.to_dict() for finding in self.findings],
             "areas": {name: of_area(found) for name, found in self.areas.items()},
             "map": None if self.map is None else {key: value.tolist() for key, value in self.map.items()},
+            "p": self.p,
             "too_rare": list(self.too_rare),
             "too_frequent": list(self.too_frequent),
             "left_out": list(self.left_out),
@@ -233,7 +244,8 @@ def diagnose(
             raise ValueError("Expected no `area` or `partition` with aligned=False, which has no places. Leave it out.")
         fake, real = (_patches(x, seed + side) for side, x in enumerate((fake, real)))
         left_out = (*left_out, f"No place is said, as images are not aligned: {NOT_ALIGNED.format(*real.shape[2:])}.")
-    images = Images.of(fake, real, seed)
+    readings = usable_readings(READINGS, real, aligned) if pixels else ()
+    images = Images.of(fake, real, seed, readings)
     if aligned:
         drawn, masks = _areas(images.fake, images.real, area, partition, seed)
     else:
@@ -465,17 +477,21 @@ def _checked_area(area: object, size: tuple[int, int]) -> Tensor:
 
 def _finding(name: str, region: str | None, found: AreaDiagnosis) -> Finding:
     area = Area(name, describe_place(found.mask) if region else "", region, found.mask)
-    named = found.explained is not None and found.explained.named
-    if found.p > LEVEL and not named:
+    known = found.explained
+    if found.p > LEVEL and not (known and known.named):
         return _fine(area, found.p)
-    kinds = _kinds(found.explained)
+    kinds = _kinds(known)
+    rivals = [] if known is None else [_kinds(replace(known, faults=x))[0] for x in known.rivals]
+    # of an area without readings, the nearest kind is more than nothing
+    named = known is not None and (known.identified or (known.named and not found.readings))
     if named:
-        sentence, verdict = text.explained_sentence(str(area), kinds, found.p), text.with_strength(kinds[0])
+        sentence, verdict = text.explained_sentence(str(area), kinds, found.p, rivals), text.with_strength(kinds[0])
+    elif found.readings:
+        sentence = text.readings_sentence(str(area), found.readings, found.p, kinds[0] if kinds else None)
+        verdict = str(found.readings[0])
     else:
-        sentence, verdict = (
-            text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p),
-            "no simple fault",
-        )
+        sentence = text.unexplained_sentence(str(area), kinds[0] if kinds else None, found.p)
+        verdict = "no simple fault"
     if bool(found.mask.all()) and found.proportions >= ADDS and not any(kind.name == Modes.name for kind in kinds):
         sentence += f" {text.proportions_sentence(found.proportions)}"
     return Finding(

@@ -14,7 +14,7 @@ from genmonitor.evaluation.findings import SELDOM, Area, FaultKind, Finding
 from genmonitor.evaluation.text.diagnosis import cause_sentence, percent, with_strength
 from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.diagnosis.kinds.variety import Copies
-from genmonitor.functional.odd_samples_test import OddSamples, odd_samples_test
+from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_samples_test, uncovered_test
 from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
 
 RARELY = LEVEL / 50
@@ -35,7 +35,7 @@ class SingleSamples:
     Attributes:
         copying: which generated images are near copies of real ones.
         strange: which are unlike every real image; `held_out` real ones are what is usual.
-        uncovered: which real images are unlike any generated one; None of fewer than 16 generated ones.
+        uncovered: which real images are unlike any generated one; None of fewer than 16 real ones.
         copies: pairs of a generated image and the real one that it copies, by their numbers, nearest first; empty where
             copies are no more than chance.
         numbers: of the generated images, by which findings name them.
@@ -44,7 +44,7 @@ class SingleSamples:
 
     copying: DataCopying
     strange: OddSamples
-    uncovered: OddSamples | None
+    uncovered: Uncovered | None
     copies: tuple[tuple[int, int], ...]
     numbers: Sequence[int]
     shown: dict[str, Tensor]
@@ -74,16 +74,17 @@ class SingleSamples:
             return None
         copying = data_copying_test(fake, held_out, among)
         strange = odd_samples_test(fake, _some(held_out), _some(among), aligned=aligned)
-        uncovered = None
-        if len(fake) >= 2 * MIN_SAMPLES:
-            uncovered = odd_samples_test(real, _some(fake[1::2]), _some(fake[::2]), aligned=aligned)
+        to_cover, uncovered = _some(real[::2]), None
+        if len(real) >= 2 * MIN_SAMPLES:
+            uncovered = uncovered_test(_some(fake), _some(real[1::2]), to_cover)
         numbers = range(0, len(real), 2) if train is None else train_indices or range(len(among))
         pairs = zip(copying.copied.tolist(), copying.nearest[copying.copied].tolist(), strict=True)
         copied = float(copying.p_value) <= RARELY
         copies = tuple((fake_indices[i], numbers[j]) for i, j in pairs) if copied else ()
         shown = {"the strangest samples": fake[strange.odd[:SHOWN].to(fake.device)].cpu()}
         if uncovered is not None:
-            shown["real images least like any sample"] = real[uncovered.odd[:SHOWN].to(real.device)].cpu()
+            most = uncovered.uncovered[:SHOWN].to(real.device)
+            shown["real images least like any sample"] = to_cover[most].cpu()
         return cls(copying, strange, uncovered, copies, fake_indices, {name: x for name, x in shown.items() if len(x)})
 
     def values(self) -> dict[str, float]:

@@ -11,7 +11,7 @@ from genmonitor.functional.data_copying_test import DataCopying, data_copying_te
 from genmonitor.functional.discrepancy_map import discrepancy_map
 from genmonitor.functional.mmd import maximum_mean_discrepancy
 from genmonitor.functional.mmd_influence import MMDInfluence, mmd_influence
-from genmonitor.functional.odd_samples_test import OddSamples, odd_samples_test
+from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_samples_test, uncovered_test
 from genmonitor.functional.prdc import precision_recall_density_coverage
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.promptsplit import joint_diversity, prompt_split, prompt_split_energy, rank_prompts
@@ -44,6 +44,7 @@ __all__ = [
     "PromptFidelity",
     "RelativeSimilarity",
     "ReusabilityCurve",
+    "Uncovered",
     "W1KPCalibration",
     "authenticity",
     "band_energy_test",
@@ -74,6 +75,7 @@ __all__ = [
     "similarity_level",
     "two_sample_test",
     "two_sample_test_by_class",
+    "uncovered_test",
     "vendi_from_covariance",
     "vendi_from_gram",
     "vendi_score",

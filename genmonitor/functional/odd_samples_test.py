@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Odd samples test: which generated samples are unlike every real one, where, and whether more than chance brings."""
+"""Which generated samples are unlike every real one and where, and which real ones no generated sample is like."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import Tensor
 from genmonitor._validation import check_bool
 from genmonitor.functional.band_energy_test import STEP
 from genmonitor.functional.data_copying_test import count_test, lower_than_held_out
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.functional.two_sample_test import MIN_SAMPLES, random_splits
 from genmonitor.kernels.means import check_sides
 from genmonitor.linalg.chunking import in_cache
-from genmonitor.linalg.distances import squared_norms
+from genmonitor.linalg.distances import squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import Whitening
 
@@ -28,6 +28,10 @@ TAIL = 0.05
 """Quantile of the realism in a window that is one unit below its median."""
 SPREAD = 0.05
 """The least that such a unit is, a twentieth of a distance: where real ones hardly vary, a trace makes nothing odd."""
+COVERED = 5
+"""Real samples that a ball reaches in which a generated sample covers, as Naeem et al. take it."""
+EXCHANGES = 999
+"""Random exchanges of generated and held-out samples."""
 LOCAL = 0.2
 """By how much lower the logarithm of the realism in a window is than in the whole image, if it is said to be there."""
 
@@ -103,6 +107,69 @@ def odd_samples_test(fake: Tensor, held_out: Tensor, real: Tensor, *, aligned: b
     parts = count_test(len(odd), n, len(held_out))
     where = _where(below[view, :, torch.arange(len(both))][:n])
     return OddSamples(*parts, scores[:n], odd, scores[n:].amin(), where, windows)
+
+
+class Uncovered(NamedTuple):
+    """What `uncovered_test` found.
+
+    Attributes:
+        p_value: float64 scalar, of generated samples that cover no fewer real ones than held-out ones do.
+        share: float64 scalar in [0, 1], part of the real samples that held-out ones cover and generated ones do not.
+        uncovered: indices of real samples that no generated one is like, the farthest from all first, int64 [K].
+    """
+
+    p_value: Tensor
+    share: Tensor
+    uncovered: Tensor
+
+
+def uncovered_test(fake: Tensor, held_out: Tensor, real: Tensor, *, seed: int = 0) -> Uncovered:
+    """Test whether generated samples leave more real samples uncovered than held-out real ones do.
+
+    A real sample is covered if a generated one lies in the ball around it that reaches to its fifth real neighbor
+    (coverage, Naeem et al.), of images both in pixels and in whitened pixels. Balls are around real samples, so that
+    noise, whose own balls would hold everything, covers nothing. As many generated as held-out samples are taken, and
+    the p-value is that of 999 random exchanges between them.
+
+    Args:
+        fake: images [N, C, H, W] or features [N, D], N at least 8.
+        held_out: real samples [M, ...] other than `real`, M at least 8.
+        real: real samples [K, ...] to be covered, K at least 8.
+        seed: of the exchanges.
+
+    Raises:
+        TypeError: if a side is no tensor of real numbers.
+        ValueError: if shapes differ, values are not finite, or a side has fewer than 8 samples.
+
+    References:
+        Naeem et al., "Reliable Fidelity and Diversity Metrics for Generative Models", ICML 2020, arXiv 2002.09797.
+
+    Example:
+        >>> draw = torch.rand(400, 3, generator=torch.Generator().manual_seed(0))
+        >>> found = uncovered_test(0.5 * draw[:100], draw[100:200], draw[200:])  # an eighth of the cube
+        >>> found.share > 0.5, found.p_value <= 0.001
+        (tensor(True), tensor(True))
+    """
+    real, held_out, fake = check_sides({"real": real, "held_out": held_out, "fake": fake}, None, MIN_SAMPLES)
+    n = min(len(fake), len(held_out))
+    both = torch.cat([x.to(real.device)[torch.arange(n) * len(x) // n] for x in (fake, held_out)])
+    splits = torch.cat([(torch.arange(2 * n) < n)[None], random_splits(2 * n, n, EXCHANGES, seed)])
+    sides = torch.cat([splits, ~splits[:1]]).to(both)
+    covered = torch.ones(len(real), len(sides), dtype=torch.bool, device=real.device)
+    farthest = real.new_zeros(len(real))
+    for x, y in _views(both, real):
+        among = squared_distances(y.flatten(1), y.flatten(1)).fill_diagonal_(torch.inf)
+        radius = among.topk(min(COVERED, len(y) - 1), largest=False).values[:, -1]
+        distances = squared_distances(y.flatten(1), x.flatten(1))
+        inside = (distances <= radius[:, None]).to(both)
+        covered &= inside @ sides.T > 0
+        nearest = distances[:, :n].amin(1) / radius.clamp_min(torch.finfo(x.dtype).tiny)
+        farthest = torch.maximum(farthest, nearest)
+    shares = (~covered).double().mean(0).cpu()
+    beyond = (shares[0] - shares[-1]).clamp_min(0) / (1 - shares[-1]).clamp_min(1e-12)
+    order = farthest.argsort(descending=True).cpu()
+    p_value = (shares[:-1] >= shares[0]).double().mean()
+    return Uncovered(p_value, beyond.clamp_max(1), order[~covered[:, 0].cpu()[order]])
 
 
 def _where(below: Tensor) -> Tensor:

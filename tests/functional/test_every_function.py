@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[Callable[[Tensor], Tensor]], Any]] = {
     "joint_diversity": lambda c: functional.joint_diversity(c(X), c(T)),
     "maximum_mean_discrepancy": lambda c: functional.maximum_mean_discrepancy(c(Y), c(X)),
     "mmd_influence": lambda c: functional.mmd_influence(c(Y), c(X)).fake,
+    "uncovered_test": lambda c: functional.uncovered_test(c(FAKE_IMAGES), c(IMAGES[:20]), c(IMAGES[20:])).share,
     "odd_samples_test": lambda c: functional.odd_samples_test(c(FAKE_IMAGES), c(IMAGES[:20]), c(IMAGES[20:])).scores,
     "pixel_cka": lambda c: functional.pixel_cka(c(IMAGES)),
     "precision_recall_density_coverage": lambda c: functional.precision_recall_density_coverage(c(Y), c(X)),

@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import avg_pool2d
 
 from genmonitor._places import describe_place
-from genmonitor.functional import odd_samples_test
+from genmonitor.functional import odd_samples_test, uncovered_test
 from genmonitor.linalg import chunking
 from genmonitor.linalg.whitening import Whitening
 
@@ -125,3 +125,37 @@ def test_fewer_than_8_samples_are_refused(short):
     sides = {name: images(7 if name == short else 20) for name in ("fake", "held_out", "real")}
     with pytest.raises(ValueError, match=f"Expected `{short}` to hold at least 8 samples, but got 7"):
         odd_samples_test(**sides)
+
+
+def test_what_is_uncovered_is_in_no_ball_that_a_sample_reaches():
+    fake, held_out, real = images(30, 8, seed=1), images(30, 8, seed=2), images(40, 8)
+    fake = fake.mean(0) + 0.3 * (fake - fake.mean(0))
+    whitening, uncovered = Whitening.of(real), [set(), set()]
+    for view in (lambda x: x, whitening):
+        x, *sides = (view(some).flatten(1).numpy() for some in (real, fake, held_out))
+        for i, a in enumerate(x):
+            radius = sorted(np.sum((a - b) ** 2) for b in x)[5]
+            for found, side in zip(uncovered, sides, strict=True):
+                if min(np.sum((a - b) ** 2) for b in side) > radius:
+                    found.add(i)
+    found = uncovered_test(fake, held_out, real)
+    assert set(found.uncovered.tolist()) == uncovered[0]
+    parts = [len(side) / 40 for side in uncovered]
+    assert float(found.share) == pytest.approx((parts[0] - parts[1]) / (1 - parts[1]))
+
+
+def test_noise_covers_nothing():
+    real, held_out = images(150), images(150, seed=1)
+    noise = torch.randn(150, 1, 12, 12, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    for size in (0.3, 1.1, 3.0):
+        found = uncovered_test(real.mean(0) + size * noise, held_out, real)
+        assert float(found.share) > 0.98
+        assert float(found.p_value) == pytest.approx(0.001)
+
+
+def test_as_much_is_covered_by_chance_as_the_level_says():
+    small = [
+        float(uncovered_test(*(images(40, 8, seed=3 * i + j) for j in range(3)), seed=i).p_value) <= 0.05
+        for i in range(100)
+    ]
+    assert sum(small) <= 11  # of 100 at 0.05 more are one in 200

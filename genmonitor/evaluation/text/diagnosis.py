@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from genmonitor._formatting import format_p
 from genmonitor.evaluation.findings import FaultKind
 from genmonitor.functional.diagnosis import KINDS, Kind, in_words
+from genmonitor.functional.diagnosis.readings import Said
 
 USUAL = 0.5
 """Share from which a cause is called the usual one, and not a possible one."""
 
 
-def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float) -> str:
+def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float, rivals: Sequence[FaultKind] = ()) -> str:
     """Say which faults explain an area, the largest first.
 
     Example:
@@ -22,7 +23,9 @@ def explained_sentence(place: str, kinds: Sequence[FaultKind], p: float) -> str:
     """
     first, share = kinds[0], sum(kind.share for kind in kinds)
     if len(kinds) == 1:
-        what = f"{with_strength(first)}; explains {percent(share)} of what is wrong there"
+        either = "either " if rivals else ""
+        what = " or ".join(map(with_strength, [first, *rivals]))
+        what = f"{what}; {either}explains {percent(share)} of what is wrong there"
     else:
         parts = " and ".join(f"{with_strength(kind)} ({percent(kind.share)})" for kind in kinds)
         what = f"{parts}; together they explain {percent(share)} of what is wrong there"
@@ -40,6 +43,24 @@ def unexplained_sentence(place: str, best: FaultKind | None, p: float) -> str:
     if best and best.share > 0:
         tried = f"the best, {best.name.replace('_', ' ')}, explains {percent(best.share)}; "
     return f"{capital(place)}: no simple fault explains what is wrong there ({tried}{format_p(p)})."
+
+
+def readings_sentence(place: str, readings: Sequence[Said], p: float, best: FaultKind | None) -> str:
+    """Say which readings differ most, and the nearest kind as a remark.
+
+    Example:
+        >>> import torch
+        >>> from genmonitor.functional.diagnosis.readings.tone import DarkestPixels
+        >>> said = Said(DarkestPixels(), 0.5, 0.16, 1.0, 0.001, torch.arange(3))
+        >>> print(readings_sentence("whole image", [said], 0.005, None))
+        Whole image: darkest pixels 0.50, real 0.16 (in 100 % of the images; p = 0.005).
+    """
+    first, *others = map(str, readings)
+    said = "; ".join([f"{first[:-1]}; {format_p(p)})", *others])
+    near = ""
+    if best and best.share > 0:
+        near = f" Nearest kind: {with_strength(best)}, which explains {percent(best.share)}."
+    return f"{capital(place)}: {said}.{near}"
 
 
 def no_difference_sentence(place: str, p: float) -> str:

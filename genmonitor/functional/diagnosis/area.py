@@ -3,54 +3,35 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from genmonitor.functional.areas import slices_of
 from genmonitor.functional.diagnosis.distance import Distance, all_views, mean_of_pairs
-from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, closer, fit, shares, usable
+from genmonitor.functional.diagnosis.explain import IDENTIFIED, SURE, Explained, arbiter_of, explained
+from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, PutFault, Side, put_faults, usable
 from genmonitor.functional.diagnosis.images import SAMPLES, Images, sides
 from genmonitor.functional.diagnosis.kinds import FaultModel
 from genmonitor.functional.diagnosis.kinds.variety import Modes
 from genmonitor.functional.diagnosis.proportions import match
+from genmonitor.functional.diagnosis.readings import Said, differing, read, usable_readings
+from genmonitor.functional.diagnosis.separability import Weighted, separability
 from genmonitor.functional.two_sample_test import LEVEL, random_splits
 from genmonitor.linalg.distances import squared_distances
 
-NAMED = 0.2
-"""What faults must explain to be named."""
-SHOWN = 0.5
-"""What faults must explain to be named without a relative similarity test, where the area surely differs."""
 MARGIN, MOSTLY, NEARLY_ALL = 0.2, 0.6, 0.8
 """How much more than the faults proportions must explain to be what is named; how much at least, if they leave no more
 than chance, and if they leave more, as where weights imitate a fault that nobody found."""
-SURE, CLEAR = LEVEL / 5, 8.0
-"""Largest p-value, and least distance, at which proportions are named."""
+CLEAR = 8.0
+"""Least distance at which proportions are named."""
+SEPARABLE = 0.6
+"""AUC of a classifier of generated and weighted real images from which proportions are not what is wrong."""
 TRIED = 3
 """Areas of which it is tried whether their sides should move."""
 PERMUTATIONS = 199
-
-
-@dataclass(frozen=True, eq=False)
-class Explained:
-    """Faults that explain part of a distance.
-
-    Attributes:
-        faults: in the order in which they are put into one image.
-        shares: what each explains.
-        named: whether they explain enough, beyond chance, to be said as more than the best there is.
-    """
-
-    faults: Faults
-    shares: tuple[float, ...]
-    named: bool
-
-    @property
-    def share(self) -> float:
-        """What they explain together."""
-        return sum(self.shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +43,7 @@ class AreaDiagnosis:
         distance: in standard deviations of what chance makes of it; judged on half of the images.
         p: of no difference, by permutation.
         explained: the best faults; None where the area does not differ, or no fault brings it closer.
+        readings: those that differ most, of the rectangle that holds the area; empty where it does not differ.
         proportions: share of the distance that is right images in wrong proportions; 0 where it does not differ.
         weights: of the chosen real images, of mean 1, that say which are too rare; None where that was not asked.
         spread: mean squared distance among generated images over that among real ones.
@@ -82,6 +64,7 @@ class AreaDiagnosis:
     samples: tuple[int, ...]
     of_image: float
     failures: tuple[str, ...] = ()
+    readings: tuple[Said, ...] = ()
 
 
 def diagnose_area(
@@ -111,22 +94,27 @@ def diagnose_area(
         if shown is not None:
             return shown
     fitted, judged = sides(images, mask, all_views(images.halves[0][1], mask, around))
-    explained, share, weights, of_image = None, 0.0, None, 0.0
+    found, share, weights, of_image, readings = None, 0.0, None, 0.0, ()
     tried = usable(models, fitted, images.halves[0][0], failures, skip_failing)
+    if p <= LEVEL:
+        readings = _readings(images, mask)
     if p <= LEVEL and judged.left(()) > 0:
+        found = explained(fitted, judged, tried, arbiter_of(images, mask), p)
         if bool(mask.all()):  # whole images are in wrong proportions; weights fit a part of them to nearly anything
-            share, weights = _matched(images, fitted, judged, ())
-        explained = _explained(fitted, judged, tried, share, p)
-        if weights is not None:
-            # weights explain nearly all of what is chance
-            share = 0.0 if p > SURE or judged.left(()) < CLEAR else share
-            share, weights, explained = _divided(images, fitted, judged, explained, share, weights)
-    if explained and explained.named:
-        of_image = explained.share if image is None else _share_of_image(image, images, mask, explained.faults)
+            share, weights, found = _divided(images, fitted, judged, found, p)
+    if found and found.named:
+        of_image = found.share if image is None else _share_of_image(image, images, mask, found.faults)
     spread, nearest, samples = _variety(judged.distance, images)
     return AreaDiagnosis(
-        mask, judged.left(()), p, explained, share, weights, spread, nearest, samples, of_image, tuple(failures)
+        mask, judged.left(()), p, found, share, weights, spread, nearest, samples, of_image, tuple(failures), readings
     )
+
+
+def _readings(images: Images, mask: Tensor) -> tuple[Said, ...]:
+    rows, columns = slices_of(mask)
+    seen = [x[..., rows, columns] for x in (images.fake, images.real)]
+    readings = usable_readings(images.readings, seen[1])
+    return tuple(differing(readings, *(read(readings, x) for x in seen), LEVEL / 5, images.seed)) if readings else ()
 
 
 def _by_surroundings(
@@ -140,7 +128,7 @@ def _by_surroundings(
     if bool(mask.all()) or (p := _permutation_p(images, mask, around=True)) > SURE:
         return None
     found = diagnose_area(images, mask, models, image, skip_failing, p)
-    return found if found.explained and found.explained.named and found.explained.share >= SHOWN else None
+    return found if found.explained and found.explained.named and found.explained.share >= IDENTIFIED else None
 
 
 def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Faults) -> float:
@@ -150,23 +138,6 @@ def _share_of_image(image: Distance, images: Images, mask: Tensor, faults: Fault
     return max(0.0, 1 - whole.left(faults) / max(whole.left(()), CHANCE))
 
 
-def _explained(
-    fitted: Side, judged: Side, models: Sequence[FaultModel], proportions: float, p: float
-) -> Explained | None:
-    """Return as many faults as add something on the other half; one where proportions explain more."""
-    best: Explained | None = None
-    for faults in fit(fitted, models):
-        parts = tuple(shares(judged, faults))
-        if best is not None and (min(parts) < ADDS or sum(parts) < best.share + ADDS):
-            break
-        # of a small distance the test sees little, though half of it is explained on images that were not fitted
-        enough = sum(parts) >= (SHOWN if p <= SURE else math.inf) or closer(judged, faults) <= LEVEL
-        best = Explained(faults, parts, sum(parts) >= NAMED and enough)
-        if _rather_proportions(proportions, best.share, judged.left(())):
-            break
-    return best
-
-
 def _rather_proportions(share: float, of_faults: float, distance: float) -> bool:
     """Say whether proportions explain far more than faults, and either leave images right or faults leave most.
 
@@ -174,7 +145,7 @@ def _rather_proportions(share: float, of_faults: float, distance: float) -> bool
     the darkest. Those that are right leave no more than chance once they are weighted.
     """
     right = (1 - share) * distance <= CLEAR
-    return share > max(of_faults + MARGIN, MOSTLY if right else NEARLY_ALL) and (right or of_faults < SHOWN)
+    return share > max(of_faults + MARGIN, MOSTLY if right else NEARLY_ALL) and (right or of_faults < IDENTIFIED)
 
 
 def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tuple[float, Tensor]:
@@ -185,17 +156,36 @@ def _matched(images: Images, fitted: Side, judged: Side, faults: Faults) -> tupl
 
 
 def _divided(
-    images: Images, fitted: Side, judged: Side, explained: Explained | None, share: float, weights: Tensor
-) -> tuple[float, Tensor, Explained | None]:
-    """Divide the distance between proportions and faults; what both can explain belongs to the one with more alone."""
-    named = explained is not None and explained.named
-    by_faults = explained.share if explained is not None and named else 0.0
-    if _rather_proportions(share, by_faults, judged.left(())):
-        return min(share, 1.0), weights, Explained((PutFault(Modes(), share),), (share,), True)
-    if explained is not None and named:
-        after, weights = _matched(images, fitted, judged, explained.faults)
-        share = max(1 - explained.share, 0.0) * after
-    return min(max(share, 0.0), 1.0), weights, explained
+    images: Images, fitted: Side, judged: Side, found: Explained | None, p: float
+) -> tuple[float, Tensor | None, Explained | None]:
+    """Divide the distance between proportions and faults; what both can explain belongs to the one with more alone.
+
+    Wrong proportions are said only where a classifier cannot tell the weighted real images from the generated ones.
+    """
+    if p > SURE or judged.left(()) < CLEAR:  # weights explain nearly all of what is chance
+        return 0.0, None, found
+    faults = found.faults if found is not None and found.named else ()
+    by_faults = found.share if found is not None and faults else 0.0
+    share, weights = _matched(images, fitted, judged, ())
+    if _rather_proportions(share, by_faults, judged.left(())) and _alike(images, weights, ()):
+        share = min(share, 1.0)
+        return share, weights, Explained((PutFault(Modes(), share),), (share,), True)
+    if faults:
+        share, weights = _matched(images, fitted, judged, faults)
+    share = min(max(share, 0.0), 1.0) * max(1 - by_faults, 0.0)  # parts add up to 1 at most
+    return (share, weights, found) if share >= ADDS and _alike(images, weights, faults) else (0.0, None, found)
+
+
+def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
+    """Return True if a classifier is blind to what is left once real images have weights and faults."""
+    everywhere = torch.ones(images.real.shape[2:], dtype=torch.bool, device=images.real.device)
+    real = put_faults(images.real, faults, everywhere, images.range, images.seed)
+    n, m = len(images.fake) // 2, len(images.real) // 2
+    halves = [
+        Weighted(images.fake[a], real[b], weights[b])
+        for a, b in ((slice(n), slice(m)), (slice(n, None), slice(m, None)))
+    ]
+    return separability(*halves, images.readings, images.seed) <= SEPARABLE
 
 
 def _permutation_p(images: Images, area: Tensor, around: bool) -> float:

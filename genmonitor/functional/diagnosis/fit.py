@@ -28,10 +28,8 @@ LEVELS = ((48, ALL, ()), (112, 7, (1.41, 1.41, 1.19)), (ALL, 3, (1.09, 1.03)))
 """The search in levels: images a side, how many of the best stay in it, factors by which strengths are refined."""
 ADDS = 0.1
 """What a further fault must explain."""
-SAME = 0.04
-"""Part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler."""
-LEFT = 0.1
-"""What is left when a further one is not asked for."""
+PAIRED = 3
+"""Single faults that others are put on top of."""
 MOST = 3
 TOGETHER = 2**20
 """Numbers of changed images, or of their kernel, that are computed together: 4 MiB."""
@@ -169,35 +167,31 @@ def checked(model: FaultModel, images: object, real: Tensor) -> Tensor:
     return images.to(real)
 
 
-def fit(side: Side, models: Sequence[FaultModel]) -> Iterator[Faults]:
-    """Yield the best single fault, the best pair, and so on while something is left to explain."""
-    nothing, singles = side.left(()), ranked(side, models)
-    found = [_simplest(singles, nothing)] if singles else []
-    while found:
-        yield found[-1][1]
-        if len(found) == MOST or found[-1][0] <= max(LEFT * nothing, CHANCE):
+def more(side: Side, models: Sequence[FaultModel], starts: Sequence[Faults]) -> Iterator[Faults]:
+    """Yield the best pair of faults, then the best three.
+
+    Two may hide each other, and neither be the best alone: noise hides most of all.
+
+    Args:
+        side: to fit on.
+        models: to try.
+        starts: single faults, the best first.
+    """
+    hiding = [x for x in models if getattr(x, "hides", False)]
+    noises = [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
+    names = {start[0].model.name: start for start in reversed(starts)}  # the best of each
+    starts = [x for x in starts if names[x[0].model.name] is x][:PAIRED] + noises
+    while starts and len(starts[0]) < MOST:
+        found = _search(side, starts, models, FEW)
+        if not found:
             return
-        starts = [found[-1][1]]
-        if len(found) == 1:  # two may hide each other, and neither be the best alone: noise hides most of all
-            starts += [faults for _, faults in singles[:2] if faults != starts[0]]
-            hiding = [x for x in models if getattr(x, "hides", False)]
-            starts += [(PutFault(x, s),) for x in hiding for s in x.strengths if 0.02 < s < 0.2]
-        more = _search(side, starts, models, FEW)
-        if not more or more[0][0] > found[-1][0] - ADDS * nothing:
-            return
-        found.append(more[0])
+        yield found[0][1]
+        starts = [found[0][1]]
 
 
 def ranked(side: Side, models: Sequence[FaultModel]) -> list[tuple[float, Faults]]:
     """Return single faults, each with the distance that it leaves, the best first."""
     return _search(side, [()], models, ALL)
-
-
-def _simplest(singles: Sequence[tuple[float, Faults]], nothing: float) -> tuple[float, Faults]:
-    """Return the simplest fault to say of those that come as close as the best: on black, clipping brightens."""
-    tolerance = min(SAME * abs(nothing), 2 * CHANCE + max(singles[0][0], 0.0) / 2)
-    as_good = [x for x in singles[: LEVELS[-1][1]] if x[0] <= singles[0][0] + tolerance]
-    return min(as_good, key=lambda x: getattr(x[1][0].model, "simplicity", Kind.simplicity))
 
 
 def _search(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from genmonitor.functional.diagnosis.distance import Distance, Values
 from genmonitor.functional.diagnosis.fit import Side
+from genmonitor.functional.diagnosis.readings import Reading
 
 HALF = 250
 """Images a side that faults are fitted on at most, and as many that they are judged on."""
@@ -28,6 +29,7 @@ class Images:
         chosen_fake: which of the given generated images these are [N].
         chosen_real: which of the given real ones [M].
         seed: of this order, and of all that is random later.
+        readings: what is read of single images.
     """
 
     fake: Tensor
@@ -35,15 +37,16 @@ class Images:
     chosen_fake: Tensor
     chosen_real: Tensor
     seed: int
+    readings: Sequence[Reading] = ()
 
     @classmethod
-    def of(cls, fake: Tensor, real: Tensor, seed: int) -> Images:
+    def of(cls, fake: Tensor, real: Tensor, seed: int, readings: Sequence[Reading] = ()) -> Images:
         """Take at most 500 of each side, halves of which are fitted on and judged on."""
         generator = torch.Generator().manual_seed(seed)
         chosen = [torch.randperm(len(x), generator=generator)[: 2 * HALF] for x in (fake, real)]
         low, span = float(real.min()), float(real.max() - real.min()) or 1.0
         some_fake, some_real = ((x[at.to(x.device)] - low) / span for x, at in zip((fake, real), chosen, strict=True))
-        return cls(some_fake, some_real, chosen[0], chosen[1], seed)
+        return cls(some_fake, some_real, chosen[0], chosen[1], seed, readings)
 
     @property
     def halves(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which faults explain an area: shares of the distance propose, readings decide among those that explain as much.
+
+Anything that brings two sets closer has a share, so that a share alone identifies no kind. A fault that is put into
+real images and makes more readings wrong than there were is not the one; of two that explain as much, the one that
+leaves fewer readings wrong is; and where two leave as many, both are said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.areas import slices_of
+from genmonitor.functional.diagnosis.fit import ADDS, CHANCE, Faults, Side, closer, more, put_faults, ranked, shares
+from genmonitor.functional.diagnosis.images import Images
+from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
+from genmonitor.functional.diagnosis.readings import read, usable_readings
+from genmonitor.functional.diagnosis.readings.compare import standardized_difference
+from genmonitor.functional.two_sample_test import LEVEL
+
+NAMED = 0.2
+"""What faults must explain to be named."""
+IDENTIFIED = 0.5
+"""What they must explain to be what is wrong, rather than the nearest there is."""
+SURE = LEVEL / 5
+"""Largest p-value at which half of the distance is enough to be named, without a relative similarity test."""
+NEAR, RIVAL = 0.1, 0.05
+"""Parts of the distance by which a kind may explain less than another to be compared with it by readings, and to be
+said beside it."""
+COMPARED = 4
+"""Kinds that are compared by readings at most."""
+WRONG = 4.0
+"""Standard deviations by which a reading differs that is wrong: of 35 readings, one in 400 sets has one by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explained:
+    """Faults that explain part of a distance.
+
+    Attributes:
+        faults: in the order in which they are put into one image.
+        shares: what each explains; they add up to 1 at most.
+        named: True if they explain enough, beyond chance, to be said as more than the best there is.
+        rivals: single faults that explain as much, and leave as many readings wrong.
+        leaves: readings that a person would still see to be wrong.
+    """
+
+    faults: Faults
+    shares: tuple[float, ...]
+    named: bool
+    rivals: tuple[Faults, ...] = ()
+    leaves: int = 0
+
+    @property
+    def share(self) -> float:
+        """What they explain together."""
+        return sum(self.shares)
+
+    @property
+    def identified(self) -> bool:
+        """True if they are what is wrong, rather than the nearest there is: nothing is left to see."""
+        return self.named and self.share >= IDENTIFIED and not self.leaves
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    faults: Faults
+    shares: tuple[float, ...]
+    wrong: int
+
+    @property
+    def share(self) -> float:
+        return sum(self.shares)
+
+
+def arbiter_of(images: Images, mask: Tensor) -> Callable[[Faults], int]:
+    """Return what counts the readings of an area that are visibly wrong once faults are put into real images."""
+    rows, columns = slices_of(mask)
+    readings = usable_readings(images.readings, images.real[..., rows, columns])
+    if not readings:
+        return lambda faults: 0
+    fake = read(readings, images.fake[..., rows, columns])
+    visible = torch.tensor([x.visible for x in readings])
+
+    def wrong(faults: Faults) -> int:
+        put = put_faults(images.real, faults, mask.to(images.real.device), images.range, images.seed)
+        real = read(readings, put[..., rows, columns])
+        differs = standardized_difference(fake, real).abs() > WRONG
+        return int((differs & ((fake.mean(0) - real.mean(0)).abs() >= visible)).sum())
+
+    return wrong
+
+
+def explained(
+    fitted: Side, judged: Side, models: Sequence[FaultModel], wrong: Callable[[Faults], int], p: float
+) -> Explained | None:
+    """Return the faults that explain most, fitted on one half of the images and judged on the other.
+
+    Args:
+        fitted: the half to fit strengths on.
+        judged: the half to judge on.
+        models: to try.
+        wrong: see `arbiter_of`.
+        p: of no difference.
+
+    Returns:
+        As many faults as add something; None where no fault brings real images closer.
+    """
+    singles = ranked(fitted, models)
+    if not singles:
+        return None
+    before = wrong(())
+    tried = [_Candidate(x, _capped(shares(judged, x)), wrong(x)) for x in _near(fitted, singles)]
+    allowed = [x for x in tried if x.wrong <= before]
+    near = [x for x in allowed or tried if x.share >= max(y.share for y in allowed or tried) - NEAR]
+    best = min(near, key=lambda x: (x.wrong, _simplicity(fitted, x, near), -x.share))
+    rivals = [x for x in near if x is not best and x.wrong <= best.wrong and abs(x.share - best.share) <= RIVAL]
+    vetoed = not allowed
+    left_to_see = best.wrong or best.share < 1 - ADDS
+    for faults in more(fitted, models, [x for _, x in singles]) if left_to_see else ():
+        together = _Candidate(faults, _capped(shares(judged, faults)), wrong(faults))
+        if together.wrong > before or not _better(together, best, judged):
+            break
+        best, rivals, vetoed = together, [], False
+    # of a small distance the test sees little, though half of it is explained on images that were not fitted
+    enough = best.share >= (IDENTIFIED if p <= SURE else math.inf) or closer(judged, best.faults) <= LEVEL
+    named = best.share >= NAMED and enough and not vetoed
+    # the edge of an area is not exact, which readings of its rectangle see
+    leaves = best.wrong if bool(fitted.area.all()) else 0
+    return Explained(best.faults, best.shares, named, tuple(x.faults for x in rivals), leaves)
+
+
+def _near(side: Side, singles: Sequence[tuple[float, Faults]]) -> list[Faults]:
+    """Return the best single faults of different names, those that explain nearly as much as the best."""
+    limit = singles[0][0] + NEAR * max(side.left(()), CHANCE)
+    by_name: dict[tuple[str, bool], Faults] = {}
+    for left, faults in singles:
+        if left <= limit:
+            by_name.setdefault((faults[0].model.name, faults[0].strength > 0), faults)
+    return [*by_name.values()][:COMPARED]
+
+
+def _simplicity(side: Side, candidate: _Candidate, among: Sequence[_Candidate]) -> int:
+    """Return the rank of a single fault among those that come as close as the best: on black, clipping brightens."""
+    nothing, best = max(side.left(()), CHANCE), min(side.left(x.faults) for x in among)
+    close = side.left(candidate.faults) <= best + min(SAME * nothing, 2 * CHANCE + max(best, 0.0) / 2)
+    return getattr(candidate.faults[0].model, "simplicity", Kind.simplicity) if close else Kind.simplicity + 1
+
+
+SAME = 0.04
+"""Part of the distance that a fault may leave more of than another, if chance may do that, to be named as simpler."""
+
+
+def _better(together: _Candidate, best: _Candidate, judged: Side) -> bool:
+    """Return True if more faults explain what fewer leave: a tenth of all, or half of the rest and wrong readings."""
+    gained = together.share - best.share
+    rest = (1 - best.share) * judged.left(())
+    of_rest = rest > 2 * CHANCE and gained * judged.left(()) >= rest / 2 and together.wrong < best.wrong
+    return (gained >= ADDS and min(together.shares) >= ADDS) or of_rest
+
+
+def _capped(parts: Sequence[float]) -> tuple[float, ...]:
+    """Return shares that add up to 1 at most: what chance adds beyond explains nothing."""
+    return tuple(part / max(1.0, sum(parts)) for part in parts)

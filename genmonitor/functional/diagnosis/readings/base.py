@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reading: a statistic of single images that a person can name, and what of an image several readings share."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.kinds.shape import averaged
+
+CALM = 0.25
+"""Part of an image's pixels, those with the smallest steps around them, whose grain is looked at."""
+
+
+class Look:
+    """Images [N, C, H, W] whose real counterparts fill [0, 1], with what several readings take from them."""
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+
+    @cached_property
+    def gray(self) -> Tensor:
+        """Mean of the channels [N, H, W]."""
+        return self.images.mean(1)
+
+    @cached_property
+    def across(self) -> Tensor:
+        """Step from each pixel to its right neighbor [N, H, W - 1]."""
+        return self.gray.diff(dim=2)
+
+    @cached_property
+    def down(self) -> Tensor:
+        """Step from each pixel to its lower neighbor [N, H - 1, W]."""
+        return self.gray.diff(dim=1)
+
+    @cached_property
+    def steepness(self) -> Tensor:
+        """Size of the step to the right and downwards [N, H - 1, W - 1]."""
+        return (self.across[:, :-1].square() + self.down[:, :, :-1].square()).sqrt()
+
+    @cached_property
+    def sorted(self) -> Tensor:
+        """The pixels of each image, the darkest first [N, H W]."""
+        return self.gray.flatten(1).sort(1).values
+
+    def quantile(self, part: float) -> Tensor:
+        """Return the brightness that a part of the pixels of each image stays below [N]."""
+        return self.sorted[:, round(part * (self.sorted.shape[1] - 1))]
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """Size of what a pixel differs from the mean of 3×3 by [N, H, W]."""
+        return (self.gray - averaged(self.gray[:, None])[:, 0]).abs()
+
+    @cached_property
+    def calm(self) -> Tensor:
+        """That of the calmest pixels, the least first [N, K]."""
+        around = averaged(self.residual[:, None])[:, 0].flatten(1)
+        calmest = around.topk(max(1, round(CALM * around.shape[1])), largest=False).indices
+        return self.residual.flatten(1).gather(1, calmest)
+
+    @cached_property
+    def figure(self) -> Tensor:
+        """What stands out from the border's usual color, bool [N, H, W]."""
+        x = self.images
+        border = torch.cat([x[:, :, 0], x[:, :, -1], x[:, :, :, 0], x[:, :, :, -1]], 2)
+        return (x - border.median(2).values[:, :, None, None]).abs().amax(1) > STANDS_OUT
+
+    @cached_property
+    def mass(self) -> Tensor:
+        """Pixels of the figure as weights of sum 1 [N, H, W]; even ones where nothing stands out."""
+        weights = self.figure + 1e-6
+        return weights / weights.sum((1, 2), keepdim=True)
+
+
+STANDS_OUT = 0.2
+"""Part of the range by which a pixel of the figure differs from the border."""
+
+
+class Reading:
+    """A statistic of each image. Adding one is a subclass in a file of its family.
+
+    Attributes:
+        name: what it is of, such as "darkest pixels".
+        unit: "%" for parts, which are said in percent, "px", or nothing.
+        visible: the smallest difference that a person sees.
+        family: "tone", "color", "detail", "pattern" or "shape"; two of one family are said at most.
+        least_side: of the images that have it, in pixels.
+        needs_color: True if gray images lack it.
+        needs_place: True if it compares the same places of images.
+    """
+
+    name: ClassVar[str] = ""
+    unit: ClassVar[str] = ""
+    visible: ClassVar[float] = 0.05
+    family: ClassVar[str] = ""
+    least_side: ClassVar[int] = 4
+    needs_color: ClassVar[bool] = False
+    needs_place: ClassVar[bool] = False
+
+    def of(self, look: Look) -> Tensor:
+        """Return the statistic of each image [N]."""
+        raise TypeError(f"The reading {self.name!r} has no `of`: return a number for each image, [N].")
+
+    def value(self, number: float) -> str:
+        """Say a value."""
+        if self.unit == "%":
+            return f"{100 * number:.0f} %"
+        digits = 0 if abs(number) >= 10 else 2
+        return f"{round(number, digits) + 0.0:.{digits}f} {self.unit}".strip()

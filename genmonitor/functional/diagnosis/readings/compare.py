@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of two sets of images compared: which differ, with one level for all, and by how much in how many images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.readings.base import Look, Reading
+from genmonitor.functional.two_sample_test import random_splits
+
+PERMUTATIONS = 999
+ALIKE = 0.6
+"""Rank correlation within both sets from which two readings say the same."""
+OF_FAMILY = 2
+"""Readings of one family that are said."""
+SEEN = 8.0
+"""Times the visible difference beyond which a larger one is no more to see."""
+SHOWS = 0.15
+"""Part of the images that must show a difference for it to be said."""
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """A reading that differs.
+
+    Attributes:
+        reading: which.
+        fake, real: its median of both sides; the means where medians are equal.
+        share: part of the generated images that show it, beyond what real ones have.
+        p: of no difference in any reading.
+        order: indices of the generated images, those that show it most first.
+    """
+
+    reading: Reading
+    fake: float
+    real: float
+    share: float
+    p: float
+    order: Tensor
+
+    @property
+    def size(self) -> float:
+        """How much there is to see: the share, times the difference in units of what is visible."""
+        return self.share * min(abs(self.fake - self.real) / self.reading.visible, SEEN) ** 0.5
+
+    def __str__(self) -> str:
+        """Return it with both values, such as "flat pixels 0 %, real 34 % (in 100 % of the images)"."""
+        fake, real = self.reading.value(self.fake), self.reading.value(self.real)
+        return f"{self.reading.name} {fake}, real {real} (in {100 * self.share:.0f} % of the images)"
+
+
+def usable_readings(readings: Sequence[Reading], real: Tensor, aligned: bool = True) -> list[Reading]:
+    """Return the readings that images [N, C, H, W] have."""
+    color, side = real.shape[1] >= 3, min(real.shape[2:])
+    return [
+        x for x in readings if side >= x.least_side and (color or not x.needs_color) and (aligned or not x.needs_place)
+    ]
+
+
+def read(readings: Sequence[Reading], images: Tensor) -> Tensor:
+    """Return the readings of images, float64 [N, R]."""
+    look = Look(images)
+    return torch.stack([x.of(look).double().cpu() for x in readings], 1)
+
+
+def standardized_difference(fake: Tensor, real: Tensor) -> Tensor:
+    """Return by how many standard deviations the ranks of generated images are higher [R], of readings [N, R], [M, R].
+
+    Example:
+        >>> ranks = torch.arange(100.0)[:, None]
+        >>> standardized_difference(ranks + 50, ranks)
+        tensor([9.1640], dtype=torch.float64)
+    """
+    n, m = len(fake), len(real)
+    ranks = _ranks(torch.cat([fake, real]))
+    ranks = ranks - ranks.mean(0)
+    return ranks[:n].mean(0) / (ranks.square().mean(0) * m / (n * (n + m - 1))).sqrt().clamp_min(1e-12)
+
+
+def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
+    """Test each reading by its ranks, with one level for all (maxT, Westfall and Young 1993).
+
+    Args:
+        fake: of generated images [N, R].
+        real: of real ones [M, R].
+        seed: of the permutations.
+
+    Returns:
+        p-values [R].
+    """
+    n, both = len(fake), torch.cat([fake, real])
+    ranks = _ranks(both)
+    ranks = (ranks - ranks.mean(0)) / ranks.std(0).clamp_min(1e-12)
+    splits = torch.cat([(torch.arange(len(both)) < n)[None], random_splits(len(both), n, PERMUTATIONS, seed)])
+    sizes = (splits.double() @ ranks).abs()
+    return (sizes.amax(1)[:, None] >= sizes[0] - 1e-9).double().mean(0)
+
+
+def differing(
+    readings: Sequence[Reading], fake: Tensor, real: Tensor, level: float, seed: int, count: int = 3
+) -> list[Said]:
+    """Return the readings that differ most visibly, without those that say the same as another.
+
+    Args:
+        readings: which.
+        fake: of generated images [N, R].
+        real: of real ones [M, R].
+        level: of all of them together.
+        seed: of the permutations.
+        count: how many to return at most.
+    """
+    p = p_values(fake, real, seed)
+    found = [_said(x, fake[:, i], real[:, i], float(p[i])) for i, x in enumerate(readings) if p[i] <= level]
+    found = [x for x in found if x.share >= SHOWS and abs(x.fake - x.real) >= x.reading.visible]
+    within = torch.cat([_ranks(x) - (len(x) + 1) / 2 for x in (fake, real)])
+    alike = (within.T @ within) / within.norm(dim=0).clamp_min(1e-12).outer(within.norm(dim=0).clamp_min(1e-12))
+    index = {id(x): i for i, x in enumerate(readings)}
+    out: list[Said] = []
+    for candidate in sorted(found, key=lambda x: -x.size):
+        same = [x for x in out if abs(float(alike[index[id(x.reading)], index[id(candidate.reading)]])) >= ALIKE]
+        family = [x for x in out if x.reading.family == candidate.reading.family]
+        if not same and len(family) < OF_FAMILY:
+            out.append(candidate)
+    return out[:count]
+
+
+def _said(reading: Reading, fake: Tensor, real: Tensor, p: float) -> Said:
+    share, sign = _excess(fake, real)
+    middle = [float(x.median()) for x in (fake, real)]
+    if abs(middle[0] - middle[1]) < reading.visible:
+        middle = [float(x.mean()) for x in (fake, real)]
+    return Said(reading, *middle, share, p, (sign * fake).argsort(descending=True))
+
+
+def _excess(fake: Tensor, real: Tensor) -> tuple[float, int]:
+    """Return the part of the generated values that is beyond real ones (Kolmogorov-Smirnov), and on which side."""
+    values = torch.cat([fake, real]).sort().values
+    below = [torch.searchsorted(x.sort().values, values, right=True) / len(x) for x in (fake, real)]
+    gap = below[1] - below[0]
+    return float(gap.abs().max()), 1 if float(gap[gap.abs().argmax()]) > 0 else -1
+
+
+def _ranks(values: Tensor) -> Tensor:
+    """Return ranks within each column, tied ones at their mean, float64 [N, R]."""
+    ordered = values.T.contiguous().sort(1).values
+    low, high = (torch.searchsorted(ordered, values.T.contiguous(), right=side) for side in (False, True))
+    return ((low + high + 1) / 2).T.double()

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of fine detail and of patterns that repeat."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.readings.base import Look, Reading
+
+FLAT = 0.02
+"""Step to both neighbors below which a pixel is flat: five of 255, which nobody sees."""
+SPECK = 0.25
+"""Part of the range by which a speck differs from the median of its neighbors."""
+TINY = 1e-4
+"""Added to what is divided by."""
+
+
+class _Detail(Reading):
+    family = "detail"
+
+
+class FlatPixels(_Detail):
+    name, unit, visible = "flat pixels", "%", 0.08
+
+    def of(self, look: Look) -> Tensor:
+        return (look.steepness < FLAT).float().mean((1, 2))
+
+
+class Grain(_Detail):
+    name, visible = "grain in calm parts", 0.008
+
+    def of(self, look: Look) -> Tensor:
+        return look.calm.mean(1)
+
+
+class SharpestEdges(_Detail):
+    name, visible = "steepest edges", 0.06
+
+    def of(self, look: Look) -> Tensor:
+        steps = look.steepness.flatten(1)
+        return steps.topk(max(1, steps.shape[1] // 50)).values.mean(1)
+
+
+class EdgeWidth(_Detail):
+    name, unit, visible = "width of edges", "px", 0.3
+
+    def of(self, look: Look) -> Tensor:
+        steps = look.steepness.flatten(1)
+        steepest = steps.topk(max(1, steps.shape[1] // 50)).values.mean(1)
+        return (look.quantile(0.98) - look.quantile(0.02)) / steepest.clamp_min(0.02)
+
+
+class FineDetail(_Detail):
+    name, unit, visible = "contrast that is fine detail", "%", 0.04
+
+    def of(self, look: Look) -> Tensor:
+        fine = look.residual.square().mean((1, 2)).sqrt()
+        return fine / (look.gray.flatten(1).std(1) + 0.02)
+
+
+class Specks(_Detail):
+    name, unit, visible = "single pixels that stand out", "%", 0.01
+
+    def of(self, look: Look) -> Tensor:
+        x = look.gray
+        inner = x[:, 1:-1, 1:-1]
+        beside = torch.stack([x[:, :-2, 1:-1], x[:, 2:, 1:-1], x[:, 1:-1, :-2], x[:, 1:-1, 2:]])
+        outside = (inner - beside.amax(0)).clamp_min(0) + (beside.amin(0) - inner).clamp_min(0)
+        return (outside > SPECK).float().mean((1, 2))
+
+
+class _Pattern(Reading):
+    family, visible, least_side = "pattern", 0.012, 8
+
+
+class RowsOfTwo(_Pattern):
+    name, dim = "every second row stands out by", 1
+
+    def of(self, look: Look) -> Tensor:
+        means = look.gray.mean(3 - self.dim)
+        return 2 * (means * _alternating(means)).mean(1).abs()
+
+
+class ColumnsOfTwo(RowsOfTwo):
+    name, dim = "every second column stands out by", 2
+
+
+class Checkerboard(_Pattern):
+    name = "checkerboard of single pixels stands out by"
+
+    def of(self, look: Look) -> Tensor:
+        x = look.gray
+        signs = _alternating(x[0, 0]) * _alternating(x[0, :, 0])[:, None]
+        return 2 * (x * signs).mean((1, 2)).abs()
+
+
+class GridOfFour(_Pattern):
+    """Step across every fourth line, beside that across the others."""
+
+    name, period = "steps at every fourth line beyond others", 4
+
+    def of(self, look: Look) -> Tensor:
+        return sum(self._beyond(x.abs().mean(3 - dim)) for x, dim in ((look.across, 2), (look.down, 1))) / 2
+
+    def _beyond(self, steps: Tensor) -> Tensor:
+        at = torch.arange(1, steps.shape[1] + 1, device=steps.device) % self.period == 0
+        return steps[:, at].mean(1) - steps[:, ~at].mean(1)
+
+
+class GridOfEight(GridOfFour):
+    name, period, least_side = "steps at every eighth line beyond others", 8, 24
+
+
+class GridOfTwo(GridOfFour):
+    name, period = "steps at every second line beyond others", 2
+
+
+def _alternating(x: Tensor) -> Tensor:
+    """Return 1, -1, 1 … along the last dimension."""
+    return 1.0 - 2.0 * (torch.arange(x.shape[-1], device=x.device) % 2)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of the figure: what stands out from the border, where it is, how large, and how it leans."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.readings.base import Look, Reading
+
+
+class _Shape(Reading):
+    family, least_side, needs_place = "shape", 8, True
+
+
+class Area(_Shape):
+    name, unit = "area of the figure", "%"
+
+    def of(self, look: Look) -> Tensor:
+        return look.figure.float().mean((1, 2))
+
+
+class Pieces(_Shape):
+    name, visible = "pieces of the figure", 0.7
+
+    def of(self, look: Look) -> Tensor:
+        return _pieces(look.figure)
+
+
+class Holes(_Shape):
+    name, visible = "holes and gaps in the figure", 0.7
+
+    def of(self, look: Look) -> Tensor:
+        return _pieces(~look.figure)
+
+
+class CenterAcross(_Shape):
+    name, unit, dim = "center of the figure from the left", "%", 2
+
+    def of(self, look: Look) -> Tensor:
+        return look.mass.sum(3 - self.dim) @ _positions(look.mass, self.dim)
+
+
+class CenterDown(CenterAcross):
+    name, dim = "center of the figure from the top", 1
+
+
+class Slant(_Shape):
+    """By how much the figure moves to the right from its bottom to its top."""
+
+    name, unit = "slant to the right", "px per px"
+
+    def of(self, look: Look) -> Tensor:
+        y, x = (_positions(look.mass, dim) for dim in (1, 2))
+        y, x = y[:, None], x[None]
+        mean_y, mean_x = ((look.mass * at).sum((1, 2))[:, None, None] for at in (y, x))
+        both = (look.mass * (y - mean_y) * (x - mean_x)).sum((1, 2))
+        return -both / (look.mass * (y - mean_y).square()).sum((1, 2)).clamp_min(1e-4)
+
+
+class MirrorSymmetry(_Shape):
+    """Correlation of the image with its mirror image."""
+
+    name, visible = "likeness of left and right", 0.1
+
+    def of(self, look: Look) -> Tensor:
+        x = look.gray - look.gray.mean((1, 2), keepdim=True)
+        return (x * x.flip(2)).mean((1, 2)) / (x.square().mean((1, 2)) + 1e-4)
+
+
+class LeftBrighter(_Shape):
+    name = "left half brighter than the right by"
+
+    def of(self, look: Look) -> Tensor:
+        half = look.gray.shape[2] // 2
+        return look.gray[:, :, :half].mean((1, 2)) - look.gray[:, :, -half:].mean((1, 2))
+
+
+class TopBrighter(_Shape):
+    name = "upper half brighter than the lower by"
+
+    def of(self, look: Look) -> Tensor:
+        half = look.gray.shape[1] // 2
+        return look.gray[:, :half].mean((1, 2)) - look.gray[:, -half:].mean((1, 2))
+
+
+class LyingLines(_Shape):
+    name, unit, needs_place = "edges that lie rather than stand", "%", False
+
+    def of(self, look: Look) -> Tensor:
+        lying, standing = (x.square().mean((1, 2)) for x in (look.down, look.across))
+        return lying / (lying + standing).clamp_min(1e-6)
+
+
+def _positions(mass: Tensor, dim: int) -> Tensor:
+    """Return the positions of pixels along a dimension, from 0 to 1."""
+    return torch.linspace(0, 1, mass.shape[dim], device=mass.device)
+
+
+def _pieces(masks: Tensor) -> Tensor:
+    """Return the number of connected pieces of four pixels or more of each mask [N, H, W]."""
+    from scipy.ndimage import generate_binary_structure, label
+
+    joined = generate_binary_structure(3, 2)
+    joined[0], joined[2] = False, False  # images are apart from each other
+    numbered, count = label(masks.cpu().numpy(), structure=joined)
+    sizes = torch.from_numpy(numbered).flatten()
+    image = torch.arange(len(masks)).repeat_interleave(masks[0].numel())
+    first = torch.zeros(count + 1, dtype=torch.long).index_copy(0, sizes.long(), image)
+    large = torch.bincount(sizes, minlength=count + 1)[1:] >= 4
+    return torch.bincount(first[1:][large], minlength=len(masks)).to(masks.device).float()

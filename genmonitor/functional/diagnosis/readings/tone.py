@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Readings of brightness, contrast and color."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from genmonitor.functional.diagnosis.readings.base import Look, Reading
+
+
+class _Tone(Reading):
+    family, visible = "tone", 0.04
+
+
+class DarkestPixels(_Tone):
+    name = "darkest pixels"
+
+    def of(self, look: Look) -> Tensor:
+        return look.quantile(0.01)
+
+
+class BrightestPixels(_Tone):
+    name = "brightest pixels"
+
+    def of(self, look: Look) -> Tensor:
+        return look.quantile(0.99)
+
+
+class Brightness(_Tone):
+    name = "brightness"
+
+    def of(self, look: Look) -> Tensor:
+        return look.gray.mean((1, 2))
+
+
+class MiddleTones(_Tone):
+    name = "middle tones"
+
+    def of(self, look: Look) -> Tensor:
+        return look.quantile(0.5)
+
+
+class Contrast(_Tone):
+    name, visible = "contrast", 0.03
+
+    def of(self, look: Look) -> Tensor:
+        return look.gray.flatten(1).std(1)
+
+
+class BorderBrightness(_Tone):
+    name = "brightness of the border"
+
+    def of(self, look: Look) -> Tensor:
+        x = look.gray
+        return torch.cat([x[:, 0], x[:, -1], x[:, :, 0], x[:, :, -1]], 1).mean(1)
+
+
+class Corners(_Tone):
+    name = "corners brighter than the middle by"
+
+    def of(self, look: Look) -> Tensor:
+        x = look.gray
+        h, w = (max(1, size // 4) for size in x.shape[1:])
+        corners = [part[..., s] for part in (x[:, :h], x[:, -h:]) for s in (slice(w), slice(-w, None))]
+        return torch.stack([part.mean((1, 2)) for part in corners]).mean(0) - x[:, h:-h, w:-w].mean((1, 2))
+
+
+class _Color(Reading):
+    family, needs_color, visible = "color", True, 0.04
+
+
+class Saturation(_Color):
+    name = "saturation"
+
+    def of(self, look: Look) -> Tensor:
+        return (look.images.amax(1) - look.images.amin(1)).mean((1, 2))
+
+
+class Red(_Color):
+    name, channel = "red beyond the other colors", 0
+
+    def of(self, look: Look) -> Tensor:
+        return (look.images[:, self.channel] - look.gray).mean((1, 2))
+
+
+class Green(Red):
+    name, channel = "green beyond the other colors", 1
+
+
+class Blue(Red):
+    name, channel = "blue beyond the other colors", 2
+
+
+class NumberOfColors(Reading):
+    """Colors where each channel is rounded to 16 steps."""
+
+    name, family, visible = "number of colors", "color", 10.0
+
+    def of(self, look: Look) -> Tensor:
+        steps = (16 * look.images[:, :3].clamp(0, 1)).round().long()
+        code = steps[:, 0]
+        for channel in steps[:, 1:].unbind(1):
+            code = 17 * code + channel
+        ordered = code.flatten(1).sort(1).values
+        return 1.0 + (ordered.diff(dim=1) > 0).sum(1)
+
+
+class CommonValues(_Tone):
+    """Pixels that have one of the image's eight most common values."""
+
+    name, unit, visible = "pixels of the eight commonest values", "%", 0.2
+
+    def of(self, look: Look) -> Tensor:
+        steps = (255 * look.gray.clamp(0, 1)).round().long().flatten(1)
+        counts = torch.zeros(len(steps), 256, device=steps.device).scatter_add_(1, steps, torch.ones_like(look.sorted))
+        return counts.topk(8).values.sum(1) / steps.shape[1]
