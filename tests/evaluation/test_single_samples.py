@@ -56,8 +56,8 @@ def test_real_images_that_no_sample_is_like_are_counted_and_shown(sets):
     real[:100] += 0.5
     found = looked_at(fake, real)
     [first] = found.without_samples()
-    assert re.fullmatch(r"(1[5-9]|2[0-5]) % of the real images are unlike any sample \(p = 0.001\)\.", first.text)
-    assert found.values()["uncovered"] == pytest.approx(0.2, abs=0.05)
+    assert re.fullmatch(r"(1[4-9]|2[0-3]) % of the real images are unlike any sample \(p = 0.001\)\.", first.text)
+    assert found.values()["uncovered"] == pytest.approx(0.18, abs=0.05)
     shown = found.shown["real images least like any sample"]
     assert sum(any(torch.equal(x, y) for y in real[:100]) for x in shown) >= 14  # of 16
 

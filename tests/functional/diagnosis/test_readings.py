@@ -41,6 +41,7 @@ CHANGES = {
     "contrast": lambda x: 0.5 * x,
     "brightness of the border": lambda x: x + 0.1,
     "corners brighter than the middle by": lambda x: 0.5 * x,
+    "difference from the mean image": lambda x: x.mean(0) + 0.5 * (x - x.mean(0)),
     "saturation": lambda x: x.mean(1, keepdim=True).expand_as(x),
     "red beyond the other colors": lambda x: x + torch.tensor([0.2, 0, 0])[:, None, None],
     "green beyond the other colors": lambda x: x + torch.tensor([0, 0.2, 0])[:, None, None],
@@ -76,7 +77,7 @@ CHANGES = {
 
 def test_every_reading_has_a_change_to_see_and_words() -> None:
     assert {x.name for x in READINGS} == set(CHANGES)
-    assert {x.family for x in READINGS} == {"tone", "color", "detail", "pattern", "shape"}
+    assert {x.family for x in READINGS} == {"tone", "color", "variety", "detail", "pattern", "shape"}
     assert all(x.value(0.123456) in {"12 %", "0.12", "0.12 px", "0.12 px per px"} for x in READINGS)
 
 

@@ -87,7 +87,7 @@ class Reading:
         name: what it is of, such as "darkest pixels".
         unit: "%" for parts, which are said in percent, "px", or nothing.
         visible: the smallest difference that a person sees.
-        family: "tone", "color", "detail", "pattern" or "shape"; two of one family are said at most.
+        family: "tone", "variety", "color", "detail", "pattern" or "shape"; two of one family are said at most.
         least_side: of the images that have it, in pixels.
         needs_color: True if gray images lack it.
         needs_place: True if it compares the same places of images.

@@ -48,9 +48,12 @@ class Said:
         return self.share * min(abs(self.fake - self.real) / self.reading.visible, SEEN) ** 0.5
 
     def __str__(self) -> str:
+        return self.beside("real")
+
+    def beside(self, other: str) -> str:
         """Return it with both values, such as "flat pixels 0 %, real 34 % (in 100 % of the images)"."""
         fake, real = self.reading.value(self.fake), self.reading.value(self.real)
-        return f"{self.reading.name} {fake}, real {real} (in {100 * self.share:.0f} % of the images)"
+        return f"{self.reading.name} {fake}, {other} {real} (in {100 * self.share:.0f} % of the images)"
 
 
 def usable_readings(readings: Sequence[Reading], real: Tensor, aligned: bool = True) -> list[Reading]:
@@ -73,7 +76,7 @@ def standardized_difference(fake: Tensor, real: Tensor) -> Tensor:
     Example:
         >>> ranks = torch.arange(100.0)[:, None]
         >>> standardized_difference(ranks + 50, ranks)
-        tensor([9.1640], dtype=torch.float64)
+        tensor([9.1629], dtype=torch.float64)
     """
     n, m = len(fake), len(real)
     ranks = _ranks(torch.cat([fake, real]))

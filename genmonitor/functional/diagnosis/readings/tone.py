@@ -66,6 +66,15 @@ class Corners(_Tone):
         return torch.stack([part.mean((1, 2)) for part in corners]).mean(0) - x[:, h:-h, w:-w].mean((1, 2))
 
 
+class Variety(Reading):
+    """Root mean square of what an image differs by from the mean of all images of its set."""
+
+    name, family, visible, needs_place = "difference from the mean image", "variety", 0.03, True
+
+    def of(self, look: Look) -> Tensor:
+        return (look.images - look.images.mean(0)).square().mean((1, 2, 3)).sqrt()
+
+
 class _Color(Reading):
     family, needs_color, visible = "color", True, 0.04
 
