@@ -29,8 +29,9 @@ COMMANDS = {
     "disagreement": "find out what two models do differently, and at which prompts",
     "w1kp": "measure how alike the outputs of each prompt are, the least varied prompts first",
     "clusters": "find out which pixels of a set of images belong together",
-    "replay": "measure a logged value again from its manifest and a checkpoint",
+    "replay": "measure the values of a run again by one of its checkpoints",
     "sweep": "evaluate the checkpoints of a run as if a monitor had been there",
+    "best": "print the checkpoint of a run that is to be kept",
     "report": "write the report.html of a run again, or merge several runs into one",
 }
 SHARED = ("compare", "diversity", "disagreement", "w1kp", "sweep")
@@ -43,8 +44,9 @@ EXAMPLES = """examples:
   genmonitor w1kp generated/ --prompts prompts.txt --encoder dreamsim --calibration cdf-xy.pt
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
+  genmonitor best runs/dcgan-digits/version_0
   genmonitor replay runs/dcgan-digits/version_0/genmonitor/cms_run.json \\
-      --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt
+      --checkpoint runs/dcgan-digits/version_0/checkpoints/best-epoch=55.ckpt --setup train.py:build
   genmonitor sweep lightning_logs/version_3 --setup train.py:build
 
 images: 8 bits per channel, turned upright as the camera noted, transparent parts over white; files with several

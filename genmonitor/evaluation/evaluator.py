@@ -162,6 +162,15 @@ class Evaluator(ABC, Generic[EvaluationT]):
         """
         return []
 
+    def is_best(self, values: Mapping[str, float], history: History) -> bool | None:
+        """Return True if no evaluation before was surely better; None if this evaluator has no order of preference.
+
+        Args:
+            values: of the evaluation, before `commit`.
+            history: the records before it.
+        """
+        return None
+
     def networks(self) -> Mapping[str, nn.Module]:
         """Return the networks that `fit` freezes, by the argument that they came by."""
         return {}

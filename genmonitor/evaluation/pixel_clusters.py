@@ -33,7 +33,14 @@ from genmonitor.evaluation.diagnosis import Diagnosis, diagnose
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.evaluator import Evaluator, require_fitted, threads_for
 from genmonitor.evaluation.extra_metrics import ExtraMetrics
-from genmonitor.evaluation.findings import ALERT_FACTOR, EVALUATIONS_BELOW, DegradationDetector, Finding, differs
+from genmonitor.evaluation.findings import (
+    ALERT_FACTOR,
+    EVALUATIONS_BELOW,
+    DegradationDetector,
+    Finding,
+    differs,
+    p_values_of_change,
+)
 from genmonitor.evaluation.regions.clustering import patch_notes
 from genmonitor.evaluation.regions.diagnosed import Diagnosed, RegionEvaluation, dated, diagnose_for_all
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions, save_regions, saved_regions
@@ -242,6 +249,17 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         worse = self._degradations.update(findings.scores(record), far)
         regions = [name for name in findings.ranked(record) if {of[name] for of in keys.values()} & set(worse)]
         return [*alerts, *(findings.got_worse(history, name, best) for name in regions)]
+
+    def is_best(self, values: Mapping[str, float], history: History) -> bool:
+        """Return True if whole images are not surely farther from real ones than at their best evaluation.
+
+        Where nothing can be tested, the smallest MMD is the best.
+        """
+        keys = [of[IMAGE] for of in self._values.vs_best.values()]
+        scores = {key: values[key] for key in keys if key in values}
+        if scores:
+            return not any(map(differs, p_values_of_change(scores, worse=True).values()))
+        return all(values["mmd"] <= record.get("mmd", math.inf) for record in history)
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of CMS, error ratios, p-values, distances and shares, and of the extra metrics."""

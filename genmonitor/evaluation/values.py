@@ -105,6 +105,13 @@ RUN_VALUES = (
     ),
     ValueSpec("metric_seconds", "seconds to measure them", chart="Seconds per evaluation", unit="s", repeatable=False),
     ValueSpec("images_seen", "training images so far", detail=True, repeatable=False),
+    ValueSpec(
+        "rank",
+        "order of the evaluations: the lowest is the one to keep, the last that is not surely worse than the best",
+        better="low",
+        detail=True,
+        repeatable=False,
+    ),
 )
 """Values that every monitor logs in addition to those of its evaluator."""
 

@@ -74,6 +74,7 @@ class Monitor:
     Attributes:
         history: a record of values, with `epoch` and `step`, for each evaluation of the run.
         findings: of the last evaluation in this process, the one to look at first.
+        is_best: True if the last evaluation succeeded and no weights before were surely better: these are to be kept.
         verbose: whether to print what is no warning and no alert.
     """
 
@@ -103,12 +104,18 @@ class Monitor:
         self.real_images, self.image_key = real_images, image_key
         self.history: History = []
         self.findings: tuple[Finding, ...] = ()
+        self.is_best = False
         self._resumed = False
 
     @property
     def prefix(self) -> str:
         """What log keys and files begin with."""
         return self.evaluator.prefix
+
+    @property
+    def key(self) -> str:
+        """Key whose lowest value is that of the weights to keep: `ModelCheckpoint(monitor=monitor.key)` keeps them."""
+        return f"{self.prefix}/rank"
 
     def values(self) -> list[ValueSpec]:
         """Return the declarations of the values in the history, once fitted."""
@@ -209,6 +216,7 @@ class Monitor:
             counts: what else the record holds.
         """
         self.publisher.notes.set_moment(moment.epoch, moment.step)
+        self.is_best = False
 
         def drawn() -> Samples:
             with stops_alone(not sharded_parts(model.module)):
@@ -217,6 +225,9 @@ class Monitor:
         try:
             with stops_when(told, alone=comm.world_size == 1):
                 samples, evaluation = run_evaluation(self.evaluator, drawn, comm, self.sampler.seed)
+            ranked = comm.broadcast(self.evaluator.is_best(evaluation.values, self.history)) if commits else None
+            if ranked is not None:  # the later of two that chance may have ordered is before the earlier
+                counts["rank"] = (len(self.history) + 1) * (-1 if ranked else 1)
             record = {"epoch": moment.epoch, "step": moment.step, **evaluation.values, **counts}
             history = [*self.history, record]
             alerts = commit_evaluation(self.evaluator, evaluation, history, comm) if commits else []
@@ -231,7 +242,7 @@ class Monitor:
             return None
         self.failures.succeeded()
         self.history.append(record)
-        self.findings = evaluation.findings
+        self.findings, self.is_best = evaluation.findings, bool(ranked)
         return PublishedEvaluation(self.evaluator, evaluation, self.history, samples, alerts, moment.whole_epoch)
 
     def _publish(self, found: PublishedEvaluation, circumstances: Callable[[], dict[str, Any]]) -> None:

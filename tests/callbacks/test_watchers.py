@@ -5,12 +5,13 @@ import math
 
 import pytest
 import torch
-from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from _helpers.modules import LIGHTNING_SAYS, Linear, digits, epochs, fit, loader, plain
+from lightning.pytorch.callbacks import Callback, EarlyStopping, LambdaCallback, ModelCheckpoint
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from genmonitor.callbacks import GenerativeMonitor
 from genmonitor.callbacks.schedule import Schedule
+from genmonitor.cli import main
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.results import Evaluation, FitReport
 from genmonitor.evaluation.sampling.sampler import Sampler
@@ -155,3 +156,37 @@ def test_checkpoints_between_evaluations_are_ranked_last(tmp_path):
     known = {int(path.split("step=")[1].split(".")[0]): float(x) for path, x in keep.best_k_models.items()}
     assert known == {1: 3.0, 2: 3.0, 3: 1e9, 4: 2.0, 5: 1e9, 6: 2.0}
     assert float(stop.best_score) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("noise", "kept", "ranked"),
+    [([0.9, 0.1, 0.9], 1, [True, True, False]), ([0.9, 0.1, 0.1, 0.6], 2, [True, True, True, False])],
+    ids=["the best", "of two alike the later"],
+)
+@pytest.mark.filterwarnings("ignore:Plain. cluster_. .* got worse")
+def test_a_plain_checkpoint_keeps_the_best_weights(tmp_path, capsys, noise, kept, ranked):
+    monitor, best = plain(), []
+    keep = ModelCheckpoint(tmp_path / "kept", "{epoch}", monitor=monitor.key)
+    watch = LambdaCallback(on_train_epoch_end=lambda *_: best.append(monitor.is_best))
+    fit(tmp_path, monitor, watch, keep, module=Noisy(noise), val=loader(digits(300, 400)), max_epochs=len(noise))
+    assert best == ranked
+    assert keep.best_model_path.endswith(f"epoch={kept}.ckpt")
+    assert min(monitor.history, key=lambda record: record["rank"])["epoch"] == kept
+    capsys.readouterr()
+    assert main(["best", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip() == keep.best_model_path
+
+
+class Noisy(Linear):
+    """Samples are real digits with noise, so much in each epoch."""
+
+    def __init__(self, noise):
+        super().__init__()
+        self.noise = noise
+
+    def training_step(self, batch, index):
+        return self.net.weight.square().sum()
+
+    def sample(self, n):
+        images = digits(0, 300)[torch.randint(300, (n,))]
+        return (images + self.noise[self.current_epoch] * torch.randn(n, 1, 8, 8)).clamp(-1, 1)

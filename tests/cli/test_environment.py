@@ -31,6 +31,7 @@ ARGUMENTS = {
     "replay": "manifest.json --checkpoint last.ckpt",
     "sweep": "run",
     "report": "run",
+    "best": "run",
 }
 
 

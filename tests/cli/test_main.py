@@ -12,7 +12,7 @@ import pytest
 from genmonitor.cli import main
 from genmonitor.cli import report as report_command
 
-COMMANDS = ["compare", "diversity", "disagreement", "w1kp", "clusters", "replay", "report", "sweep"]
+COMMANDS = ["compare", "diversity", "disagreement", "w1kp", "clusters", "replay", "report", "sweep", "best"]
 
 
 def test_help_names_the_commands_without_loading_lightning():

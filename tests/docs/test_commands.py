@@ -201,6 +201,7 @@ EXPECTED = {
     "w1kp": " prompts: 0.",
     "clusters": "cluster_5",
     "report": "Report: ",
+    "best": "best-epoch=",
     "replay": "same to the last bit",
     "sweep": "Evaluated 1 checkpoint",
 }

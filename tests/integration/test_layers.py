@@ -34,6 +34,7 @@ LAYERS = [
 """From the bottom; what stands in one layer may import what stands in the same, but not in a circle."""
 
 EXCEPTIONS = {
+    ("genmonitor.cli.best", "genmonitor.callbacks.checkpoints.files"): "checkpoints are those of a Trainer",
     ("genmonitor.cli.replay", "genmonitor.callbacks.replay"): "a run is replayed by a Trainer",
     ("genmonitor.cli.sweep", "genmonitor.callbacks.checkpoints.sweep"): "a Trainer sets up module and data",
     (

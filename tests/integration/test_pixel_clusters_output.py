@@ -53,6 +53,7 @@ SCALARS = [
     "sampling_seconds",
     "metric_seconds",
     "images_seen",
+    "rank",
 ]
 DETAILS = [
     x for x in SCALARS if x.startswith(("share_", "p_", "baseline_")) or "vs_best" in x or x in ("c_t", "images_seen")

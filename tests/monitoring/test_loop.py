@@ -343,3 +343,16 @@ def test_a_folder_stays_where_it_is_when_the_working_directory_changes(tmp_path,
     monitor.evaluate(module, step=1, epoch=1)
     assert not (tmp_path / "elsewhere" / "run").exists()
     assert len(manifests(tmp_path / "run" / "genmonitor")) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.*(no samples today|LoopMonitor)")
+def test_is_best_after_each_evaluation(tmp_path):
+    def fail(n):
+        raise RuntimeError("no samples today")
+
+    monitor, found, module = small(tmp_path, "regions", on_error="warn"), [], Generator()
+    for step, sample in enumerate([module.sample, fail, module.sample]):
+        monitor.evaluate(sample, module, step=step, epoch=step)
+        found.append(monitor.is_best)
+    assert found == [True, False, True]
+    assert [record["rank"] for record in monitor.history] == [-1, -2]

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`genmonitor best`: the checkpoint of a run that is worth keeping."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from genmonitor.cli.arguments import nonempty, nonempty_path
+from genmonitor.report.run import MonitorRun, find_folder, read_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    add = parser.add_argument
+    add("run", metavar="RUN", type=nonempty_path, help="the folder of a run, such as runs/dcgan-digits/version_0")
+    add("--prefix", metavar="P", type=nonempty, help="of the monitor to go by (default: the first that ranks)")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Find the evaluation to keep, and its checkpoint."""
+    from genmonitor.callbacks.checkpoints.files import find_files, read_checkpoint
+
+    folder = find_folder(args.run)
+    best = _best(read_run(folder).monitors, args.prefix)
+    saved = {}
+    for path in find_files([folder.parent]):
+        saved.setdefault(read_checkpoint(path)["global_step"], path)
+    step, epoch = best["global_step"], best["values"]["epoch"]
+    if step not in saved:
+        raise ValueError(
+            f"Expected the checkpoint of epoch {epoch:g} (step {step}), which is the one to keep, but {folder.parent} "
+            f"has those of the steps {', '.join(map(str, sorted(saved))) or 'none'}. Train with "
+            "ModelCheckpoint(monitor=monitor.key), which keeps it."
+        )
+    return {"checkpoint": str(saved[step]), "epoch": epoch, "step": step, "message": best["message"]}
+
+
+def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
+    """Return the evaluation of the lowest rank, of a monitor that ranks."""
+    ranked = {}
+    for monitor in monitors:
+        evaluations = [x for x in monitor.evaluations if "rank" in x["values"] and "global_step" in x]
+        if evaluations and prefix in (None, monitor.prefix):
+            ranked[monitor.prefix] = min(evaluations, key=lambda x: x["values"]["rank"])
+    if not ranked:
+        names = ", ".join(monitor.prefix for monitor in monitors)
+        raise ValueError(f"Expected a monitor of a training that ranks its evaluations, but got {names}.")
+    return dict(next(iter(ranked.values())))
+
+
+def format_plain(result: dict[str, Any]) -> str:
+    """Format the result as text."""
+    return str(result["checkpoint"])
