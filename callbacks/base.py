@@ -48,7 +48,7 @@ from genmonitor.evaluation.sampling.model import SampledModel
 from genmonitor.evaluation.sampling.sampler import PromptedSampleFn, SampleFn, Sampler
 from genmonitor.evaluation.settings import DisagreementSettings, DiversitySettings
 from genmonitor.kernels import Kernel
-from genmonitor.loggers.publisher import finish_evaluations, print_reports
+from genmonitor.loggers.publisher import finish_evaluations, finish_run, print_reports
 from genmonitor.monitoring.base import Moment, Monitor
 from genmonitor.monitoring.options import EvaluationOptions, check_names
 from genmonitor.training_state.data import preserve_data
@@ -236,6 +236,7 @@ class GenerativeMonitor(Monitor, Callback):
                 )
         together = monitors(trainer)
         if trainer.is_global_zero and together[-1] is self:
+            finish_run(monitor.publisher for monitor in together)
             print_reports([monitor.publisher for monitor in together if monitor.verbose])
 
     # one evaluation

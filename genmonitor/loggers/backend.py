@@ -114,8 +114,16 @@ class Backend(ABC):
     def log_alert(self, alert: Alert, step: int) -> None:
         """Raise an alert; its text may hold names of the user's, so nothing in it may act as markup."""
 
-    def log_page(self, page: Path, step: int) -> None:
-        """Replace the report that is shown."""
+    def log_settings(self, prefix: str, settings: Mapping[str, Any]) -> None:
+        """Say with which settings a monitor evaluates, so that runs can be compared by them.
+
+        Args:
+            prefix: what the keys of the monitor begin with.
+            settings: plain Python by name.
+        """
+
+    def log_page(self, page: Path, step: int, last: bool = False) -> None:
+        """Replace the report that is shown; `last` is True at the end of a run, for a backend that keeps each."""
 
     def finish_evaluation(self, step: int) -> None:
         """Flush what is collected: the evaluations at a step, a fit, or a figure drawn later."""

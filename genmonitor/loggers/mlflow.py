@@ -13,6 +13,8 @@ from genmonitor.report.files import file_stem
 
 FOLDER = "genmonitor"
 """Folder of the artifacts."""
+MAX_PARAM = 500
+"""Characters of a parameter that every MLflow takes."""
 
 
 class MLflowBackend(Backend):
@@ -39,6 +41,11 @@ class MLflowBackend(Backend):
         """Set a tag of the run, which the table of runs shows."""
         self.experiment.set_tag(self.logger.run_id, self.key(tag), text)
 
-    def log_page(self, page: Path, step: int) -> None:
-        """Log the report as an artifact, in the folder of the figures."""
+    def log_settings(self, prefix: str, settings: Mapping[str, Any]) -> None:
+        """Set a parameter of the run for each."""
+        for name, value in settings.items():
+            self.experiment.log_param(self.logger.run_id, f"{prefix}/{name}", str(value)[:MAX_PARAM])
+
+    def log_page(self, page: Path, step: int, last: bool = False) -> None:
+        """Log the report as an artifact, in the folder of the figures, where it replaces the one before."""
         self.experiment.log_artifact(self.logger.run_id, str(page), FOLDER)

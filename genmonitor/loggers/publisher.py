@@ -136,14 +136,15 @@ class Publisher:
         self.attempt(lambda: self._publish_figures(evaluator.presenter().fit_figures(), step, None))
         self._write(lambda folder: folder.write_images(prefix, "real", evaluator.presenter().shown_real(), step))
         self._write(lambda folder: folder.write_artifacts(evaluator.write_artifacts))
-        self.attempt(lambda: self._announce(values()))
+        self.attempt(lambda: self._announce(values(), evaluator.settings.to_manifest()))
         self._loggers.finish_evaluation(step)
         for name in self._loggers.without_figures() if self._writes else []:
             where = self.folder.path
             self._inform(f"{name} takes no figures: {self._name} writes them, and report.html, to {where}.")
 
-    def _announce(self, values: Sequence[ValueSpec]) -> None:
+    def _announce(self, values: Sequence[ValueSpec], settings: Mapping[str, Any]) -> None:
         layout, about = _layout(values), meanings(values)
+        self._loggers.each(lambda x: x.log_settings(self._prefix, settings))
         self._loggers.each(lambda x: x.log_layout(self._prefix, layout))
         self._loggers.each(lambda x: x.log_about(self._prefix, about))
 
@@ -245,11 +246,12 @@ class Publisher:
         if self._writes and self._parts is not None:
             self.folder.write_run(self._prefix, evaluations=self.evaluations, notes=self.notes.items, **self._parts)
 
-    def finish(self) -> None:
-        """Send the page, and have the loggers send what they collected."""
+    def finish(self, last: bool = False) -> None:
+        """Send the page, and have the loggers send what they collected; `last` is True at the end of a run."""
+        step = int(self.evaluations[-1]["values"]["step"]) if last else self.notes.step
         if (page := self.page) is not None:
-            self._loggers.each(lambda x: x.log_page(page, self.notes.step))
-        self._loggers.finish_evaluation(self.notes.step)
+            self._loggers.each(lambda x: x.log_page(page, step, last))
+        self._loggers.finish_evaluation(step)
 
     def _write_page(self, folder: RunFolder) -> None:
         self.page = folder.write_report()
@@ -317,6 +319,14 @@ def finish_evaluations(publishers: Iterable[Publisher]) -> None:
             unfinished[-1].finish()
     for publisher in unfinished:
         publisher.unfinished = False
+
+
+def finish_run(publishers: Iterable[Publisher]) -> None:
+    """Send the last page of monitors that share it to loggers that did not get each."""
+    shown = [publisher for publisher in publishers if publisher.page is not None and publisher.evaluations]
+    if shown:
+        with preserve_rng():
+            shown[-1].finish(last=True)
 
 
 def _wrong(findings: Sequence[Finding]) -> list[str]:

@@ -23,6 +23,9 @@ _MAX_TITLE = 63  # wandb refuses longer titles of alerts
 _begun: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # the step of a run's open row, which its monitors share
 
 
+_pages: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()  # how many there were, and the last one sent
+
+
 class WandbBackend(Backend):
     """A logger whose experiment is a run of W&B; an evaluation is one row of the run's history."""
 
@@ -80,11 +83,24 @@ class WandbBackend(Backend):
         """Raise an alert, which W&B sends to whoever asked for them."""
         self.experiment.alert(title=alert.title[:_MAX_TITLE], text=alert.text, level="WARN")
 
-    def log_page(self, page: Path, step: int) -> None:
-        """Log the report as HTML, as it is: what wandb would put into it makes its links open elsewhere."""
+    def log_settings(self, prefix: str, settings: Mapping[str, Any]) -> None:
+        """Put them into the run's config, by which runs are filtered and grouped."""
+        named = {f"{prefix}/{name}": value for name, value in settings.items()}
+        self.experiment.config.update(named, allow_val_change=True)
+
+    def log_page(self, page: Path, step: int, last: bool = False) -> None:
+        """Log the report as HTML, as it is: what wandb would put into it makes its links open elsewhere.
+
+        W&B keeps every page, up to a megabyte each. So it gets those of evaluation 1, 2, 4, 8 and so on, and the last.
+        """
         import wandb
 
-        self._log({REPORT: wandb.Html(str(page), inject=False)}, step)
+        count, sent = _pages.get(self.experiment, (0, 0))
+        count += not last
+        if (last and count > sent) or (not last and count.bit_count() == 1):
+            self._log({REPORT: wandb.Html(str(page), inject=False)}, step)
+            sent = count
+        _pages[self.experiment] = count, sent
 
     def finish_evaluation(self, step: int) -> None:
         """End the row, where there is one."""

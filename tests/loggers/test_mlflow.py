@@ -77,6 +77,16 @@ def test_details_are_logged_like_other_scalars(tmp_path):
     assert logger.experiment.get_run(logger.run_id).data.metrics == {"cms/image": 0.5, "cms/p_image": 0.1, "epoch": 1}
 
 
+def test_settings_are_parameters_of_the_run(tmp_path):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.MLFlowLogger(tracking_uri=f"file:{tmp_path / 'runs'}")
+    for _ in range(2):  # a second fit
+        MLflowBackend(logger).log_settings("cms", {"n_samples": 200, "kernel": None, "prompts": ["x" * 9000]})
+    params = logger.experiment.get_run(logger.run_id).data.params
+    assert (params["cms/n_samples"], params["cms/kernel"], len(params["cms/prompts"])) == ("200", "None", 500)
+
+
 def test_finding_is_a_tag_of_the_run(tmp_path):
     import lightning.pytorch.loggers
 

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+
 import numpy as np
 import pytest
 from _helpers.logged import read_wandb, read_wandb_pages, read_wandb_summary, read_wandb_tables, wandb_records
@@ -102,6 +104,33 @@ def test_page_is_one_panel_that_holds_it_as_it_is(folder):
     finish(logger)
     assert [row["genmonitor/report/_type"] for row in read_wandb(folder)] == ["html-file"] * 2
     assert read_wandb_pages(folder, "genmonitor/report") == pages
+
+
+def test_a_hundred_evaluations_have_few_pages_and_the_last(folder):
+    run = WandbRun()
+    backend, page = WandbBackend(AnyLogger(run)), folder / "report.html"
+    for number in range(1, 101):
+        page.write_text(str(number))
+        backend.log_page(page, number)
+        backend.finish_evaluation(number)
+    for _ in range(2):
+        backend.log_page(page, 100, last=True)
+        backend.finish_evaluation(100)
+    sent = [row["trainer/global_step"] for row in run.rows if "genmonitor/report" in row]
+    assert sent == [1, 2, 4, 8, 16, 32, 64, 100]
+
+
+def test_settings_are_in_the_config(folder):
+    import lightning.pytorch.loggers
+
+    logger = lightning.pytorch.loggers.WandbLogger(save_dir=str(folder), offline=True)
+    backend = WandbBackend(logger)
+    for n_samples in (100, 200):  # a second fit
+        backend.log_settings("cms", {"n_samples": n_samples, "kernel": {"gamma": None}})
+    finish(logger)
+    changes = [change for config in wandb_records(folder, "config") for change in config.update]
+    written = {change.key or change.nested_key[0]: json.loads(change.value_json) for change in changes}
+    assert (written["cms/n_samples"], written["cms/kernel"]) == (200, {"gamma": None})
 
 
 def test_table_holds_its_pictures(folder):
