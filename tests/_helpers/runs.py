@@ -35,6 +35,12 @@ def manifests(folder, prefix="cms"):
     return [{**run.fixed, **evaluation} for evaluation in run.evaluations]
 
 
+def table_rows(folder, prefix, name):
+    """Return the rows of a table of a run as dictionaries."""
+    (table,) = (one for one in MonitorRun.read(folder / f"{prefix}_run.json").tables if one.name == name)
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
 def record(number, **values):
     """Return the values of an evaluation: cluster 2 gets better with time, cluster 1 stays."""
     one, two = 0.9, 1 - 0.5 / number

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.evaluations import halves
-from _helpers.runs import make_run, manifests
+from _helpers.runs import make_run, manifests, table_rows
 from PIL import Image
 
 from genmonitor import PixelPartition
@@ -22,6 +22,7 @@ from genmonitor.cli.compare import add_arguments
 from genmonitor.evaluation import RegionSettings
 from genmonitor.functional import cosine_mean_similarity
 from genmonitor.kernels import GaussianKernel
+from genmonitor.report.run import MonitorRun
 
 NOT_OFFERED = {
     "n_cluster_images",
@@ -187,11 +188,11 @@ def test_compare_removes_what_an_earlier_one_left(comparing, sets, genmonitor, t
     _, earlier = comparing("light.npy --n-clusters 2")
     folder = shutil.copytree(earlier, tmp_path / "genmonitor")
     assert pictures_on(folder / "report.html") == {"cka", "clusters over average"}
-    assert (folder / "cms_which_is_closer.json").exists()
+    assert table_rows(folder, "cms", "which is closer")
     names = [sets / name for name in ("real.npy", "fake.npz")]
     assert genmonitor("compare", *names, "--partition", sets / "columns.npz", "--out", tmp_path)[0] == 0
     assert pictures_on(folder / "report.html") == {"diagnosis", "single samples", "clusters over average"}
-    assert not (folder / "cms_which_is_closer.json").exists()
+    assert MonitorRun.read(folder / "cms_run.json").tables == []
 
 
 def test_compare_shows_each_region_beside_its_name(comparing, sets):

@@ -4,6 +4,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from _helpers.runs import table_rows
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
@@ -24,9 +25,7 @@ def found(classes):
 
 
 def test_disagreement_ranks_the_prompt_that_differs_first(found):
-    tables = MonitorRun.read(found / "disagreement_run.json").tables
-    (ranked,) = (table for table in tables if table.name == "ranked prompts")
-    first = dict(zip(ranked.columns, ranked.rows[0], strict=True))
+    first, *_ = table_rows(found, "disagreement", "ranked prompts")
     assert (first["prompt"], first["a"]) == ("a fish", "02.png")
     assert int(first["share"].removesuffix(" %")) > 60
     assert first["p"].startswith("p = ")
@@ -39,8 +38,7 @@ def test_disagreement_has_the_values_of_the_function(classes, found):
     run = MonitorRun.read(found / "disagreement_run.json")
     (values,) = run.records
     assert values["total"] == pytest.approx(float(modes.total), rel=1e-5)
-    (ranked,) = (table for table in run.tables if table.name == "ranked modes")
-    largest = dict(zip(ranked.columns, ranked.rows[0], strict=True))
+    largest = table_rows(found, "disagreement", "ranked modes")[0]
     assert float(largest["eigenvalue"]) == pytest.approx(float(modes.eigenvalues[0]), abs=1e-4)
     assert (largest["only in"], largest["prompts"]) == ("a", "a fish")
     assert all(int(name.removesuffix(".png")) % 3 == 2 for name in largest["a"].split("; "))

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from _helpers.runs import manifests
+from _helpers.runs import manifests, table_rows
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
@@ -61,7 +61,7 @@ def test_diversity_says_the_finding_first(classes, genmonitor, tmp_path):
 
 
 def test_diversity_shows_the_modes_on_the_page(found):
-    modes = json.loads((found / "diversity_ranked_modes.json").read_text())
+    modes = table_rows(found, "diversity", "ranked modes")
     assert len(modes) == 5
     assert modes[0]["one end"].count(".png (a ") == 3
     page = (found / "report.html").read_text()
