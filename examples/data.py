@@ -26,6 +26,7 @@ MEDMNIST_ORIGIN = (
     "Take for example chestmnist.npz (28 px) or chestmnist_64.npz from https://zenodo.org/records/10519652 (MedMNIST)."
 )
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP")  # others, whatever their names say, might start another program
 
 
 class Images(Dataset[Any]):
@@ -54,7 +55,7 @@ class FolderImages(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         from PIL import Image, ImageOps
 
-        with Image.open(self.files[index]) as image:
+        with Image.open(self.files[index], formats=FORMATS) as image:
             if image.mode[0] in "IF":
                 raise ValueError(
                     f"Expected images of 8 bits per channel, but {self.files[index]} has pillow's mode {image.mode!r}. "

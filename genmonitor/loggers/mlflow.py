@@ -30,7 +30,7 @@ class MLflowBackend(Backend):
         from PIL import Image
 
         for tag, png in figures.items():
-            picture = Image.open(io.BytesIO(png))
+            picture = Image.open(io.BytesIO(png), formats=["PNG"])
             if epoch is None:
                 path = f"{FOLDER}/{file_stem(tag, step, epoch)}.png"
                 self.experiment.log_image(self.logger.run_id, picture, artifact_file=path)

@@ -73,7 +73,7 @@ class TensorBoardBackend(Backend):
         from torch.utils.tensorboard import SummaryWriter
 
         for tag, png in figures.items():
-            with Image.open(io.BytesIO(png)) as picture:
+            with Image.open(io.BytesIO(png), formats=["PNG"]) as picture:
                 if isinstance(self.experiment, SummaryWriter):
                     self._add_png(tag, png, picture, step)
                 else:

@@ -61,7 +61,10 @@ class WandbBackend(Backend):
         from PIL import Image
 
         caption = None if epoch is None else f"epoch {epoch}"
-        images = {tag: wandb.Image(Image.open(io.BytesIO(png)), caption=caption) for tag, png in figures.items()}
+        images = {
+            tag: wandb.Image(Image.open(io.BytesIO(png), formats=["PNG"]), caption=caption)
+            for tag, png in figures.items()
+        }
         self._log(images, step)
 
     def log_table(self, tag: str, table: Table, step: int) -> None:

@@ -72,7 +72,7 @@ class Pictures:
         if not shown or run.partition is None:
             return {}
         try:
-            with Image.open(shown[-1].path) as strip:
+            with Image.open(shown[-1].path, formats=["PNG", "JPEG", "WEBP"]) as strip:
                 pixels = np.asarray(strip.convert("RGB"), float)
         except (OSError, ValueError):  # not a picture
             return {}
@@ -140,7 +140,7 @@ def _encode(path: Path) -> tuple[bytes, int]:
 def _encoded(path: Path, modified: int, size: int) -> tuple[bytes, int]:
     content = path.read_bytes()
     try:
-        with Image.open(io.BytesIO(content)) as picture:
+        with Image.open(io.BytesIO(content), formats=["PNG", "JPEG", "WEBP"]) as picture:
             pixels = picture.convert("RGBA" if "A" in picture.getbands() else "RGB")
             files = [content, _webp(pixels, lossless=True, method=1)]
             if min(map(len, files)) > PLAIN:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -43,6 +44,9 @@ def read_array(
     Raises:
         ValueError: if the file cannot be read safely, does not say which array is meant, or holds no real numbers.
     """
+    kinds = "a .npy, .npz, .pt or .safetensors file"
+    if path.suffix not in ARRAY_SUFFIXES:
+        raise ValueError(f"Expected {kinds}, but got {path}. Convert it, for example with numpy.save.")
     try:
         if path.suffix == ".pt":
             content = torch.load(path, map_location="cpu", weights_only=True)
@@ -50,13 +54,15 @@ def read_array(
             content = _safetensors(path)
         else:
             content = np.load(path, mmap_mode="c", allow_pickle=False)  # a .npy is read where it is used
-        arrays = dict(content) if hasattr(content, "keys") else {}  # what is in a .npz is read here
+        arrays = content if isinstance(content, dict) else {}
+        if isinstance(content, NpzFile):
+            with content:
+                arrays = dict(content)
     except Exception as error:
-        # torch's own message is a page long, and advises to unpickle
-        why = "it holds other objects" if isinstance(error, pickle.UnpicklingError) else str(error)
-        raise ValueError(
-            f"Expected a .npy, .npz, .pt or .safetensors file of plain numbers, but {path} is not: {why}"
-        ) from error
+        # the messages of torch and numpy advise to unpickle, which may run anything
+        pickled = isinstance(error, pickle.UnpicklingError) or "pickle" in str(error)
+        why = "it is no such file, or holds other objects" if pickled else str(error).rstrip(".")
+        raise ValueError(f"Expected {kinds} of plain numbers, but {path} is not: {why}. Write it again.") from error
     if isinstance(content, (Tensor, np.ndarray)):
         return _real_numbers(path, content, integers)
     chosen: Any = arrays.get(key) if key else next((arrays[name] for name in names if name in arrays), None)
@@ -83,7 +89,8 @@ def _real_numbers(path: Path, values: Tensor | NDArray[Any], integers: type[np.i
             f"Expected real numbers, but {path} holds {dtype}. Convert them to floating point or to uint8 in 0..255."
         )
     if isinstance(values, Tensor) and not unsigned:
-        return values.detach()
+        small = values.is_floating_point() and values.element_size() == 1  # float8, which torch only stores
+        return values.detach().float() if small else values.detach()
     array = np.asarray(values)
     if unsigned and array.dtype != np.uint8:
         if array.size and array.max() > (most := np.iinfo(integers).max):

@@ -38,6 +38,7 @@ class Outputs:
         texts: one per output; None if the outputs are no texts.
         features: [n, d]: the embeddings, or what the encoder made of images or texts; None before.
         prompts: one per output, where the same file holds them.
+        notes: what the user should know of how they were read.
     """
 
     where: str
@@ -46,6 +47,7 @@ class Outputs:
     texts: list[str] | None = None
     features: Tensor | None = None
     prompts: list[str] | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.names)
@@ -76,7 +78,9 @@ def cut(text: object, length: int) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def read_outputs(where: str, size: int | None, progress: Progress, expected: str = OUTPUTS) -> Outputs:
+def read_outputs(
+    where: str, size: int | None, progress: Progress, expected: str = OUTPUTS, skip_bad: bool = False
+) -> Outputs:
     """Read the outputs of a model.
 
     Args:
@@ -85,6 +89,7 @@ def read_outputs(where: str, size: int | None, progress: Progress, expected: str
         size: images of a folder are cropped to their central square and resized to this side.
         progress: shows how many files of a folder have been read.
         expected: what to say that it should be where there is nothing.
+        skip_bad: leave out pictures that cannot be read, and name them in a note.
 
     Raises:
         FileNotFoundError: if there is nothing.
@@ -93,8 +98,11 @@ def read_outputs(where: str, size: int | None, progress: Progress, expected: str
     path, key = _locate(where, size, expected)
     if holds_pictures(path):
         pictures, prompts = read_table(path, key, PROMPT_KEYS) if is_table(path) else (find_pictures(path), None)
-        names = [x.name for x in pictures]
-        return Outputs(where, names, images=open_pictures(path, pictures, size, progress), prompts=prompts)
+        good, images, notes = open_pictures(path, pictures, size, progress, skip_bad)
+        if prompts is not None:
+            by_picture = {id(picture): prompt for picture, prompt in zip(pictures, prompts, strict=True)}
+            prompts = [by_picture[id(picture)] for picture in good]
+        return Outputs(where, [x.name for x in good], images=images, prompts=prompts, notes=notes)
     if path.suffix in (".jsonl", ".json"):
         return _read_texts(where, path)
     values = read_array(path, key)
@@ -104,7 +112,9 @@ def read_outputs(where: str, size: int | None, progress: Progress, expected: str
     return Outputs(where, names, images=_as_images(path, values))
 
 
-def read_images(where: str, size: int | None = None, progress: Progress = terminal_progress) -> Tensor:
+def read_images(
+    where: str, size: int | None = None, progress: Progress = terminal_progress, skip_bad: bool = False
+) -> Tensor:
     """Read a set of images.
 
     Args:
@@ -113,6 +123,7 @@ def read_images(where: str, size: int | None = None, progress: Progress = termin
             colon, as in "data.npz:train_images".
         size: images of a folder are cropped to their central square and resized to this side.
         progress: shows how many files of a folder have been read.
+        skip_bad: leave out pictures that cannot be read.
 
     Returns:
         Images [N, C, H, W], float32; 8 bits per channel are scaled to [0, 1]. Pictures are as a viewer shows them:
@@ -123,7 +134,7 @@ def read_images(where: str, size: int | None = None, progress: Progress = termin
         ValueError: if it holds no images, images of different sizes without `size`, or a file that cannot be read, that
             has several frames, or more than 8 bits per channel.
     """
-    images = images_of(read_outputs(where, size, progress, IMAGES))
+    images = images_of(read_outputs(where, size, progress, IMAGES, skip_bad))
     return images.read(range(len(images)))
 
 
@@ -139,6 +150,8 @@ def _locate(where: str, size: int | None, expected: str) -> tuple[Path, str | No
     path, key = split_key(where)
     if not path.exists():
         raise FileNotFoundError(f"Expected {expected}, but there is no {where}.")
+    if key is not None and holds_pictures(path) and not is_table(path):
+        raise ValueError(f"Expected a folder or tar file without a name behind a colon, but got {where}. Give {path}.")
     if size is not None and not holds_pictures(path):
         raise ValueError(f"Only pictures are resized, but {path} is a file of numbers or texts. Leave out --size.")
     return path, key

@@ -8,6 +8,7 @@ import os
 import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +30,10 @@ GRAY, ORIENTATION, SIDEWAYS = ("1", "L", "LA", "La"), 0x0112, 5
 """Pillow's modes, and of what a camera notes the tag and the first value that swaps height and width."""
 MOST_WORKERS, TAR = 8, ".tar"
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+"""Formats that pictures are read as, whatever their names say: Pillow would hand PostScript to another program."""
+NAMED = 5
+"""Number of pictures that a message names, of those that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,13 @@ class Picture:
     content: Callable[[], IO[bytes]]
 
     def head(self) -> tuple[int, int, bool]:
-        """Return height, width, and whether it is gray."""
+        """Return height, width, and True if it is gray; refuse a picture that cannot be read to its end."""
         with self._opened() as image:
             turned = image.getexif().get(ORIENTATION, 1) >= SIDEWAYS
-            return (*(image.size if turned else image.size[::-1]), image.mode in GRAY)
+            head = (*(image.size if turned else image.size[::-1]), image.mode in GRAY)
+            image.draft(None, (1, 1))  # JPEG alone: decodes it small
+            image.load()
+            return head
 
     def pixels(self, shape: Sequence[int]) -> Tensor:
         """Return it as a viewer shows it, uint8 of this shape [C, H, W], cropped to it where that is needed."""
@@ -70,7 +78,7 @@ class Picture:
         from PIL import Image
 
         try:
-            with self.content() as content, Image.open(content) as image:
+            with self.content() as content, Image.open(content, formats=FORMATS) as image:
                 frames = 1 if image.format == "MPO" else getattr(image, "n_frames", 1)  # others are previews
                 if frames == 1 and image.mode[0] not in "IF":
                     yield image
@@ -118,7 +126,8 @@ class Pictures(Dataset[Tensor]):
 def find_pictures(path: Path) -> list[Picture]:
     """List the image files under a folder, and in its tar files, or in a tar file, in the order in which they are read.
 
-    That is by their paths, 2.png before 10.png; in a tar file as they lie there.
+    That is by their paths, 2.png before 10.png; in a tar file as they lie there. Files whose names begin with a dot,
+    such as the ._1.png of macOS, are not images.
 
     Raises:
         FileNotFoundError: if there are none.
@@ -130,7 +139,7 @@ def find_pictures(path: Path) -> list[Picture]:
         name = file.relative_to(path).as_posix() if path.is_dir() else ""
         if file.suffix == TAR and file.is_file():
             found += _members(file, name)
-        elif file.suffix.lower() in IMAGE_SUFFIXES:
+        elif file.suffix.lower() in IMAGE_SUFFIXES and not _is_hidden(file.name):
             found.append(Picture(name or file.name, str(file), partial(_whole, file)))
     if not found:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
@@ -138,11 +147,16 @@ def find_pictures(path: Path) -> list[Picture]:
     return found
 
 
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".")
+
+
 def _members(path: Path, name: str) -> list[Picture]:
     """List the image files in a tar file, which is called `name` in the folder."""
     try:
         with tarfile.open(path, "r:") as tar, path.open("rb") as file:
-            members = [x for x in tar if Path(x.name).suffix.lower() in IMAGE_SUFFIXES]
+            named = [x for x in tar if not _is_hidden(PurePosixPath(x.name).name)]
+            members = [x for x in named if Path(x.name).suffix.lower() in IMAGE_SUFFIXES]
             file.seek(tar.offset)  # tarfile takes a broken header for the end
             if file.read(tarfile.BLOCKSIZE) != tarfile.NUL * tarfile.BLOCKSIZE:
                 raise tarfile.ReadError(f"no end of the archive at byte {tar.offset}")
@@ -230,17 +244,66 @@ def _natural_order(file: Path) -> tuple[list[list[str | int]], Path]:
     return [[int(x) if place % 2 else x for place, x in enumerate(part)] for part in parts], file
 
 
-def open_pictures(path: Path, pictures: Sequence[Picture], size: int | None, progress: Progress) -> ImageSource:
-    """Return pictures as images; of all only the first bytes are read now, to tell the size."""
-    heads = [picture.head() for picture in progress(pictures, f"reading {path.name}")]
+def open_pictures(
+    path: Path, pictures: Sequence[Picture], size: int | None, progress: Progress, skip_bad: bool = False
+) -> tuple[list[Picture], ImageSource, tuple[str, ...]]:
+    """Return the pictures that can be read, as images, and notes; each is decoded once here and again when needed.
+
+    Args:
+        path: where they are.
+        pictures: files.
+        size: side that they are cropped and resized to; None where all have one size.
+        progress: shows how many have been read.
+        skip_bad: leave out pictures that cannot be read, and name them in a note.
+
+    Raises:
+        ValueError: if some cannot be read, all of which are counted and the first ones named, or sizes differ.
+    """
+    good, heads, bad = [], [], []
+    with ThreadPoolExecutor(min(MOST_WORKERS, _cores())) as pool:
+        for picture, head in zip(pictures, progress(pool.map(_head, pictures), f"reading {path.name}"), strict=True):
+            if isinstance(head, PictureError):
+                bad.append(str(head))
+            else:
+                good.append(picture)
+                heads.append(head)
+    if bad and not (skip_bad and good):
+        raise ValueError(_listed(path, bad, len(pictures)))
+    notes = [f"left out {len(bad)} of {len(pictures)} files of {path}: {_first(bad)}"] if bad else []
     sizes = sorted({(h, w) for h, w, _ in heads})
     if size is None and len(sizes) > 1:
         some = ", ".join(f"{h}×{w}" for h, w in sizes[:3])
         raise ValueError(f"Expected images of one size, but {path} holds {some}. Give --size to resize them.")
-    channels = 1 if all(gray for *_, gray in heads) else 3  # gray ones among colored ones are made so
-    shape = (channels, *(sizes[0] if size is None else (size, size)))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ImageSource(DataLoader(Pictures(pictures, shape), num_workers=min(MOST_WORKERS, cores)), name=str(path))
+    gray = sum(gray for *_, gray in heads)
+    if 0 < gray < len(heads):
+        notes.append(f"{gray} of {len(heads)} images of {path} are gray, and read as colored ones like the others")
+    shape = (1 if gray == len(heads) else 3, *(sizes[0] if size is None else (size, size)))
+    loader = DataLoader(Pictures(good, shape), num_workers=min(MOST_WORKERS, _cores()))
+    return good, ImageSource(loader, name=str(path)), tuple(notes)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _head(picture: Picture) -> tuple[int, int, bool] | PictureError:
+    try:
+        return picture.head()
+    except PictureError as error:
+        return error
+
+
+def _listed(path: Path, bad: Sequence[str], count: int) -> str:
+    """Return the error of pictures that cannot be read: of one its own, of several all that is wrong."""
+    advice = " Mend or remove what is wrong, or give --skip-bad to leave it out."
+    if len(bad) == 1:
+        return f"{bad[0]}{'' if bad[0].endswith('.') else '.'}{advice}"
+    return f"Expected images in {path}, but {len(bad)} of {count} files are none: {_first(bad)}.{advice}"
+
+
+def _first(bad: Sequence[str]) -> str:
+    more = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    return "; ".join(text.rstrip(".") for text in bad[:NAMED]) + more
 
 
 def _opaque(image: Image) -> Image:

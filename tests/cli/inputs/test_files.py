@@ -47,3 +47,40 @@ def test_rows_with_quotes_that_do_not_match_are_refused(tmp_path, content, line,
 def test_quoted_values_may_hold_commas_quotes_and_line_breaks(tmp_path):
     (tmp_path / "x.csv").write_text('name,prompt,\n1,"a ""big"" cat,\nsitting",\n2,a 5" nail,,\n')
     assert [row["prompt"] for row in read_csv(tmp_path / "x.csv")] == ['a "big" cat,\nsitting', 'a 5" nail']
+
+
+def pickled(path):
+    np.savez(path, images=np.array([{"a": 1}], dtype=object))
+
+
+def parquet_by_another_name(path):
+    path.write_bytes(b"PAR1" + bytes(40) + b"PAR1")
+
+
+def cut(path):
+    np.savez(path, images=np.zeros((3, 4)))
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <_io.FileIO")  # numpy leaves the file of what it refuses open
+@pytest.mark.parametrize("write", [pickled, parquet_by_another_name, cut])
+@pytest.mark.parametrize("suffix", [".npz", ".npy", ".pt", ".safetensors"])
+def test_no_message_advises_to_load_unsafely(tmp_path, write, suffix):
+    pytest.importorskip("safetensors")
+    write(tmp_path / "x.npz")
+    path = (tmp_path / "x.npz").rename(tmp_path / f"x{suffix}")
+    with pytest.raises(ValueError, match=r"file of plain numbers, but .* is not") as caught:
+        read_array(path)
+    assert "pickle" not in str(caught.value).lower()
+    assert "weights_only" not in str(caught.value)
+
+
+def test_another_kind_of_file_is_refused_by_its_name(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match=r"or .safetensors file, but got .*x.parquet. Convert it"):
+        read_array(tmp_path / "x.parquet")
+
+
+def test_numbers_of_8_bits_are_read_as_float32(tmp_path):
+    torch.save(torch.ones(2, 3).to(torch.float8_e4m3fn), tmp_path / "x.pt")
+    assert torch.equal(read_array(tmp_path / "x.pt"), torch.ones(2, 3))
