@@ -19,6 +19,7 @@ from diagnosis_peers import benjamini_hochberg, fidelity, pixel_p_values
 from torch import Tensor
 
 from genmonitor import compare, diagnose
+from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.findings import FaultKind, Finding
 
 WITH_CLASSES = ("digits", "clothes", "faces", "scenes")
@@ -189,7 +190,7 @@ def nothing_row(of_set: str, runs: int) -> list[str]:
     for run in range(runs):
         fake, real = image_set(of_set).draw(2 * N, generator)
         kinds.update(kind.name for kind in Said.of(fake[:N], real[:N], run).kinds[:1])
-        differ += compare(real, fake[:N], seed=run).findings[0].fine is False
+        differ += compare(real, fake[:N], settings=RegionSettings(seed=run)).findings[0].fine is False
     said = ", ".join(f"{name} ({count})" for name, count in kinds.most_common(3))
     return [of_set, str(runs), f"{kinds.total() / runs:.3f}", said, f"{differ / runs:.3f}"]
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from genmonitor import compare
-from genmonitor.evaluation import diagnosis
+from genmonitor.evaluation import RegionSettings, diagnosis
 from genmonitor.evaluation.pixel_clusters import RegionEvaluator
 from genmonitor.evaluation.regions.finder import RegionFinder
 
@@ -125,13 +125,13 @@ def measure(case: Case) -> dict[str, Any]:
     """Measure a case in this process."""
     rate, meter = product_rate(2048), Meter()
     small = [images(60, (3, 16, 16), seed) for seed in (0, 1)]
-    compare(*small, n_clusters=2)  # what is loaded once
+    compare(*small, settings=RegionSettings(n_clusters=2))  # what is loaded once
     for name, (owner, method) in STEPS.items():
         meter.watch(name, owner, method)
     real, fake = images(2 * case.n + case.n // 5, case.shape, 0), images(case.n, case.shape, 1)
     fake[..., case.shape[1] // 2 :] *= 0.8
     with meter.flops:
-        compare(real, fake, n_clusters=case.clusters)
+        compare(real, fake, settings=RegionSettings(n_clusters=case.clusters))
     for of in meter.found.values():
         of["rate"] = of.pop("operations") / of["seconds"] / rate
     return meter.found

@@ -417,19 +417,19 @@ class MonitorOptions(EvaluationOptions, total=False):
     weights: Weights
 
 
-def split_options(monitor: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule, dict[str, Any]]:
+def split_options(monitor: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], Schedule, dict[str, Any]]:
     """Return what a `Sampler` takes of the options of a monitor, when to evaluate, and what `GenerativeMonitor` takes.
 
     Args:
-        monitor: the name of its class.
-        given: the arguments of its constructor, with those that are options under "options".
+        monitor: its class.
+        given: the options that its constructor was given.
 
     Raises:
         TypeError: if an option is not known, naming the nearest one.
     """
-    options = dict(given["options"])
-    own = given.keys() - {"self", "__class__", "options"}
-    check_names(monitor, options, [*MonitorOptions.__annotations__, *own])
+    options = dict(given)
+    own = inspect.signature(monitor).parameters.keys() - {"options"}
+    check_names(monitor.__name__, options, [*MonitorOptions.__annotations__, *own])
     sampling = {"sample_fn": "sample_fn", "sample_batch_size": "batch_size"}
     timing = ("every_n_epochs", "every_n_train_steps")
     of_sampler = {name: options.pop(option) for option, name in sampling.items() if option in options}
@@ -443,7 +443,8 @@ class PromptedMonitor(GenerativeMonitor):
     Args:
         settings: of the evaluator.
         make: the evaluator's class.
-        given: the arguments of the monitor's constructor, with `MonitorOptions` under "options".
+        options: the monitor's `MonitorOptions`.
+        **arguments: further ones of the evaluator's class.
     """
 
     evaluator: PromptedEvaluator[Any]
@@ -452,12 +453,12 @@ class PromptedMonitor(GenerativeMonitor):
         self,
         settings: DiversitySettings | DisagreementSettings,
         make: Callable[..., PromptedEvaluator[Any]],
-        given: Mapping[str, Any],
+        options: MonitorOptions,
+        **arguments: Any,
     ) -> None:
-        sampling, schedule, rest = split_options(type(self).__name__, given)
-        sampler = Sampler(settings.count, settings.given_prompts, seed=settings.seed, **sampling)
-        own = {name: given[name] for name in inspect.signature(make).parameters if name in given}
-        super().__init__(make(settings, batch_size=sampler.batch_size, **own), sampler, schedule, **rest)
+        sampling, schedule, rest = split_options(type(self), options)
+        sampler = Sampler(settings.n_samples, settings.prompts, seed=settings.seed, **sampling)
+        super().__init__(make(settings, batch_size=sampler.batch_size, **arguments), sampler, schedule, **rest)
 
     @property
     def kernel(self) -> Kernel:

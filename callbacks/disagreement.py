@@ -97,5 +97,23 @@ class DisagreementMonitor(PromptedMonitor):
         prefix: str = "disagreement",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        given = locals()
-        super().__init__(DisagreementSettings.of(given), DisagreementEvaluator, given)
+        settings = DisagreementSettings.of(
+            prompts,
+            n_samples,
+            reference,
+            num_modes=num_modes,
+            kernel=kernel,
+            prompt_kernel=prompt_kernel,
+            num_features=num_features,
+            eta=eta,
+            seed=seed,
+        )
+        super().__init__(
+            settings,
+            DisagreementEvaluator,
+            options,
+            output_encoder=output_encoder,
+            prompt_encoder=prompt_encoder,
+            prompt_key=prompt_key,
+            prefix=prefix,
+        )

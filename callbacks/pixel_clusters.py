@@ -131,9 +131,22 @@ class PixelClusterMonitor(GenerativeMonitor):
         prefix: str = "cms",
         **options: Unpack[MonitorOptions],
     ) -> None:
-        given = locals()
-        settings = RegionSettings.of(given)
-        sampling, schedule, rest = split_options(type(self).__name__, given)
+        settings = RegionSettings.of(
+            n_clusters=n_clusters,
+            partition=partition,
+            n_cluster_images=n_cluster_images,
+            n_samples=n_samples,
+            patch_size=patch_size,
+            kernel=kernel,
+            block_size=block_size,
+            linkage=linkage,
+            batch_estimator=batch_estimator,
+            region_names=region_names,
+            diagnose_every=diagnose_every,
+            aligned=aligned,
+            seed=seed,
+        )
+        sampling, schedule, rest = split_options(type(self), options)
         sampler = Sampler(n_samples, prompts, seed=seed, **sampling)
         if reuse is not None:
             check_one_of("reuse", reuse, ("validation",))

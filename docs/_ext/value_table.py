@@ -24,12 +24,12 @@ def declared() -> dict[str, Collection[ValueSpec]]:
     """Return the declarations of each monitor: of two regions and the constant pixels, or of two classes."""
     prompts, regions = range(2), ["cluster_1", "cluster_2", "constant"]
     diversity = [*diversity_values(1000, True, True, True), *FIDELITY, P_CLASS]
-    diversity += DiversityEvaluator(DiversitySettings(prompts)).values()
+    diversity += DiversityEvaluator(DiversitySettings.of(prompts)).values()
     of_regions = RegionValues(regions, ["image", "product", "mmd", *regions]).specs
     return {
         "`PixelClusterMonitor`: `cms/…`": [*of_regions, P_CLASS],
         "`DiversityMonitor`: `diversity/…`": {x.key: x for x in diversity}.values(),
-        "`DisagreementMonitor`: `disagreement/…`": DisagreementEvaluator(DisagreementSettings(prompts)).values(),
+        "`DisagreementMonitor`: `disagreement/…`": DisagreementEvaluator(DisagreementSettings.of(prompts)).values(),
         "Every monitor": RUN_VALUES,
     }
 

@@ -10,11 +10,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from genmonitor.evaluation.settings import Settings
+
 IMAGES = (
     "a folder of image files or of tar files of these, one such tar file, a dataset that Hugging Face's save_to_disk "
     "wrote, or a file .npy, .npz, .pt or .safetensors"
 )
-PATCH_SIZE = "sites of PxP pixels (default: 1, or as many as leave at most 64x64 sites)"
 MAX_SEED = 2**63 - 1
 
 
@@ -62,8 +63,44 @@ def whole_number(minimum: int, maximum: int = MAX_SEED) -> Callable[[str], int]:
     return parse
 
 
-def given_settings(args: argparse.Namespace, kind: Any) -> dict[str, Any]:
-    """Return the arguments given that are settings of a kind, a dataclass: the others keep its defaults."""
+def add_folder_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how the pictures of a folder are read."""
+    parser.add_argument("--size", type=whole_number(1), metavar="S", help="crop and resize a folder's images to SxS")
+    parser.add_argument(
+        "--skip-bad", action="store_true", help="leave out image files that cannot be read, with a note"
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser, kind: type[Settings], *names: str) -> None:
+    """Add the options of settings, as the fields of their class declare them; the class keeps the defaults.
+
+    Args:
+        parser: of the command.
+        kind: the class.
+        names: of the settings.
+    """
+    declared = {field.name: field for field in fields(kind)}
+    for name in names:
+        field, allowed = declared[name], declared[name].metadata
+        option = f"--{name.replace('_', '-')}"
+        default = "" if field.default is None else f" (default: {field.default:g})"
+        if field.default is True:
+            option = f"--not-{name}"
+            parser.add_argument(option, dest=name, action="store_false", default=None, help=allowed["help"])
+        elif allowed["one_of"]:
+            parser.add_argument(option, choices=allowed["one_of"], help=allowed["help"])
+        elif allowed["least"] is not None:
+            parse: Callable[[str], Any] = whole_number(allowed["least"])
+            parser.add_argument(option, metavar="N", type=parse, help=f"{allowed['help']}{default}")
+        elif allowed["above"] is not None:
+            parse = number_above(allowed["above"])
+            parser.add_argument(option, metavar="X", type=parse, help=f"{allowed['help']}{default}")
+        else:
+            parser.add_argument(option, metavar="FILE", type=nonempty_path, help=allowed["help"])
+
+
+def given_settings(args: argparse.Namespace, kind: type[Settings]) -> dict[str, Any]:
+    """Return the arguments given that are settings of a kind: the others keep its defaults."""
     values = {field.name: getattr(args, field.name, None) for field in fields(kind)}
     return {name: value for name, value in values.items() if value is not None}
 

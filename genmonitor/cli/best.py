@@ -49,6 +49,6 @@ def _best(monitors: list[MonitorRun], prefix: str | None) -> dict[str, Any]:
     return dict(next(iter(ranked.values())))
 
 
-def format_plain(result: dict[str, Any]) -> str:
+def show(result: dict[str, Any]) -> str:
     """Format the result as text."""
     return str(result["checkpoint"])

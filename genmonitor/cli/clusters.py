@@ -6,25 +6,29 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import torch
-from rich.console import RenderableType
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._io import signals_deferred
-from genmonitor.cli.arguments import IMAGES, PATCH_SIZE, given_settings, nonempty, nonempty_path, whole_number
+from genmonitor.cli.arguments import (
+    IMAGES,
+    add_folder_arguments,
+    add_settings,
+    given_settings,
+    nonempty,
+    nonempty_path,
+    whole_number,
+)
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import images_of, read_outputs
 from genmonitor.cli.progress import show_progress
-from genmonitor.cli.results import Result, block_map, colored_table, with_finding
+from genmonitor.cli.results import Result, check_writable, shown_finding, shown_map, shown_table, stacked
 from genmonitor.evaluation.data.reference import chosen_patch_size, evenly_spread, image_budget
 from genmonitor.evaluation.regions.clustering import find_clusters, patch_notes
-from genmonitor.evaluation.regions.presenter import place_data, region_lines
+from genmonitor.evaluation.regions.presenter import place_data
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.settings import RegionSettings
 from genmonitor.functional.cka import check_patches
-from genmonitor.linalg.clustering import LINKAGES
-from genmonitor.partition import PixelPartition
 from genmonitor.plotting import pixel_clusters as plots
 from genmonitor.report.folder import RunFolder
 
@@ -35,37 +39,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
     add("images", metavar="IMAGES", type=nonempty, help=IMAGES)
-    add(
-        "--n-clusters",
-        type=whole_number(1),
-        metavar="N",
-        help="number of clusters (default: of 2..8, the one on which halves of the images agree best)",
-    )
-    add("--linkage", choices=LINKAGES, help="(default: chosen together with the number)")
-    add("--patch-size", type=whole_number(1), metavar="P", help=PATCH_SIZE)
+    add_settings(parser, RegionSettings, "n_clusters", "linkage", "patch_size", "batch_estimator")
     add(
         "--n-images",
         type=whole_number(4),
         metavar="N",
         help="use at most N images, evenly spread (default: what half a minute allows, 1000 to 5000)",
     )
-    add("--size", type=whole_number(1), metavar="S", help="crop and resize a folder's images to SxS")
+    add_folder_arguments(parser)
     add("--out", type=nonempty_path, default=Path("runs/clusters"), metavar="FOLDER", help="(default: runs/clusters)")
 
 
 def run(args: argparse.Namespace) -> Result:
     """Find the clusters, and write the partition and its figures."""
+    check_writable(args.out)
     with show_progress("reading images") as progress:
-        given = images_of(read_outputs(args.images, args.size, progress, IMAGES))
-        of = RegionSettings(**given_settings(args, RegionSettings))
+        given = images_of(read_outputs(args.images, args.size, progress, IMAGES, args.skip_bad))
+        of = RegionSettings.of(**given_settings(args, RegionSettings))
         check_patches("images", given.read([0]), of.patch_size or chosen_patch_size(given.shape))
         images = given.read(evenly_spread(len(given), args.n_images or image_budget(given.shape, of.patch_size)))
     if len(images) < MIN_IMAGES:
         raise ValueError(f"Expected at least {MIN_IMAGES} images, but {args.images} holds {len(images)}.")
-    kernel = of.given_kernel.resolved(images.flatten(1))
+    kernel = of.kernel.resolved(images.flatten(1))
     images = images.to(default_device())
     with show_progress("finding the regions") as progress:
-        found = find_clusters(images, kernel, of.n_clusters, of.patch_size, progress, of.linkage)
+        found = find_clusters(images, kernel, of.n_clusters, of.patch_size, progress, of.linkage, of.batch_estimator)
     partition, stability = found.partition, found.stability
     folder, labels = RunFolder(args.out), partition.pixel_labels()
     figures = {
@@ -91,28 +89,22 @@ def run(args: argparse.Namespace) -> Result:
     }
 
 
-def format_plain(result: Result) -> str:
-    """Format the result as text."""
-    lines = region_lines(PixelPartition(torch.tensor(result["labels"])), result["stability"])
-    return "\n".join([*_head(result), "", *lines, "", *result["notes"], *result["files"]])
-
-
-def format_rich(result: Result) -> RenderableType:
-    """Format the result in color."""
+def show(result: Result) -> Text:
+    """Return the result for the terminal."""
     rows = [
         [name, of["sites"], "" if of["stability"] is None else f"{of['stability']:.2f}", of["where"]]
         for name, of in result["regions"].items()
     ]
     labels = {name: of["label"] for name, of in result["regions"].items()}
-    table = colored_table(Table(["region", "sites", "stability", "where"], rows), labels)
-    finding, about = _head(result)
-    rest = "\n".join(["", *result["notes"], *result["files"]])
-    return with_finding(finding, False, Text(f"{about}\n"), block_map(result["labels"]), Text(), table, Text(rest))
-
-
-def _head(result: Result) -> list[str]:
-    count, agreement = sum(name != "constant" for name in result["regions"]), result["stability"]["overall"]
-    return [
-        f"{count} clusters by {result['linkage']} linkage in {result['images']} images.",
+    count, agreement = sum(name != "constant" for name in labels), result["stability"]["overall"]
+    return stacked(
+        shown_finding(f"{count} clusters by {result['linkage']} linkage in {result['images']} images.", bad=False),
         f"Stability {agreement:.2f}: agreement of halves of the images, 1 if identical, 0 by chance.",
-    ]
+        "",
+        shown_map(result["labels"]),
+        "",
+        shown_table(Table(["region", "sites", "stability", "where"], rows), labels),
+        "",
+        *result["notes"],
+        *result["files"],
+    )

@@ -9,11 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
 from rich.text import Text
 
 from genmonitor.cli import results
-from genmonitor.cli.arguments import IMAGES, PATCH_SIZE, apart, given_settings, nonempty, nonempty_path, whole_number
+from genmonitor.cli.arguments import (
+    IMAGES,
+    add_folder_arguments,
+    add_settings,
+    apart,
+    given_settings,
+    nonempty,
+)
 from genmonitor.cli.gate import check_names, condition, failures
 from genmonitor.cli.inputs.encoding import default_device
 from genmonitor.cli.inputs.outputs import Outputs, images_of, read_images, read_outputs
@@ -32,6 +38,11 @@ from genmonitor.report.folder import RunFolder
 from genmonitor.report.page import WHICH_IS_CLOSER
 
 PREFIX = "cms"
+OFFERED = (
+    *("partition", "n_clusters", "n_cluster_images", "linkage", "batch_estimator", "patch_size", "block_size"),
+    *("n_samples", "aligned", "seed"),
+)
+"""Settings that are options; of the others one comparison has no use, or they are no words."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,41 +55,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OTHER",
         nargs="?",
         type=nonempty,
-        help="images of another model, to find out which is closer to real",
+        help="images of another model; the result says which of the two is closer to REAL",
     )
     add("--paired", action="store_true", help="image i of FAKE and of OTHER share their seed or prompt")
     add(
         "--labels",
         metavar="LABELS",
         type=nonempty,
-        help="the class of each image of FAKE, to find out which class is wrong: `folders`, the name of the folder "
-        "that each image is in; a file .npy of whole numbers; or a text, CSV or JSON file as `genmonitor diversity "
-        "--prompts` takes it",
+        help="classes of the images of FAKE; the result names the class that is wrong. Either `folders` (the name of "
+        "each image's folder), a .npy file of whole numbers, or a file as for `genmonitor diversity --prompts`",
     )
-    add("--real-labels", metavar="LABELS", type=nonempty, help="the same of REAL (default: what --labels says)")
-    add("--train", metavar="TRAIN", type=nonempty, help="images that the generator was trained on, to find copies of")
-    add("--partition", type=nonempty_path, metavar="FILE", help="partition.npz of `genmonitor clusters` or of a run")
-    add("--n-clusters", type=whole_number(1), metavar="N", help="number of regions (default: chosen by the data)")
-    add("--patch-size", type=whole_number(1), metavar="P", help=PATCH_SIZE)
-    add(
-        "--not-aligned",
-        dest="aligned",
-        action="store_false",
-        default=None,
-        help="images have nothing at fixed places: name the kind of fault by patches from random places",
-    )
-    add("--n-samples", type=whole_number(2), metavar="N", help="at most N images of each side (default: 1200)")
-    add("--size", type=whole_number(1), metavar="S", help="crop and resize the folders' images to SxS")
-    add("--seed", type=whole_number(0), help="seed of the choice of images (default: 0)")
+    add("--real-labels", metavar="LABELS", type=nonempty, help="classes of the images of REAL (default: --labels)")
+    add("--train", metavar="TRAIN", type=nonempty, help="training images of the generator, to look for copies of them")
+    add_settings(parser, RegionSettings, *OFFERED)
+    add_folder_arguments(parser)
     add(
         "--fail-if",
         type=condition,
         metavar="CONDITION",
         action="append",
         default=[],
-        help='exit with status 1 if a value of FAKE is so: NAME < NUMBER (or <=, >, >=), such as "p < 0.01" or '
-        '"error_ratio > 3"; p, error_ratio, share, structure and texture are of any region or the image, error_ratio_2 '
-        "of one; p_worse is small where OTHER is closer to real; may be given several times",
+        help='exit with status 1 if a value of FAKE meets it: NAME < NUMBER (or <=, >, >=), such as "p < 0.01". p, '
+        "error_ratio, share, structure and texture stand for any region or the image, error_ratio_2 for one region. "
+        "p_worse is small where OTHER is closer to REAL. May be repeated",
     )
     results.add_out_argument(parser, "compare")
 
@@ -92,52 +91,55 @@ def run(args: argparse.Namespace) -> Result:
     regions = ["cluster_1", "constant"] if args.partition is None else [*args.partition.regions()]
     check_names(args.fail_if, [*RegionValues(regions).specs, *map(_worse, ["image", *regions]), P_CLASS])
     with show_progress("reading images") as progress, comm.all_ranks_or_none():
-        sets = [read_outputs(x, args.size, progress, IMAGES) for x in (args.real, args.fake, args.other) if x]
+        sets = [
+            read_outputs(x, args.size, progress, IMAGES, args.skip_bad) for x in (args.real, args.fake, args.other) if x
+        ]
         given_labels, notes = _labels(args, sets)
-        train = None if args.train is None else read_images(args.train, args.size, progress)
+        train = None if args.train is None else read_images(args.train, args.size, progress, args.skip_bad)
         images = [images_of(x) for x in sets]
     with show_progress("comparing") as progress:
-        settings = {**given_settings(args, RegionSettings), **given_labels, "train": train}
-        settings |= {"paired": args.paired, "comm": comm, "progress": progress}
-        comparison = compare(*images, device=default_device(), **settings)
+        settings = RegionSettings.of(**given_settings(args, RegionSettings))
+        given = {**given_labels, "train": train, "paired": args.paired, "comm": comm, "progress": progress}
+        comparison = compare(*images, settings=settings, device=default_device(), **given)
     names = apart(*filter(None, (args.fake, args.other)))
-    comparison = replace(comparison, names=names, notes=(*comparison.notes, *notes))
+    comparison = replace(
+        comparison, names=names, notes=(*comparison.notes, *notes, *(note for x in sets for note in x.notes))
+    )
     with show_progress("writing the report"):
         written = results.write_result(args.out, "compare", PREFIX, lambda folder: _write(folder, args, comparison))
     labels = comparison.partition.labels.tolist()
-    found = {**comparison.to_dict(), "labels": labels, "text": str(comparison), **written}
+    found = {**comparison.to_dict(), "labels": labels, **written}
     return found | {"failed": failures(args.fail_if, *_gated(comparison))}
 
 
-def format_plain(result: Result) -> str:
-    """Format the result as text, the finding first."""
-    return f"{result['text']}\n{results.closing_lines(result)[-1]}"
-
-
-def format_rich(result: Result) -> RenderableType:
-    """Format the result in color, the finding first."""
+def show(result: Result) -> Text:
+    """Return the result for the terminal, the finding first."""
     regions = result["regions"]
     labels = {name: of["label"] for name, of in regions.items()}
+    bad: list[str] = []
     if "differences" in result:
         sites = {name: of["sites"] for name, of in regions.items()}
         values, names = (result["values"], result["other_values"]), result["names"]
-        found = closer_table(result["differences"], values, names, {"image": sum(sites.values()), **sites})
-        bad = []
+        table = closer_table(result["differences"], values, names, {"image": sum(sites.values()), **sites})
     else:
-        found = region_table(regions)
+        table = region_table(regions)
         bad = [name for name, of in regions.items() if of["differs"]]
-    notes = Text("\n".join(["", *results.closing_lines(result)]))
-    shown = [results.block_map(result["labels"]), Text(), results.colored_table(found, labels, bad)]
+    by_class = []
     if "classes" in result:
         wrong = [name for name, of in result["classes"].items() if of["differs"]]
-        shown += [results.colored_table(class_table(result["classes"]), differing=wrong)]
-    more = "".join(f"{finding['text']}\n" for finding in result["findings"][1:])
-    return results.with_finding(
-        result["finding"],
-        bool(bad),
-        Text(f"{more}{result['split']}.\n"),
-        *shown,
-        notes,
+        by_class = [results.shown_table(class_table(result["classes"]), differing=wrong), ""]
+    return results.stacked(
+        results.shown_finding(result["finding"], bool(bad)),
+        *(finding["text"] for finding in result["findings"][1:]),
+        f"{result['split']}.",
+        "",
+        results.shown_map(result["labels"]),
+        "",
+        f"Regions, {result['n_samples']} images",
+        results.shown_table(table, labels, bad),
+        "",
+        *by_class,
+        *results.closing_lines(result),
     )
 
 

@@ -12,8 +12,15 @@ from typing import Any
 from genmonitor._formatting import format_p
 from genmonitor._io import Progress
 from genmonitor.cli import results
-from genmonitor.cli.arguments import apart, gaussian_sigma, given_settings, nonempty, number_above, whole_number
-from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
+from genmonitor.cli.arguments import add_settings, apart, gaussian_sigma, given_settings, nonempty
+from genmonitor.cli.inputs.encoding import (
+    as_samples,
+    check_not_zero,
+    default_device,
+    input_notes,
+    prompt_encoder,
+    value_range,
+)
 from genmonitor.cli.inputs.outputs import Outputs, cut
 from genmonitor.cli.inputs.prompts import HELP, PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
@@ -50,27 +57,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_input_arguments(
         parser,
         "of a model",
-        f"of both: {HELP}. Without prompts this is KEN",
-        others="those of the model to compare it with, of the same kind",
+        f"{HELP}; of both models. Without prompts this is KEN",
+        others="outputs of the model to compare it with, of the same kind",
     )
     add("--other-prompts", metavar="FILE", type=nonempty, help="prompts of OTHERS (default: those of --prompts)")
     add(
         "--sigma",
         metavar="S",
         type=gaussian_sigma,
-        help="of the outputs' Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: by the median distance of OTHERS)",
+        help="width of the outputs' Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: by OTHERS' median distance)",
     )
-    add("--prompt-sigma", metavar="S", type=gaussian_sigma, help="of the prompts (default: by the median distance)")
-    add("--cosine", action="store_true", help="use cosine kernels instead of Gaussian ones")
-    add("--eta", metavar="E", type=number_above(0), help="weight of OTHERS (default: 1)")
-    add("--num-modes", metavar="M", type=whole_number(1), help="modes of either side (default: 5)")
     add(
-        "--num-features",
-        metavar="R",
-        type=whole_number(1),
-        help="random features of the kernels, for many outputs (default: exact kernels)",
+        "--prompt-sigma",
+        metavar="S",
+        type=gaussian_sigma,
+        help="width of the prompts' Gaussian kernel (default: by the median distance)",
     )
-    add("--seed", type=whole_number(0), help="seed of random features (default: 0)")
+    add("--cosine", action="store_true", help="use cosine kernels instead of Gaussian ones")
+    add_settings(parser, DisagreementSettings, "eta", "num_modes", "num_features", "seed")
     results.add_out_argument(parser, NAME)
 
 
@@ -99,8 +103,7 @@ def _remarks(result: Result) -> list[str]:
     ]
 
 
-format_plain = partial(results.format_plain, tables=_tables, remarks=_remarks)
-format_rich = partial(results.format_rich, tables=_tables, remarks=_remarks)
+show = partial(results.shown_result, tables=_tables, remarks=_remarks)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -124,6 +127,8 @@ def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRo
 def _measure(
     args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None, progress: Progress
 ) -> Measurement:
+    if args.cosine:
+        check_not_zero(sets)
     evaluator, comm = _evaluator(args, sets, prompts), current_processes()
     samples = as_samples(sets[0], default_device())
     others = as_samples(sets[1], default_device(), first=len(sets[0]))
@@ -181,7 +186,7 @@ def _evaluator(args: argparse.Namespace, sets: Sequence[Outputs], prompts: Promp
     }
     encoder = None if prompts is None else prompt_encoder(args, prompts)
     return DisagreementEvaluator(
-        DisagreementSettings(**of),
+        DisagreementSettings.of(**of),
         prompt_encoder=encoder,
         batch_size=args.batch_size,
         baseline_draws=BASELINE_DRAWS,

@@ -12,8 +12,15 @@ from typing import Any
 
 from genmonitor._io import Progress
 from genmonitor.cli import results
-from genmonitor.cli.arguments import gaussian_sigma, given_settings, nonempty, number_above, whole_number
-from genmonitor.cli.inputs.encoding import as_samples, default_device, input_notes, prompt_encoder, value_range
+from genmonitor.cli.arguments import add_settings, gaussian_sigma, given_settings, nonempty, whole_number
+from genmonitor.cli.inputs.encoding import (
+    as_samples,
+    check_not_zero,
+    default_device,
+    input_notes,
+    prompt_encoder,
+    value_range,
+)
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows, read_prompts
 from genmonitor.cli.results import Measurement, Result
@@ -49,7 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=gaussian_sigma,
         help="compare features by the Gaussian kernel exp(-|x-y|^2 / (2 S^2)) (default: the cosine kernel)",
     )
-    add("--prompt-sigma", metavar="S", type=gaussian_sigma, help="the same for the prompts")
+    add(
+        "--prompt-sigma",
+        metavar="S",
+        type=gaussian_sigma,
+        help="width of the prompts' Gaussian kernel (default: the cosine kernel)",
+    )
     add(
         "--num-features",
         metavar="R",
@@ -57,13 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1000,
         help="frequencies of each Gaussian kernel's random Fourier features (default: 1000)",
     )
-    add(
-        "--rcond",
-        metavar="R",
-        type=number_above(0),
-        help="count eigenvalues of the prompts' covariance below R times the largest as zero (default: rounding)",
-    )
-    add("--seed", type=whole_number(0), help="seed of the choice of real outputs (default: 0)")
+    add_settings(parser, DiversitySettings, "rcond", "seed")
     results.add_out_argument(parser, NAME)
 
 
@@ -82,8 +88,7 @@ def _tables(result: Result) -> list[Table]:
     return [Table(list(columns), list(zip(*columns.values(), strict=True))), results.as_table(result["modes"])]
 
 
-format_plain = partial(results.format_plain, tables=_tables)
-format_rich = partial(results.format_rich, tables=_tables)
+show = partial(results.shown_result, tables=_tables)
 
 
 def _find_prompts(args: argparse.Namespace, sets: Sequence[Outputs]) -> PromptRows | None:
@@ -107,6 +112,8 @@ def _measure(
 ) -> Measurement:
     (outputs, *real), comm = sets, current_processes()
     _check_features(args, outputs)
+    if args.sigma is None:
+        check_not_zero(sets)
     of = given_settings(args, DiversitySettings) | {
         "prompts": None if prompts is None else prompts.values,
         "n_samples": len(outputs),
@@ -115,7 +122,7 @@ def _measure(
         "num_features": None if args.sigma is None and args.prompt_sigma is None else args.num_features,
     }
     evaluator = DiversityEvaluator(
-        DiversitySettings(**of),
+        DiversitySettings.of(**of),
         prompt_encoder=None if prompts is None else prompt_encoder(args, prompts),
         batch_size=args.batch_size,
         prefix=NAME,

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from genmonitor.cli.processes import Group, launcher_hidden, processes_of
-from genmonitor.cli.progress import only_first_shows, show_progress
+from genmonitor.cli.progress import progress_shows, show_progress
 
 FAILED, WRONG_INPUT, CRASHED, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143
 """Exit statuses: 2 is argparse's for wrong arguments too; 130 and 143 are a shell's for Ctrl-C and SIGTERM."""
@@ -108,6 +108,7 @@ def _main(words: list[str], launched: Mapping[str, str]) -> int:
                 module = importlib.import_module(f"genmonitor.cli.{name}")
             module.add_arguments(command)
         command.add_argument("--json", action="store_true", help="print the result as JSON")
+        command.add_argument("--quiet", action="store_true", help="print the finding alone, and no progress")
         if name in SHARED:
             command.add_argument("--distributed", action="store_true", help=DISTRIBUTED)
     args, unknown = parser.parse_known_args(words)
@@ -122,13 +123,14 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
     """Run a command, print its result or why there is none, and return the exit status."""
     from genmonitor.evaluation.distributed import FailedElsewhereError
 
-    group, message, text = Group(), None, ""
+    message: str | None = None
+    group, text = Group(), ""
     with _sigterm_raises() as received, ExitStack() as working:
         try:
             group = working.enter_context(processes_of(args, words, launched))
-            only_first_shows(group.rank)
+            progress_shows(group.rank == 0 and not args.quiet)
             result = command.run(args)
-            text = json.dumps(result, indent=1) if args.json else _format(command, result)
+            text = _format(command, args, result)
             message, status = _verdict(result)
         except KeyboardInterrupt:
             message, status = f"interrupted{_kept(command)}", INTERRUPTED
@@ -138,8 +140,9 @@ def _run(command: Any, args: argparse.Namespace, words: Sequence[str], launched:
             message, status = str(error), WRONG_INPUT
         except (OSError, ValueError, ModuleNotFoundError) as error:
             message, status = str(error), WRONG_INPUT
-        except Exception:
-            message, status = traceback.format_exc().rstrip(), CRASHED
+        except Exception as error:
+            clear = str(error).startswith("Expected ")  # says what was given and what to do
+            message, status = (str(error), WRONG_INPUT) if clear else (traceback.format_exc().rstrip(), CRASHED)
         except SystemExit:
             if not received:
                 raise
@@ -210,15 +213,21 @@ def _kept(command: Any) -> str:
     return getattr(command, "KEPT_WHEN_STOPPED", "")
 
 
-def _format(command: Any, result: dict[str, Any]) -> str:
-    """Return a result in color for a terminal, if the command has that; as plain text for a file or a pipe."""
+def _format(command: Any, args: argparse.Namespace, result: dict[str, Any]) -> str:
+    """Return a result as JSON, as its first line, in color for a terminal, or as plain text for a file or a pipe."""
     from rich.console import Console
     from rich.text import Text
 
-    console, plain = Console(), str(command.format_plain(result))
+    if args.json:
+        return json.dumps(result, indent=1)
+    shown = command.show(result)
+    text = Text(shown) if isinstance(shown, str) else shown
+    if args.quiet:
+        text = text.split("\n")[0]
+    console = Console()
     if not console.is_terminal:
-        return plain
-    colored = console.color_system is not None and not console.no_color  # without colors the map would say nothing
+        return str(text.plain)
+    colored = console.color_system is not None and not console.no_color
     with console.capture() as captured:
-        console.print(command.format_rich(result) if colored and hasattr(command, "format_rich") else Text(plain))
+        console.print(text if colored else Text(text.plain))
     return captured.get().rstrip("\n")

@@ -4,18 +4,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # it would load torch, which is what there is to wait for
-    from genmonitor._io import Progress
+from genmonitor._io import Progress, no_progress, terminal_progress
 
 
-def only_first_shows(rank: int) -> None:
-    """Let the first of several processes alone show progress."""
+def progress_shows(shows: bool) -> None:
+    """Show progress from now on, or none."""
     global _shows
-    _shows = rank == 0
+    _shows = shows
 
 
 _shows = True
@@ -32,21 +30,9 @@ def show_progress(description: str) -> Iterator[Progress]:
         A function that wraps an iterable in a bar below that line.
     """
     if not (_shows and sys.stderr.isatty()):
-        yield lambda iterable, description: iter(iterable)
+        yield no_progress
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Display
+    from tqdm import tqdm
 
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Display(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as display:
-        display.add_task(description, total=None)
-
-        def bar(iterable: Iterable[Any], description: str) -> Iterator[Any]:
-            task = display.add_task(description, total=len(iterable) if isinstance(iterable, Sized) else None)
-            for item in iterable:
-                yield item
-                display.advance(task)
-            display.remove_task(task)
-
-        yield bar
+    with tqdm(total=0, desc=description, bar_format="{desc} ({elapsed})", leave=False):
+        yield terminal_progress

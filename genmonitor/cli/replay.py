@@ -73,7 +73,7 @@ def _is_same(logged: float, replayed: float) -> bool:
     return logged == replayed or (math.isnan(logged) and math.isnan(replayed))
 
 
-def format_plain(result: dict[str, Any]) -> str:
+def show(result: dict[str, Any]) -> str:
     """Format the result as text."""
     rows = [f"{'value':<22}{'logged':>24}{'replayed':>24}"]
     for name, value in result["values"].items():

@@ -46,6 +46,6 @@ def _as_data(monitor: MonitorRun) -> dict[str, Any]:
     }
 
 
-def format_plain(result: dict[str, Any]) -> str:
+def show(result: dict[str, Any]) -> str:
     """Format the result as text."""
     return "\n".join([*result["unreadable"], f"Report: {result['report']}"])

@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from rich.console import Group, RenderableType
+from rich.console import Console
 from rich.text import Text
 
 from genmonitor._formatting import as_sentence
 from genmonitor._io import Progress, signals_deferred
 from genmonitor._manifest import versions
-from genmonitor._places import coarse_labels
+from genmonitor._places import map_of_characters, symbol_of
 from genmonitor.cli.arguments import nonempty, nonempty_path
 from genmonitor.cli.inputs.encoding import add_encoder_arguments, default_device, encode, encoder_range
 from genmonitor.cli.inputs.outputs import OUTPUTS, Outputs, read_outputs
@@ -29,7 +28,7 @@ from genmonitor.evaluation.distributed import current_processes
 from genmonitor.evaluation.evaluator import Evaluator
 from genmonitor.evaluation.findings import Finding
 from genmonitor.evaluation.results import Table
-from genmonitor.evaluation.text.table import aligned, aligned_rows, terminal_width, within
+from genmonitor.evaluation.text.table import aligned_rows, within
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.plotting.style import Drawing, cluster_color
 from genmonitor.report.files import FOLDER
@@ -38,8 +37,6 @@ from genmonitor.report.run import read_run
 
 Result = dict[str, Any]
 """What `--json` prints."""
-MIN_CELLS, MAX_CELLS = 16, 24
-"""Of the map's longer side, about: two cells share a character, one above the other."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,7 @@ def run_measurement(
     comm = current_processes()
     check_out(args.out)
     with show_progress("reading") as progress, comm.all_ranks_or_none():
-        sets: Sequence[Outputs] = [read_outputs(place, args.size, progress) for place in places]
+        sets: Sequence[Outputs] = [read_outputs(place, args.size, progress, skip_bad=args.skip_bad) for place in places]
         prompts = find_prompts(args, sets)
     with show_progress("encoding") as progress:
         sets = encode(args, sets, default_device(), comm, progress)
@@ -180,22 +177,17 @@ def write_measurement(folder: RunFolder, prefix: str, found: Measurement, manife
     )
 
 
-def format_plain(
+def shown_result(
     result: Result, tables: Callable[[Result], list[Table]], remarks: Callable[[Result], list[str]] = lambda _: []
-) -> str:
-    """Format a result as text: the finding, its tables, remarks on them, notes and the path of the page."""
-    width = terminal_width()
-    blocks = [f"{aligned(within(table, width), width)}\n" for table in tables(result)]
-    return "\n".join([result["finding"], "", *blocks, *remarks(result), *closing_lines(result)])
+) -> Text:
+    """Return a result for the terminal: the finding, its tables, remarks on them, notes and the path of the page."""
+    parts = [part for table in tables(result) for part in (shown_table(table), "")]
+    return stacked(Text(result["finding"], "bold"), "", *parts, *remarks(result), *closing_lines(result))
 
 
-def format_rich(
-    result: Result, tables: Callable[[Result], list[Table]], remarks: Callable[[Result], list[str]] = lambda _: []
-) -> RenderableType:
-    """Format a result in color, with the same content as `format_plain`."""
-    blocks = [part for table in tables(result) for part in (colored_table(table), Text())]
-    lines = "\n".join([*remarks(result), *closing_lines(result)])
-    return Group(Text(f"{result['finding']}\n", style="bold"), *blocks, Text(lines))
+def stacked(*parts: str | Text) -> Text:
+    """Return parts one below the other."""
+    return Text("\n").join([Text(part) if isinstance(part, str) else part for part in parts])
 
 
 def closing_lines(result: Result) -> list[str]:
@@ -210,10 +202,22 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(list(rows[0]) if rows else [], cells)
 
 
+def check_writable(out: Path) -> None:
+    """Refuse a file, and a folder that cannot be written, before anything is measured."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"Expected --out to be a folder, but {out} is a file. Give another one.")
+    place = next(path for path in (out, *out.parents) if path.exists())
+    try:
+        TemporaryDirectory(prefix=".genmonitor-", dir=place).cleanup()
+    except OSError as error:
+        raise ValueError(
+            f"Expected --out to be a folder that can be written, but got {out}: {error.strerror}. Give another one."
+        ) from error
+
+
 def check_out(out: Path | None) -> None:
-    """Refuse a file, and a folder with the files of a training run."""
-    if out is not None and out.exists() and not out.is_dir():
-        raise ValueError(f"Expected --out to be a folder, but {out} is a file.")
+    """Refuse what cannot be written, and a folder with the files of a training run."""
+    check_writable(Path("runs") if out is None else out)
     if out is not None and any(not run.compared for run in read_run(out / FOLDER).monitors):
         raise ValueError(f"Expected --out to be a folder of results, but {out} holds a training run's files.")
 
@@ -260,48 +264,41 @@ def _new_version(parent: Path) -> Path:
             return place
 
 
-def block_map(labels: Sequence[Sequence[int]]) -> Text:
-    """Draw the map of the regions as half blocks, in the colors of the figures.
+def shown_map(labels: Sequence[Sequence[int]]) -> Text:
+    """Return the map of the regions as characters, in the colors of the figures.
 
     Args:
         labels: whole numbers [h, w], 0 for sites that never vary.
     """
     sites = torch.tensor(labels)
-    longest = max(sites.shape)
-    scale = min(1.0, MAX_CELLS / longest) if longest > MIN_CELLS else MIN_CELLS // longest
-    rows, columns = (max(1, round(side * scale)) for side in sites.shape)
-    cells = coarse_labels(sites, rows, columns)
-    out = Text()
-    for upper, lower in zip(cells[::2], [*cells[1::2], None], strict=False):
-        for column, label in enumerate(upper):
-            under = "" if lower is None else f" on {cluster_color(lower[column])}"
-            out.append("▀", style=f"{cluster_color(label)}{under}")
-        out.append("\n")
-    out.rstrip()
+    colors = {symbol_of(label): cluster_color(label) for label in sites.unique().tolist()}
+    out = Text("\n".join(map_of_characters(sites)))
+    for symbol, color in colors.items():
+        out.highlight_words([symbol], style=color)
     return out
 
 
-def colored_table(table: Table, labels: Mapping[str, int] | None = None, differing: Sequence[str] = ()) -> Text:
+def shown_table(table: Table, labels: Mapping[str, int] | None = None, differing: Sequence[str] = ()) -> Text:
     """Return a table for a terminal, as wide as that is, and below it what its columns mean.
 
     Args:
         table: text and numbers; the first column names the rows.
-        labels: of the regions, by the names of their rows.
+        labels: of the regions, by the names of their rows, in whose colors these are.
         differing: names of the rows to print in red.
     """
-    labels, width = labels or {}, shutil.get_terminal_size().columns
-    named = [[f"■ {name}" if name in labels else name, *cells] for name, *cells in table.rows]
-    shown = within(replace(table, rows=named), width)
+    labels, console = labels or {}, Console()
+    width = console.width if console.is_terminal else None  # lines of a file or a pipe may be long
+    shown = within(table, width)
     header, *rows = ("\n".join(lines) for lines in aligned_rows(shown, width))
-    out = Text.assemble((header, "bold"))
+    out = Text(header, "bold")
     for row, (name, *_) in zip(rows, table.rows, strict=True):
         line = Text(f"\n{row}", style="red" if name in differing else "")
         if name in labels:
-            line.stylize(cluster_color(labels[name]), 1, 2)
-        out.append_text(line)
-    return out.append(f"\n\n{shown.legend}" if shown.legend else "")
+            line.stylize(cluster_color(labels[name]), 1, 1 + len(name))
+        out = Text.assemble(out, line)
+    return Text.assemble(out, f"\n\n{shown.legend}" if shown.legend else "")
 
 
-def with_finding(finding: str, bad: bool, *rest: RenderableType) -> Group:
-    """Put the finding above everything else, red if something is wrong, else green."""
-    return Group(Text(finding, style="bold red" if bad else "bold green"), *rest)
+def shown_finding(finding: str, bad: bool) -> Text:
+    """Return the finding, red if something is wrong, else green."""
+    return Text(finding, style="bold red" if bad else "bold green")

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     return asdict(found) | {"folder": str(found.folder)}
 
 
-def format_plain(result: dict[str, Any]) -> str:
+def show(result: dict[str, Any]) -> str:
     """Format the result as text."""
     before = f", {result['before']} before" if result["before"] else ""
     n = len(result["evaluated"])

@@ -81,8 +81,7 @@ def _remarks(result: Result) -> list[str]:
     return [f"{more} more prompts on the page and with --json."] if more > 0 else []
 
 
-format_plain = partial(results.format_plain, tables=_tables, remarks=_remarks)
-format_rich = partial(results.format_rich, tables=_tables, remarks=_remarks)
+show = partial(results.shown_result, tables=_tables, remarks=_remarks)
 
 
 def _check_calibration(args: argparse.Namespace) -> None:

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,8 +41,6 @@ from genmonitor.evaluation.text import comparison as text
 from genmonitor.evaluation.text.table import aligned, terminal_width, within
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.relative_similarity import relative_similarity_from_influences
-from genmonitor.kernels import Kernel
-from genmonitor.linalg.clustering import Linkage
 from genmonitor.partition import PixelPartition
 from genmonitor.plotting.pixel_clusters import side_by_side
 
@@ -238,23 +235,12 @@ class Comparison:
         return said + text_html("\n".join([f"{self.split}.", *notes])) + pictures
 
 
-def compare(  # noqa: D417 - the settings are explained where they are declared
+def compare(
     real: Any,
     fake: Any,
     other: Any = None,
     *,
-    partition: PixelPartition | str | Path | None = None,
-    n_clusters: int | None = None,
-    n_cluster_images: int | None = None,
-    patch_size: int | None = None,
-    kernel: Kernel | None = None,
-    block_size: int | None = None,
-    linkage: Linkage | None = None,
-    batch_estimator: int | None = None,
-    region_names: Mapping[str, str] | None = None,
-    aligned: bool = RegionSettings.aligned,
-    n_samples: int = RegionSettings.n_samples,
-    seed: int = RegionSettings.seed,
+    settings: RegionSettings | None = None,
     paired: bool = False,
     comm: Collective | None = None,
     real_labels: Sequence[str] | Sequence[int] | Tensor | None = None,
@@ -269,17 +255,15 @@ def compare(  # noqa: D417 - the settings are explained where they are declared
     says how many. A set is a tensor, or a Dataset or DataLoader whose images are read when they are needed: all of them
     once, to check them and to find copies, and in memory no more than are compared.
 
-    The arguments from `partition` to `aligned` are settings of `genmonitor.evaluation.RegionSettings`, which explains
-    them.
-
     Args:
         real: images [N, C, H, W] that the generator was not trained on: otherwise p-values may be too small or too
             large. N at least 5; without a partition enough that 10, and 2 per cluster, are left to find the regions in.
         fake: generated images [M, C, H, W] in the same value range; M at least 2, and 8 for a test.
         other: generated images [K, C, H, W] of another model, K at least 8 as N and M are then.
-        n_samples: at most so many of each generated set; 5/11 of N at most, so that the baseline's draws differ.
-        seed: of the choice of images.
-        paired: whether images i of `fake` and `other` were drawn from one seed or one prompt.
+        settings: how they are compared, such as `RegionSettings(n_clusters=5)`; None for the defaults. `n_samples` is
+            the largest number of images of each generated set, and at most 5/11 of N are taken, so that the baseline's
+            draws differ.
+        paired: True if images i of `fake` and `other` were drawn from one seed or one prompt.
         comm: the processes that measure together, each called with the same images; None for this one alone.
         real_labels: the class or prompt of each real image [N], strings or integers, to find out which class is wrong:
             each is tested against the real images of its class, with one level for all classes, and those that differ
@@ -291,10 +275,10 @@ def compare(  # noqa: D417 - the settings are explained where they are declared
         progress: wraps what takes long, such as `genmonitor.evaluation.terminal_progress`.
 
     Raises:
-        TypeError: if a tensor holds no real numbers, or `paired` is neither True nor False.
+        TypeError: if a tensor holds no real numbers, `settings` are of another kind, or `paired` is no boolean.
         ValueError: if a set is neither a tensor nor has a length and access by index, shapes or value ranges differ,
-            values are not finite, images are too few, or not as many though paired, both `partition` and `n_clusters`
-            are given, there is not one label for each image of both sides, or no class has 8 images on both.
+            values are not finite, images are too few, or not as many though paired, there is not one label for each
+            image of both sides, or no class has 8 images on both.
 
     References:
         Schrab et al., "MMD Aggregated Two-Sample Test", arXiv 2110.15073.
@@ -304,30 +288,31 @@ def compare(  # noqa: D417 - the settings are explained where they are declared
         >>> images = torch.rand(500, 1, 4, 4, generator=torch.Generator().manual_seed(1))
         >>> real, fake = images[:300], images[300:].clone()
         >>> fake[..., 2:] *= 0.5
-        >>> print(compare(real, fake, partition=PixelPartition.grid((4, 4), rows=1, columns=2)).finding)
+        >>> halves = RegionSettings(partition=PixelPartition.grid((4, 4), rows=1, columns=2))
+        >>> print(compare(real, fake, settings=halves).finding)
         Right half, 2×4 px: contrast − 48 %; explains 100 % of what is wrong there (p = 0.005).
     """
-    settings, comm = RegionSettings.of(locals() | {"diagnose_every": 1}), comm or SingleProcess()
+    of, comm = _checked_settings(settings), comm or SingleProcess()
     device = torch.device(device or (plain(fake).device if isinstance(fake, Tensor) else "cpu"))
     given = {"real": real, "fake": fake} | ({} if other is None else {"other": other})
     sets = {name: ImageSource(images, name=f"`{name}`") for name, images in given.items()}
     real = sets.pop("real")
     with comm.all_ranks_or_none():
         for name, images in sets.items():
-            check_set(name, images, real, patch_size or 1)
+            check_set(name, images, real, of.patch_size or 1)
     check_paired(paired, sets)
     train = None if train is None else check_images("train", train, real.shape)
     labels = by_class.checked_labels(fake_labels, real_labels, sets, len(real))
-    n, notes = sample_size(len(real), min(map(len, sets.values())), n_samples, other is not None)
+    n, notes = sample_size(len(real), min(map(len, sets.values())), of.n_samples, other is not None)
     notes += copy_notes(sets, real, comm, progress)
-    if partition is None:
-        check_left(len(real), n, n_clusters)
+    if of.partition is None:
+        check_left(len(real), n, of.n_clusters)
     classes: tuple[by_class.ClassResult, ...] = ()
     if labels:
-        classes = by_class.compare_classes(sets["fake"], real, *labels, device, seed=seed, aligned=aligned)
-    evaluator = RegionEvaluator(replace(settings, n_samples=n - n % (block_size or 1)))
+        classes = by_class.compare_classes(sets["fake"], real, *labels, device, seed=of.seed, aligned=of.aligned)
+    evaluator = RegionEvaluator(replace(of, n_samples=n - n % (of.block_size or 1)))
     # the same of two sets of one size, which may be paired
-    chosen = {name: _choose(len(images), evaluator.n_samples, seed) for name, images in sets.items()}
+    chosen = {name: _choose(len(images), evaluator.n_samples, of.seed) for name, images in sets.items()}
     reference = ReferenceImages(given=real, name="the set of real images")
     report = evaluator.fit(reference, sets["fake"].read(chosen["fake"][:PROBE]).to(device), comm, progress)
     if train is not None and comm.rank == 0:  # which looks for them
@@ -338,7 +323,7 @@ def compare(  # noqa: D417 - the settings are explained where they are declared
         indices = chosen[name][mine.start : mine.stop]
         with comm.all_ranks_or_none():
             samples = Samples(images.read(indices, progress).to(device), indices)
-        evaluations.append(evaluate_fitted(evaluator, samples, seed, comm))
+        evaluations.append(evaluate_fitted(evaluator, samples, of.seed, comm))
         notes += [note if other is None else f"of `{name}`, {note}" for note in evaluations[-1].notes]
     return Comparison(
         tuple(sets),
@@ -352,6 +337,16 @@ def compare(  # noqa: D417 - the settings are explained where they are declared
         classes,
         evaluations[0].copies,
     )
+
+
+def _checked_settings(settings: RegionSettings | None) -> RegionSettings:
+    """Return the settings of a comparison, which is one evaluation and has a diagnosis."""
+    if not isinstance(settings, (RegionSettings, type(None))):
+        raise TypeError(
+            f"Expected `settings` to be RegionSettings, but got {type(settings).__name__}. "
+            "Give them as in settings=RegionSettings(n_clusters=5)."
+        )
+    return replace(settings or RegionSettings(), diagnose_every=1)
 
 
 def _choose(count: int, n: int, seed: int) -> Tensor:

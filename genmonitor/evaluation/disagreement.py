@@ -70,7 +70,7 @@ class DisagreementEvaluator(PromptedEvaluator[DisagreementEvaluation]):
     ) -> None:
         of, objects = settings, {"prompt_key": prompt_key if callable(prompt_key) else None}
         # none but against real images: moving from the start is learning
-        groups = PromptGroups(of.given_prompts, of.count) if of.reference == "data" else PromptGroups(None, 0)
+        groups = PromptGroups(of.prompts, of.n_samples) if of.reference == "data" else PromptGroups(None, 0)
         kernels = of.kernels(one_hot=prompt_encoder is None)
         super().__init__(of, kernels, groups, output_encoder, prompt_encoder, batch_size, prefix, **objects)
         self.reference, self.num_modes, self.eta = of.reference, of.num_modes, of.eta

@@ -91,9 +91,9 @@ class DiversityEvaluator(PromptedEvaluator[DiversityEvaluation]):
         prefix: str = "diversity",
     ) -> None:
         of = settings or DiversitySettings()
-        if of.given_prompts is None:
+        if of.prompts is None:
             check_has_no(prompt_encoder=prompt_encoder)
-        groups, objects = PromptGroups(of.given_prompts, of.count), {"extra_metrics": extra_metrics}
+        groups, objects = PromptGroups(of.prompts, of.n_samples), {"extra_metrics": extra_metrics}
         super().__init__(of, of.kernels, groups, output_encoder, prompt_encoder, batch_size, prefix, **objects)
         self.calibration, self.rcond, self.extra_metrics = of.calibration, of.rcond, extra_metrics
         self._extra = ExtraMetrics({} if extra_metrics is None else extra_metrics, of="features")

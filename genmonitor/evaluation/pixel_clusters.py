@@ -147,12 +147,12 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     @property
     def partition(self) -> PixelPartition | None:
         """The regions: found ones, or those given; None before they are known."""
-        return self.settings.given_partition if self._regions is None else self._regions.partition
+        return self.settings.partition if self._regions is None else self._regions.partition
 
     @property
     def kernel(self) -> Kernel:
         """The kernel, with its gamma once it is known."""
-        return self.settings.given_kernel if self._regions is None else self._regions.kernel
+        return self.settings.kernel if self._regions is None else self._regions.kernel
 
     @property
     def baseline(self) -> dict[str, Band]:
@@ -181,7 +181,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
             with self._threads(probe, cka_work(CLUSTERED, tuple(probe.shape[1:]), self.settings.patch_size)):
                 self._regions = comm.from_rank_zero(lambda: self._find(split, probe.device, progress))
             notes += self._regions.notes()
-            notes += patch_notes(self._regions.partition, self.settings.patch_size or self.settings.given_partition)
+            notes += patch_notes(self._regions.partition, self.settings.patch_size or self.settings.partition)
             messages = (regions_found(self._regions),)
         self._extra.check(probe, first.to(probe.device), own=self._values.specs)
         self._data = signature
@@ -310,7 +310,7 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
     def load_fit_state(self, state: Mapping[str, Any]) -> None:
         """Take over what `fit_state` returned."""
         if state:
-            self.use_regions(Regions.from_state(state["regions"], self.settings.given_kernel))
+            self.use_regions(Regions.from_state(state["regions"], self.settings.kernel))
             self._data = list(state["data"])
             for view, best in self._best.items():
                 best.load_state_dict(state["best"][view])

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of evaluations: what the values depend on, declared once for monitors, commands, manifests and replays."""
+"""Settings of evaluations: declared once, here, for monitors, commands, manifests and sweeps."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from genmonitor import kernels
-from genmonitor._validation import check_at_least, check_bool, check_one_of, check_whole_blocks
+from genmonitor._validation import check_at_least, check_bool, check_one_of, check_positive, check_whole_blocks
 from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.prompts.modes import DiversityMetric
 from genmonitor.evaluation.regions.values import check_distinct_keys
@@ -29,23 +29,35 @@ from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition, check_region_names, load_partition
 
 Reference = Literal["data", "start", "previous"]
+AnyPrompts = Sequence[str] | Sequence[int] | Tensor | Prompts
 ONE_HOT_KERNEL = GaussianKernel.from_sigma(0.25)
 """Of one-hot labels: two classes have a similarity of exp(-16)."""
 
 
-def whole(default: int | None, *, least: int) -> Any:
-    """Declare a setting that is a whole number; None only where that is its default."""
-    return field(default=default, metadata={"least": least})
+def setting(default: Any, help: str, *, least: int | None = None, above: float | None = None, one_of: Any = ()) -> Any:
+    """Declare a setting: all that monitors, commands, manifests and sweeps need to know of it.
+
+    Args:
+        default: its value if it is not given; None may be given only where that is the default.
+        help: its meaning in one line, for the option of a command.
+        least: the smallest whole number that is allowed.
+        above: the largest number that is too small.
+        one_of: the words that are allowed.
+    """
+    return field(default=default, metadata={"help": help, "least": least, "above": above, "one_of": one_of})
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What the values of an evaluator depend on; a subclass is a frozen dataclass whose fields a manifest can hold."""
+    """Everything that the values of an evaluator depend on: a frozen dataclass whose fields a manifest can hold.
+
+    A subclass declares each of its fields by `setting`. Its `of` resolves what a user may give.
+    """
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """Make the settings from a mapping that holds each of them among others, such as a constructor's `locals()`."""
-        return cls(**{field.name: given[field.name] for field in fields(cls)})
+    def of(cls, *args: Any, **given: Any) -> Self:
+        """Make the settings from what a user may give, such as a path in place of what the file holds."""
+        return cls(*args, **given)
 
     def arguments(self) -> dict[str, Any]:
         """Return every setting by its name."""
@@ -68,26 +80,27 @@ class Settings:
                 f"Expected {cls.__name__} with {', '.join(sorted(names))}, but {', '.join(wrong)} is missing or "
                 "unknown: another version of genmonitor wrote it. Use that version."
             )
-        return cls(**{name: _from_plain(name, value) for name, value in saved.items()})
+        return cls.of(**{name: _from_plain(name, value) for name, value in saved.items()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and type(other) is type(self) and other.to_manifest() == self.to_manifest()
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _check(self) -> None:
-        """Refuse what the declarations of the fields do not allow."""
+    def __post_init__(self) -> None:
+        """Refuse values that the declarations of the fields do not allow."""
         for each in fields(self):
-            value, least = getattr(self, each.name), each.metadata.get("least")
-            if least is not None and not (value is each.default is None):
-                check_at_least(each.name, value, least)
+            name, value, allowed = each.name, getattr(self, each.name), each.metadata
+            if value is each.default is None:
+                continue
+            if allowed.get("least") is not None:
+                check_at_least(name, value, allowed["least"])
+            elif allowed.get("above") is not None:
+                check_positive(name, value)
+            elif allowed.get("one_of"):
+                check_one_of(name, value, allowed["one_of"])
             elif each.type == "bool":
-                check_bool(each.name, value)
-
-    def _complete(self, **resolved: Any) -> None:
-        """Put what a default stands for in the place of None, so that equal settings are equal however given."""
-        for name, value in resolved.items():
-            object.__setattr__(self, name, value)
+                check_bool(name, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,27 +116,7 @@ class SampleSettings(Settings):
 
 @dataclass(frozen=True, eq=False)
 class RegionSettings(Settings):
-    """Settings of an evaluation of the regions of images.
-
-    Args:
-        n_clusters: None to choose 2..8: the number on which halves of the images agree best.
-        partition: your own clusters instead of found ones; or the path of a saved partition, or of the folder of a run
-            that has one.
-        n_cluster_images: at most so many real images for the kernel's gamma and the clusters, at least 10 and 2 per
-            cluster; None for as many as half a minute on one core allows, 1000 to 5000.
-        n_samples: generated images per evaluation, and real images compared with.
-        patch_size: side of a site in pixels; None for 1, or in images with more than 64×64 pixels the smallest that
-            leaves at most so many sites.
-        kernel: Gaussian or Laplacian; None for a Gaussian.
-        block_size: None for all samples at once; b for the paper's estimator over pairs of blocks.
-        linkage: "average", "ward" or "smoothed", see `PixelPartition.from_cka`; None to choose with `n_clusters`.
-        batch_estimator: None for the CKA of all images at once; m for the paper's mean over mini-batches of m.
-        region_names: names of clusters, such as {"cluster_3": "eyes"}, by which values, tables and pictures go.
-        diagnose_every: evaluations from one diagnosis to the next, which takes a few seconds; the first has one, the
-            last of a fit, and each in which the error ratio of the image or a region is 10 times that of the last
-            diagnosis, or a tenth.
-        aligned: whether the diagnosis compares the same places of images, see `genmonitor.diagnose`.
-        seed: of the choice of real images and of the draws of the baseline.
+    """Settings of an evaluation of the regions of images; `PixelClusterMonitor` explains each at length.
 
     Raises:
         ValueError: if a setting is out of its range, or two exclude each other.
@@ -133,53 +126,61 @@ class RegionSettings(Settings):
         True
     """
 
-    n_clusters: int | None = whole(None, least=1)
-    partition: PixelPartition | str | Path | None = None
-    n_cluster_images: int | None = whole(None, least=2)
-    n_samples: int = whole(1200, least=2)
-    patch_size: int | None = None
-    kernel: Kernel | None = None
-    block_size: int | None = None
-    linkage: Linkage | None = None
-    batch_estimator: int | None = None
-    region_names: Mapping[str, str] | None = None
-    diagnose_every: int = whole(4, least=1)
-    aligned: bool = True
-    seed: int = whole(0, least=0)
+    n_clusters: int | None = setting(
+        None, "number of regions (default: of 2..8, that with the most stable ones)", least=1
+    )
+    partition: PixelPartition | None = setting(
+        None, "partition.npz of `genmonitor clusters` or of a run, or its folder"
+    )
+    n_cluster_images: int | None = setting(
+        None, "real images that the regions are found in (default: 1000..5000)", least=2
+    )
+    n_samples: int = setting(1200, "number of images of each side, at most", least=2)
+    patch_size: int | None = setting(
+        None, "side of a site in pixels (default: 1, or the smallest with at most 64x64 sites)", least=1
+    )
+    kernel: Kernel = setting(GaussianKernel(), "Gaussian or Laplacian kernel")
+    block_size: int | None = setting(None, "images per block of the paper's estimator (default: all in one)", least=2)
+    linkage: Linkage | None = setting(
+        None, "linkage of the clustering (default: chosen together with the number)", one_of=LINKAGES
+    )
+    batch_estimator: int | None = setting(None, "images per batch of the paper's CKA (default: all at once)", least=2)
+    region_names: Mapping[str, str] | None = setting(None, "names of clusters, such as {'cluster_3': 'eyes'}")
+    diagnose_every: int = setting(4, "evaluations from one diagnosis to the next", least=1)
+    aligned: bool = setting(True, "images have nothing at fixed places: compare patches from random places")
+    seed: int = setting(0, "seed of the choice of images", least=0)
     not_of_clusters: ClassVar[frozenset[str]] = frozenset(
         {"partition", "n_samples", "block_size", "region_names", "diagnose_every", "aligned", "seed"}
     )
     """Settings that make no difference to the clusters that are found."""
 
+    @classmethod
+    def of(
+        cls, *, partition: PixelPartition | str | Path | None = None, kernel: Kernel | None = None, **given: Any
+    ) -> Self:
+        """Make the settings; `partition` may be the path of a saved one, and None stands for the default kernel."""
+        if isinstance(partition, (str, Path)):
+            partition = load_partition(partition)
+        return cls(partition=partition, kernel=GaussianKernel() if kernel is None else kernel, **given)
+
     def __post_init__(self) -> None:
-        self._check()
-        if isinstance(self.partition, (str, Path)):
-            self._complete(partition=load_partition(self.partition))
-        if self.kernel is None:
-            self._complete(kernel=GaussianKernel())
+        super().__post_init__()
+        if not isinstance(self.partition, (PixelPartition, type(None))):
+            raise TypeError(
+                f"Expected `partition` to be a PixelPartition, but got {self.partition!r}. "
+                "Read a file with genmonitor.partition.load_partition."
+            )
         names = check_region_names("region_names", self.region_names or {})
         check_distinct_keys([*names.values()])
         check_cka_arguments(self.kernel, 1 if self.patch_size is None else self.patch_size, 1e-6, self.batch_estimator)
-        check_estimator(self.kernel, self.given_partition, self.block_size)
+        check_estimator(self.kernel, self.partition, self.block_size)
         check_whole_blocks("generated", self.n_samples, self.block_size)
-        if self.linkage is not None:
-            check_one_of("linkage", self.linkage, LINKAGES)
         if self.n_cluster_images is not None and self.partition is None:
             self.check_enough(self.n_cluster_images)
         if self.partition is not None and self.n_clusters is not None:
             raise ValueError(
                 f"Expected `n_clusters` or `partition`, but got both, {self.n_clusters} and {self.partition}."
             )
-
-    @property
-    def given_partition(self) -> PixelPartition | None:
-        """The user's own clusters, read from their file where that was given."""
-        return self.partition  # type: ignore[return-value]  # __post_init__ has loaded it
-
-    @property
-    def given_kernel(self) -> Kernel:
-        """The kernel, Gaussian where none was given."""
-        return self.kernel  # type: ignore[return-value]  # __post_init__ has made it
 
     def check_enough(self, n: int) -> None:
         """Refuse fewer images than clusters can be found in."""
@@ -203,51 +204,61 @@ class RegionSettings(Settings):
 
 @dataclass(frozen=True, eq=False)
 class DiversitySettings(Settings):
-    """Settings of an evaluation of how varied generated images are.
-
-    Args:
-        prompts: strings, or class labels as integers; None for a generator without them.
-        n_samples: generated images per evaluation; None for 1000, or for one per prompt where there are more.
-        kernel: of outputs, None for the cosine.
-        prompt_kernel: of prompts, None for the cosine.
-        num_features: random Fourier features of each Gaussian kernel.
-        rcond: see `ScendiScore`.
-        calibration: of the output encoder's features, for W1KP.
-        seed: of the choice of real images.
+    """Settings of an evaluation of how varied generated images are; `DiversityMonitor` explains each at length.
 
     Raises:
         ValueError: if a setting is out of its range, or needs prompts.
 
     Example:
-        >>> DiversitySettings(range(3)).n_samples
+        >>> DiversitySettings.of(range(3)).n_samples
         1000
     """
 
-    prompts: Sequence[str] | Sequence[int] | Tensor | Prompts | None = None
-    n_samples: int | None = None
-    kernel: Kernel | None = None
-    prompt_kernel: Kernel | None = None
-    num_features: int | None = None
-    rcond: float | None = None
-    calibration: W1KPCalibration | None = None
-    seed: int = whole(0, least=0)
+    prompts: Prompts | None = setting(None, "prompts of the samples")
+    n_samples: int = setting(1000, "number of generated images per evaluation", least=1)
+    kernel: Kernel = setting(CosineKernel(), "kernel of outputs")
+    prompt_kernel: Kernel | None = setting(None, "kernel of prompts")
+    num_features: int | None = setting(None, "random Fourier features of each Gaussian kernel", least=1)
+    rcond: float | None = setting(
+        None,
+        "count eigenvalues of the prompts' covariance below this times the largest as zero (default: rounding)",
+        above=0,
+    )
+    calibration: W1KPCalibration | None = setting(None, "calibration of the output encoder's features, for W1KP")
+    seed: int = setting(0, "seed of the choice of real images", least=0)
+
+    @classmethod
+    def of(cls, prompts: AnyPrompts | None = None, n_samples: int | None = None, **given: Any) -> Self:
+        """Make the settings; prompts may be strings or labels, and None stands for the cosine kernel.
+
+        Args:
+            prompts: strings, or class labels as integers; None for a generator without them.
+            n_samples: None for 1000, or for as many as the prompts need where that is more.
+            **given: further settings by name.
+        """
+        rows = None if prompts is None else Prompts.from_any(prompts)
+        for_each = 1 if given.get("calibration") is None else 2
+        default = max(1000, for_each * (1 if rows is None else len(rows)))
+        kernel, prompt_kernel = (given.pop(name, None) for name in ("kernel", "prompt_kernel"))
+        if rows is not None and prompt_kernel is None:
+            prompt_kernel = CosineKernel()
+        return cls(
+            rows,
+            default if n_samples is None else n_samples,
+            CosineKernel() if kernel is None else kernel,
+            prompt_kernel,
+            **given,
+        )
 
     def __post_init__(self) -> None:
-        self._check()
+        super().__post_init__()
         if self.prompts is None:
             check_has_no(prompt_kernel=self.prompt_kernel, calibration=self.calibration)
         else:
-            self._complete(prompts=Prompts.from_any(self.prompts))
-        count = 1 if self.given_prompts is None else len(self.given_prompts)
-        if self.n_samples is None:
-            self._complete(n_samples=max(1000, count * (1 if self.calibration is None else 2)))
-        self._complete(kernel=self.kernel or CosineKernel())
-        if self.prompts is not None:
-            self._complete(prompt_kernel=self.prompt_kernel or CosineKernel())
-        check_one_per_prompt(self.n_samples, count)
-        if self.calibration is not None and self.given_prompts is not None:
+            check_prompts(self.prompts, self.n_samples)
+        if self.calibration is not None and self.prompts is not None:
             check_calibration(self.calibration, None)
-            check_two_per_prompt(self.given_prompts, self.count)
+            check_two_per_prompt(self.prompts, self.n_samples)
         if not DiversityMetric(*self.kernels, self.num_features, self.rcond).streams:
             raise ValueError(
                 f"Expected `num_features` for {self.kernels[0]} and {self.kernels[1]}, but got None. "
@@ -255,73 +266,64 @@ class DiversitySettings(Settings):
             )
 
     @property
-    def given_prompts(self) -> Prompts | None:
-        """The prompts."""
-        return self.prompts  # type: ignore[return-value]  # __post_init__ has made them
-
-    @property
-    def count(self) -> int:
-        """The number of samples."""
-        return self.n_samples  # type: ignore[return-value]  # __post_init__ has chosen it
-
-    @property
     def kernels(self) -> tuple[Kernel, Kernel]:
         """The kernels of outputs and prompts."""
-        of_prompts = self.prompt_kernel or CosineKernel()
-        return self.kernel, of_prompts  # type: ignore[return-value]  # __post_init__ has made the first
+        return self.kernel, self.prompt_kernel or CosineKernel()
 
 
 @dataclass(frozen=True, eq=False)
 class DisagreementSettings(Settings):
-    """Settings of an evaluation of how far a model's outputs differ from a reference's, and for which prompts.
+    """Settings of an evaluation of how far outputs differ from a reference's, and for which prompts.
 
-    Args:
-        prompts: strings, or class labels as integers.
-        n_samples: generated images per evaluation, a multiple of the number of prompts; None for the first one from
-            1000 on.
-        reference: "data", "start" or "previous".
-        num_modes: how many modes of either sign are reported.
-        kernel: of outputs, None for a Gaussian.
-        prompt_kernel: of prompts; None for the cosine where `kernel` is one, else for a Gaussian, which keeps classes
-            apart where the prompts are one-hot labels.
-        num_features: random features in place of exact kernels, see `PromptSplit`.
-        eta: weight of the reference.
-        seed: of the choice of real images and of random features.
+    `DisagreementMonitor` explains each at length.
 
     Raises:
         ValueError: if a setting is out of its range.
 
     Example:
-        >>> DisagreementSettings(range(30)).n_samples
+        >>> DisagreementSettings.of(range(30)).n_samples
         1020
     """
 
-    prompts: Sequence[str] | Sequence[int] | Tensor | Prompts
-    n_samples: int | None = None
-    reference: Reference = "data"
-    num_modes: int = 5
-    kernel: Kernel | None = None
-    prompt_kernel: Kernel | None = None
-    num_features: int | None = None
-    eta: float = 1.0
-    seed: int = whole(0, least=0)
+    prompts: Prompts = setting(MISSING, "prompts of the samples")
+    n_samples: int = setting(1000, "number of generated images per evaluation, a multiple of the prompts", least=2)
+    reference: Reference = setting("data", "reference that outputs are compared with", one_of=get_args(Reference))
+    num_modes: int = setting(5, "number of modes of either side", least=1)
+    kernel: Kernel = setting(GaussianKernel(), "kernel of outputs")
+    prompt_kernel: Kernel | None = setting(None, "kernel of prompts")
+    num_features: int | None = setting(
+        None, "random features of the kernels, for many outputs (default: exact kernels)", least=1
+    )
+    eta: float = setting(1.0, "weight of the reference", above=0)
+    seed: int = setting(0, "seed of random features and of the choice of real images", least=0)
+
+    @classmethod
+    def of(cls, prompts: AnyPrompts, n_samples: int | None = None, reference: Reference = "data", **given: Any) -> Self:
+        """Make the settings; prompts may be strings or labels, and None stands for the default kernel.
+
+        Args:
+            prompts: strings, or class labels as integers.
+            n_samples: None for the first multiple of the number of prompts from 1000 on.
+            reference: "data", "start" or "previous".
+            **given: further settings by name. `prompt_kernel=None` stands for the cosine where `kernel` is one. Else it
+                stands for a Gaussian, which keeps classes apart where the prompts are one-hot labels.
+        """
+        rows = Prompts.from_any(prompts)
+        kernel, prompt_kernel = (given.pop(name, None) for name in ("kernel", "prompt_kernel"))
+        kernel = GaussianKernel() if kernel is None else kernel
+        if prompt_kernel is None and isinstance(kernel, Kernel) and not kernel.takes_gamma:
+            prompt_kernel = kernel
+        default = -(-1000 // len(rows)) * len(rows)
+        n_samples = default if n_samples is None else n_samples
+        return cls(rows, n_samples, reference, kernel=kernel, prompt_kernel=prompt_kernel, **given)
 
     def __post_init__(self) -> None:
-        self._check()
-        self._complete(prompts=Prompts.from_any(self.prompts))
-        count = len(self.given_prompts)
-        if self.n_samples is None:
-            self._complete(n_samples=-(-1000 // count) * count)
-        check_one_of("reference", self.reference, get_args(Reference))
+        super().__post_init__()
         check_kernel("kernel", self.kernel)
         check_kernel("prompt_kernel", self.prompt_kernel)
-        kernel = self.kernel or GaussianKernel()
-        self._complete(kernel=kernel)
-        if self.prompt_kernel is None and not kernel.takes_gamma:
-            self._complete(prompt_kernel=kernel)
         check_prompt_split_arguments(self.kernel, self.prompt_kernel, self.eta, self.num_modes, self.num_features)
-        check_one_per_prompt(self.n_samples, count)
-        n = check_at_least("n_samples", self.n_samples, 2)
+        check_prompts(self.prompts, self.n_samples)
+        n, count = self.n_samples, len(self.prompts)
         if n % count:
             less, more = n // count * count, -(-n // count) * count
             raise ValueError(
@@ -329,20 +331,9 @@ class DisagreementSettings(Settings):
                 f"a prompt with more samples than another would count for more. Give {less} or {more}."
             )
 
-    @property
-    def given_prompts(self) -> Prompts:
-        """The prompts."""
-        return self.prompts  # type: ignore[return-value]  # __post_init__ has made them
-
-    @property
-    def count(self) -> int:
-        """The number of samples."""
-        return self.n_samples  # type: ignore[return-value]  # __post_init__ has chosen it
-
     def kernels(self, one_hot: bool) -> tuple[Kernel, Kernel]:
         """Return the kernels of outputs and prompts, which may be one-hot labels."""
-        prompt_kernel = self.prompt_kernel or (ONE_HOT_KERNEL if one_hot else GaussianKernel())
-        return self.kernel, prompt_kernel  # type: ignore[return-value]  # __post_init__ has made the first
+        return self.kernel, self.prompt_kernel or (ONE_HOT_KERNEL if one_hot else GaussianKernel())
 
 
 def check_has_no(**of_prompts: Any) -> None:
@@ -354,11 +345,13 @@ def check_has_no(**of_prompts: Any) -> None:
         )
 
 
-def check_one_per_prompt(n_samples: int | None, count: int) -> None:
-    """Refuse fewer samples than prompts."""
-    if check_at_least("n_samples", n_samples, 1) < count:
+def check_prompts(prompts: object, n_samples: int) -> None:
+    """Refuse what is no prompts, and fewer samples than prompts."""
+    if not isinstance(prompts, Prompts):
+        raise TypeError(f"Expected `prompts` to be Prompts, but got {type(prompts).__name__}. Make settings by `of`.")
+    if n_samples < len(prompts):
         raise ValueError(
-            f"Expected `n_samples` to be at least the number of prompts, {count}, but got {n_samples}. "
+            f"Expected `n_samples` to be at least the number of prompts, {len(prompts)}, but got {n_samples}. "
             "Give fewer prompts or more samples."
         )
 

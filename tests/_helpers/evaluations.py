@@ -81,7 +81,7 @@ def samples_of(images):
 def made(evaluator, settings, given):
     """Return an evaluator of the arguments given, those of its settings among them."""
     of_settings = {field.name: given.pop(field.name) for field in fields(settings) if field.name in given}
-    return evaluator(settings(**of_settings), **given)
+    return evaluator(settings.of(**of_settings), **given)
 
 
 def region_evaluator(**settings):

@@ -48,10 +48,10 @@ def labelled(start, stop):
 
 EVALUATORS = {
     "regions": lambda n=N: RegionEvaluator(RegionSettings(3, n_samples=n, n_cluster_images=200)),
-    "diversity": lambda n=N: DiversityEvaluator(DiversitySettings(range(5), n)),
-    "disagreement": lambda n=N: DisagreementEvaluator(DisagreementSettings(range(5), n)),
+    "diversity": lambda n=N: DiversityEvaluator(DiversitySettings.of(range(5), n)),
+    "disagreement": lambda n=N: DisagreementEvaluator(DisagreementSettings.of(range(5), n)),
     "disagreement with the start": lambda n=N: DisagreementEvaluator(
-        DisagreementSettings(range(5), n, reference="start")
+        DisagreementSettings.of(range(5), n, reference="start")
     ),
 }
 

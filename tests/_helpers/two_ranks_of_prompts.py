@@ -42,7 +42,7 @@ def noise(n: int, seed: int) -> torch.Tensor:
 def evaluated(folder: Path, comm: Collective) -> dict[str, Any]:
     """Return values, the row of each prompt and that of each class; the images of the last prompt are dark."""
     evaluator = DiversityEvaluator(
-        DiversitySettings(PROMPTS, N),
+        DiversitySettings.of(PROMPTS, N),
         output_encoder=image_encoder(folder, (0, 1)),
         prompt_encoder=text_encoder(folder),
     )

@@ -2,13 +2,16 @@
 """A monitor takes its settings, the objects that no manifest holds, and the options that all monitors share."""
 
 import inspect
-from dataclasses import MISSING, fields
+from dataclasses import fields
 
 import pytest
+import torch
+from _helpers.changed_settings import CHANGED
 
-from genmonitor import LoopMonitor, compare
+from genmonitor import GaussianKernel, LoopMonitor, compare
 from genmonitor.callbacks import DisagreementMonitor, DiversityMonitor, MonitorOptions, PixelClusterMonitor
 from genmonitor.evaluation import DisagreementSettings, DiversitySettings, RegionSettings
+from genmonitor.functional import calibrate
 from genmonitor.monitoring import EvaluationOptions
 
 ENCODERS = {"output_encoder", "prompt_encoder"}
@@ -23,37 +26,58 @@ TAKES = [
 ]
 
 
+PROMPTS = [1, 2, 3]
+OTHERS = {
+    "prompts": PROMPTS,
+    "n_samples": 300,
+    "reference": "previous",
+    "num_modes": 3,
+    "kernel": GaussianKernel(0.5),
+    "prompt_kernel": GaussianKernel(2.0),
+    "num_features": 50,
+    "rcond": 1e-3,
+    "eta": 0.5,
+    "calibration": calibrate(torch.rand(20, 3, generator=torch.Generator().manual_seed(0))),
+    "seed": 7,
+}
+
+
 @pytest.mark.parametrize(("monitor", "settings", "objects"), TAKES)
 def test_monitor_takes_every_setting_with_its_default_and_nothing_else(monitor, settings, objects):
     signature = inspect.signature(monitor).parameters
     assert signature.keys() == {field.name for field in fields(settings)} | objects | {"prefix", "options"}
-    defaults = {field.name: field.default for field in fields(settings) if field.default is not MISSING}
-    assert {name: signature[name].default for name in defaults} == defaults
+    needed = {} if signature.get("prompts") is None or signature["prompts"].default is None else {"prompts": PROMPTS}
+    assert monitor(**needed).evaluator.settings == settings.of(**needed)
 
 
-def test_compare_takes_every_setting_with_its_default():
-    signature = inspect.signature(compare).parameters
-    defaults = {field.name: field.default for field in fields(RegionSettings) if field.name != "diagnose_every"}
+@pytest.mark.parametrize(
+    ("monitor", "name"), [(monitor, field.name) for monitor, settings, _ in TAKES for field in fields(settings)]
+)
+def test_every_setting_reaches_the_evaluator(monitor, name):
+    changed = CHANGED if monitor is PixelClusterMonitor else OTHERS
+    gaussians = {"kernel": GaussianKernel(), "prompt_kernel": GaussianKernel(), "num_features": 60}
+    needed = {} if monitor is PixelClusterMonitor else {"prompts": PROMPTS, **gaussians}
+    given = needed | {name: changed[name]}
+    made = monitor(**given).evaluator.settings
+    assert made == type(made).of(**given)
+    assert name == "prompts" or made != type(made).of(**needed)
+
+
+def test_compare_takes_its_settings_as_one():
     of_sets = {"real", "fake", "other", "paired", "train", "real_labels", "fake_labels"}
-    assert signature.keys() - defaults == of_sets | {"comm", "device", "progress"}
-    assert {name: signature[name].default for name in defaults} == defaults
+    assert inspect.signature(compare).parameters.keys() == of_sets | {"settings", "comm", "device", "progress"}
 
 
-@pytest.mark.parametrize("thing", [kind for pair in TAKES for kind in pair[:2]])
-def test_docstring_tells_of_every_argument(thing):
-    for name in inspect.signature(thing).parameters.keys() - {"options"}:
-        assert f"        {name}: " in thing.__doc__
+@pytest.mark.parametrize("monitor", [monitor for monitor, *_ in TAKES])
+def test_docstring_tells_of_every_argument(monitor):
+    for name in inspect.signature(monitor).parameters.keys() - {"options"}:
+        assert f"        {name}: " in monitor.__doc__
 
 
-def test_docstring_of_compare_tells_of_all_but_the_settings_which_it_names():
-    names = list(inspect.signature(compare).parameters)
-    settings = [name for name in names if name in RegionSettings.__doc__ and f"        {name}: " not in compare.__doc__]
-    assert f"from `{settings[0]}` to `{settings[-1]}` are settings of `genmonitor.evaluation.RegionSettings`" in (
-        compare.__doc__
-    )
-    assert settings == names[names.index(settings[0]) : names.index(settings[-1]) + 1]
-    for name in set(names) - set(settings):
-        assert f"        {name}: " in compare.__doc__
+@pytest.mark.parametrize("settings", [settings for _, settings, _ in TAKES])
+def test_every_setting_has_a_help_in_ascii(settings):
+    for field in fields(settings):
+        assert field.metadata.get("help", "none").isascii()
 
 
 @pytest.mark.parametrize(("monitor", "settings", "objects"), TAKES)

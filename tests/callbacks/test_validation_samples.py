@@ -168,7 +168,7 @@ def test_raw_weights_are_not_those_of_an_averaged_validation(tmp_path):
 
 
 def test_samples_by_prompt_are_refused(tmp_path):
-    evaluator = without_figures(DisagreementEvaluator(DisagreementSettings(range(5), 60)))
+    evaluator = without_figures(DisagreementEvaluator(DisagreementSettings.of(range(5), 60)))
     with pytest.raises(ValueError, match="prompts of the evaluator, but its prompts differ"):
         GenerativeMonitor(evaluator, ValidationSamples(60))
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from _helpers.runs import manifests, table_rows
+from PIL import Image
 
 from genmonitor import GaussianKernel
 from genmonitor.cli import main
@@ -130,3 +131,13 @@ def test_diversity_refuses_at_the_door(classes, genmonitor, arguments, complaint
     status, said, complained = genmonitor("diversity", *arguments.format(place=classes).split())
     assert (status, said) == (2, "")
     assert complaint in complained
+
+
+def test_diversity_names_the_images_that_are_black(genmonitor, tmp_path):
+    (tmp_path / "x").mkdir()
+    for i in range(20):
+        Image.new("L", (4, 4), 10 * (i != 7)).save(tmp_path / "x" / f"{i}.png")
+    status, said, complaint = genmonitor("diversity", tmp_path / "x")
+    assert (status, said) == (2, "")
+    assert "but 1 of 20 of " in complaint
+    assert "are all 0: 7.png. Leave them out, or give --encoder" in complaint

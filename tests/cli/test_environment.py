@@ -30,8 +30,8 @@ ARGUMENTS = {
     "clusters": "real.npy",
     "replay": "manifest.json --checkpoint last.ckpt",
     "sweep": "run",
-    "report": "run",
     "best": "run",
+    "report": "run",
 }
 
 

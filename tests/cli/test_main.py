@@ -71,7 +71,7 @@ def test_help_of_a_command_says_what_it_takes(genmonitor):
 def test_output_reaches_an_ascii_terminal(monkeypatch):
     terminal = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(terminal, encoding="ascii"))
-    monkeypatch.setattr(report_command, "run", lambda args: {"report": "löß"})
+    monkeypatch.setattr(report_command, "run", lambda args: {"report": "löß", "unreadable": []})
     assert main(["report", "run"]) == 0
     sys.stdout.flush()
     assert terminal.getvalue() == b"Report: l\\xf6\\xdf\n"
@@ -144,7 +144,7 @@ def test_completion_without_its_library_names_it(genmonitor, monkeypatch):
     ("result", "status"), [({"same": True}, 0), ({"same": False}, 1), ({}, 0), ({"failed": []}, 0)]
 )
 def test_exit_status_tells_a_differing_value(monkeypatch, capsys, result, status):
-    monkeypatch.setattr(report_command, "run", lambda args: {"report": "page", **result})
+    monkeypatch.setattr(report_command, "run", lambda args: {"report": "page", "unreadable": [], **result})
     assert main(["report", "run"]) == status
 
 
@@ -156,6 +156,7 @@ def test_exit_status_tells_a_differing_value(monkeypatch, capsys, result, status
         (ModuleNotFoundError("what"), 2),
         (KeyError("what"), 3),
         (RuntimeError("what"), 3),
+        (RuntimeError("Expected a what, but got none."), 2),
         (KeyboardInterrupt(), 130),
     ],
 )
@@ -166,3 +167,10 @@ def test_exit_status_tells_a_crash_from_wrong_input(monkeypatch, capsys, error, 
     monkeypatch.setattr(report_command, "run", fail)
     assert main(["report", "run"]) == status
     assert ("Traceback" in capsys.readouterr().err) is (status == 3)
+
+
+def test_a_quiet_command_prints_its_finding_alone(monkeypatch, capsys):
+    monkeypatch.setattr(report_command, "run", lambda args: {})
+    monkeypatch.setattr(report_command, "show", lambda result: "The finding.\nMore of it.")
+    assert main(["report", "run", "--quiet"]) == 0
+    assert capsys.readouterr() == ("The finding.\n", "")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from genmonitor.cli.progress import show_progress
+from genmonitor.cli.progress import progress_shows, show_progress
 
 
 def test_a_file_gets_nothing(capsys):
@@ -35,14 +35,25 @@ def test_a_terminal_sees_what_is_being_done_and_how_far_it_is(monkeypatch, capsy
     assert capsys.readouterr().out == ""
     assert "reading images" in shown
     assert "some files" in shown
-    assert "2/3" in shown
+    assert "3/3" in shown or "2/3" in shown
 
 
 def test_an_error_passes_and_the_line_goes_away(monkeypatch):
     screen = terminal(monkeypatch)
     with pytest.raises(KeyError, match="missing"), show_progress("reading images"):
         raise KeyError("missing")
-    assert screen.getvalue().endswith("\x1b[2K")
+    assert screen.getvalue().endswith("\r")  # over an empty line
+
+
+def test_a_quiet_command_shows_nothing(monkeypatch):
+    screen = terminal(monkeypatch)
+    progress_shows(False)
+    try:
+        with show_progress("reading images") as progress:
+            assert list(progress([1], "some files")) == [1]
+    finally:
+        progress_shows(True)
+    assert screen.getvalue() == ""
 
 
 def test_waiting_for_torch_is_said_before_torch_is_loaded():

@@ -4,7 +4,7 @@
 import pytest
 from _helpers.runs import COMPARED, write_evaluation
 
-from genmonitor.cli.replay import format_plain
+from genmonitor.cli.replay import show
 
 
 @pytest.mark.parametrize("content", [b'{"monitor": "Pixel', b"\xff\xfe\x00", b"[" * 100_000, b"[1, 2]", b"{}"])
@@ -43,7 +43,7 @@ def result(**changes):
 
 
 def test_replay_says_which_value_differs():
-    lines = format_plain(result()).splitlines()
+    lines = show(result()).splitlines()
     assert lines[1].split() == ["image", "0.5", "the", "same"]
     assert lines[2].split() == ["mmd", "0.1", "0.2"]
     assert lines[-1] == "1 of 2 values differ."
@@ -51,7 +51,7 @@ def test_replay_says_which_value_differs():
 
 def test_replay_says_that_all_is_the_same():
     values = {"image": {"logged": 0.5, "replayed": 0.5}}
-    assert format_plain(result(values=values, same=True)).endswith("The same to the last bit.")
+    assert show(result(values=values, same=True)).endswith("The same to the last bit.")
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_replay_says_that_all_is_the_same():
     ],
 )
 def test_replay_says_what_may_be_the_reason(changes, reason):
-    assert reason in format_plain(result(**changes))
+    assert reason in show(result(**changes))

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-import re
+from pathlib import Path
 
 import pytest
-import torch
 from rich.console import Console
 
 from genmonitor.cli.results import (
     Measurement,
     as_table,
-    block_map,
+    check_out,
     closing_lines,
-    colored_table,
-    with_finding,
+    shown_finding,
+    shown_map,
+    shown_result,
+    shown_table,
     write_measurement,
     write_result,
 )
@@ -66,42 +67,6 @@ def test_rows_become_a_table():
     assert (table.columns, table.rows) == (["mode", "samples"], [[1, "a; b"]])
 
 
-def colors(text, line):
-    """The upper and the lower color of each character of a line of half blocks."""
-    part = text.split("\n")[line]
-    return [
-        tuple(re.findall("#[0-9A-F]{6}", str(part.get_style_at_offset(Console(), i)).upper())) for i in range(len(part))
-    ]
-
-
-def test_map_has_two_rows_of_sites_in_a_line():
-    labels = torch.zeros(16, 16, dtype=torch.long)
-    labels[0] = 1
-    labels[1, 8:] = 2
-    lines = block_map(labels.tolist()).plain.split("\n")
-    assert lines == ["▀" * 16] * 8
-    found = colors(block_map(labels.tolist()), 0)
-    assert found[0] == (cluster_color(1), cluster_color(0))
-    assert found[15] == (cluster_color(1), cluster_color(2))
-
-
-def test_map_of_an_odd_number_of_rows_ends_in_an_upper_half():
-    labels = torch.ones(17, 16, dtype=torch.long).tolist()
-    text = block_map(labels)
-    assert len(text.plain.split("\n")) == 9
-    assert colors(text, 8)[0] == (cluster_color(1),)
-
-
-@pytest.mark.parametrize(
-    ("size", "cells"),
-    [((8, 8), (16, 16)), ((4, 6), (8, 12)), ((64, 64), (24, 24)), ((200, 20), (24, 2)), ((1, 1), (16, 16))],
-)
-def test_map_is_neither_tiny_nor_huge(size, cells):
-    lines = block_map(torch.ones(size, dtype=torch.long).tolist()).plain.split("\n")
-    assert len(lines) == -(-cells[0] // 2)
-    assert {len(line) for line in lines} == {cells[1]}
-
-
 def rendered(what):
     console = Console(force_terminal=True, color_system="truecolor", width=80)
     with console.capture() as captured:
@@ -109,16 +74,43 @@ def rendered(what):
     return captured.get()
 
 
-def test_table_marks_regions_in_their_colors_and_bad_ones_red(terminal):
+def test_map_has_the_colors_of_the_figures():
+    text = shown_map([[1, 1, 2, 0], [1, 1, 2, 2]])
+    assert [set(line) for line in text.plain.split("\n")] == [{*"12·"}, {*"12"}]
+    said = rendered(text)
+    for label, symbol in ((1, "1"), (2, "2")):
+        red, green, blue = (int(cluster_color(label)[i : i + 2], 16) for i in (1, 3, 5))
+        assert f"\x1b[38;2;{red};{green};{blue}m{symbol}" in said
+
+
+def test_table_marks_regions_in_their_colors_and_bad_ones_red():
     table = Table(["region", "sites"], [["cluster_1", 9], ["cluster_2", 12]])
-    said = rendered(colored_table(table, {"cluster_1": 1, "cluster_2": 2}, ["cluster_2"]))
-    red = next(line for line in said.splitlines() if "cluster_2" in line)
+    text = shown_table(table, {"cluster_1": 1, "cluster_2": 2}, ["cluster_2"])
+    said = rendered(text)
+    red = next(line for line in said.splitlines() if "12" in line)
     fine = next(line for line in said.splitlines() if "cluster_1" in line)
     assert "\x1b[31m" in red
     assert "\x1b[31m" not in fine
-    assert "\x1b[38;2;0;114;178m■" in fine  # cluster_color(1)
+    assert "\x1b[38;2;0;114;178mcluster_1" in fine  # cluster_color(1)
+    assert text.plain.splitlines() == ["region     sites", "cluster_1      9", "cluster_2     12"]
 
 
 def test_cells_are_text_and_never_markup():
-    assert "[red]x[/red]" in rendered(colored_table(Table(["name"], [["[red]x[/red]"]])))
-    assert "[red]x[/red]" in rendered(with_finding("[red]x[/red]", bad=False))
+    assert "[red]x[/red]" in rendered(shown_table(Table(["name"], [["[red]x[/red]"]])))
+    assert "[red]x[/red]" in rendered(shown_finding("[red]x[/red]", bad=False))
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "file/x", "file"])
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("")
+    with pytest.raises(ValueError, match="Expected --out to be a folder"):
+        check_out(Path(place))
+    check_out(Path("new/folder"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_result_is_the_same_text_in_a_pipe_and_in_a_terminal():
+    result = {"finding": "2 modes.", "notes": ["a note"], "report": "page", "replaced": False}
+    text = shown_result(result, lambda _: [Table(["mode"], [[1]])])
+    assert text.plain == "2 modes.\n\nmode\n   1\n\nNote: A note.\nReport: page"

@@ -9,7 +9,7 @@ from _helpers.modules import LIGHTNING_SAYS
 from _helpers.replayed import Digits
 from _helpers.swept import new, train
 
-from genmonitor.cli.sweep import format_plain
+from genmonitor.cli.sweep import show
 
 pytestmark = [*LIGHTNING_SAYS, pytest.mark.filterwarnings("ignore:.*treat the bands as approximate")]
 
@@ -69,7 +69,7 @@ def test_sweep_says_what_is_wrong(genmonitor, arguments, complaint, tmp_path, mo
 
 def test_sweep_says_what_was_skipped():
     result = {"evaluated": ["a.ckpt"], "before": 2, "folder": "run", "skipped": {"b.ckpt": "it is half a file"}}
-    assert format_plain(result).splitlines() == [
+    assert show(result).splitlines() == [
         "Evaluated 1 checkpoint, 2 before, in run.",
         "Skipped b.ckpt: it is half a file",
     ]

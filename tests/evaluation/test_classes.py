@@ -29,7 +29,13 @@ def faded(fake, which, by=0.4):
 
 @pytest.fixture(scope="module")
 def one_wrong():
-    return compare(REAL, faded(FAKE, OF_FAKE == 3), partition=SIDES, real_labels=OF_REAL, fake_labels=OF_FAKE.tolist())
+    return compare(
+        REAL,
+        faded(FAKE, OF_FAKE == 3),
+        settings=RegionSettings(partition=SIDES),
+        real_labels=OF_REAL,
+        fake_labels=OF_FAKE.tolist(),
+    )
 
 
 def test_the_wrong_class_is_named_with_its_fault_and_the_others_are_not(one_wrong):
@@ -58,14 +64,20 @@ def test_every_door_shows_the_classes(one_wrong):
 
 
 def test_real_images_differ_in_no_class():
-    found = compare(REAL, FAKE, partition=SIDES, real_labels=OF_REAL, fake_labels=OF_FAKE)
+    found = compare(REAL, FAKE, settings=RegionSettings(partition=SIDES), real_labels=OF_REAL, fake_labels=OF_FAKE)
     assert str(found.findings[1]).startswith("No evidence of a difference in any class (smallest p = ")
     assert found.finding.startswith("No evidence of a difference from real images in any region")
 
 
 def test_a_fault_of_every_class_is_said_of_the_image_first():
     everywhere = torch.ones(300, dtype=torch.bool)
-    found = compare(REAL, faded(FAKE, everywhere), partition=SIDES, real_labels=OF_REAL, fake_labels=OF_FAKE)
+    found = compare(
+        REAL,
+        faded(FAKE, everywhere),
+        settings=RegionSettings(partition=SIDES),
+        real_labels=OF_REAL,
+        fake_labels=OF_FAKE,
+    )
     assert not found.finding.startswith("All 5 classes")
     assert str(found.findings[1]).startswith("All 5 classes: faded (p = 0.005).")
 
@@ -106,7 +118,7 @@ def test_classes_with_one_kind_of_fault_are_said_together():
 )
 def test_labels_that_do_not_fit_are_refused(labels, message):
     with pytest.raises(ValueError, match=message):
-        compare(REAL, FAKE, partition=SIDES, **labels)
+        compare(REAL, FAKE, settings=RegionSettings(partition=SIDES), **labels)
 
 
 def along_a_training(data, prompts, *sets):

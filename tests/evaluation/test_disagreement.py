@@ -225,7 +225,7 @@ def test_disagreement_with_data_needs_no_first_samples():
 
 @pytest.mark.parametrize(("n_prompts", "expected"), [(3, 1002), (10, 1000), (1200, 1200)])
 def test_disagreement_n_samples_are_as_many_of_each_prompt(n_prompts, expected):
-    assert DisagreementSettings(range(n_prompts)).n_samples == expected
+    assert DisagreementSettings.of(range(n_prompts)).n_samples == expected
 
 
 def test_disagreement_kernel_takes_its_width_from_real_images():

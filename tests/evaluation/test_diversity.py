@@ -260,7 +260,7 @@ def test_diversity_notes_few_real_images():
     ("n_prompts", "calibration", "expected"), [(3, None, 1000), (1200, None, 1200), (800, CALIBRATION, 1600)]
 )
 def test_diversity_n_samples_suit_the_prompts(n_prompts, calibration, expected):
-    assert DiversitySettings(range(n_prompts), calibration=calibration).n_samples == expected
+    assert DiversitySettings.of(range(n_prompts), calibration=calibration).n_samples == expected
 
 
 @pytest.mark.parametrize(

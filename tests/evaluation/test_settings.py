@@ -14,11 +14,11 @@ from genmonitor.functional import calibrate
 
 COLUMNS = PixelPartition.grid((4, 6), 1, 2)
 OTHERS = [
-    DiversitySettings(["a", "b"], kernel=GaussianKernel(2), num_features=50, prompt_kernel=GaussianKernel(0.5)),
-    DiversitySettings(range(3), rcond=1e-3, calibration=calibrate(torch.rand(20, 3)), seed=2),
+    DiversitySettings.of(["a", "b"], kernel=GaussianKernel(2), num_features=50, prompt_kernel=GaussianKernel(0.5)),
+    DiversitySettings.of(range(3), rcond=1e-3, calibration=calibrate(torch.rand(20, 3)), seed=2),
     DiversitySettings(),
-    DisagreementSettings(torch.arange(3), 9, reference="start", num_modes=2, eta=0.5),
-    DisagreementSettings([1, 2], kernel=CosineKernel(), num_features=8),
+    DisagreementSettings.of(torch.arange(3), 9, reference="start", num_modes=2, eta=0.5),
+    DisagreementSettings.of([1, 2], kernel=CosineKernel(), num_features=8),
 ]
 
 
@@ -41,9 +41,9 @@ def test_other_settings_survive_a_manifest(settings):
 def test_settings_are_the_same_however_a_default_is_given(tmp_path):
     COLUMNS.save(tmp_path / "partition.npz")
     assert RegionSettings(kernel=GaussianKernel()) == RegionSettings()
-    assert RegionSettings(partition=tmp_path) == RegionSettings(partition=COLUMNS)
-    assert DiversitySettings(range(3), kernel=CosineKernel()) == DiversitySettings([0, 1, 2], 1000)
-    assert DisagreementSettings([5]) == DisagreementSettings([5], 1000, kernel=GaussianKernel())
+    assert RegionSettings.of(partition=tmp_path) == RegionSettings(partition=COLUMNS)
+    assert DiversitySettings.of(range(3), kernel=CosineKernel()) == DiversitySettings.of([0, 1, 2], 1000)
+    assert DisagreementSettings.of([5]) == DisagreementSettings.of([5], 1000, kernel=GaussianKernel())
     assert RegionSettings(3) != RegionSettings(4)
 
 
@@ -74,7 +74,7 @@ def test_every_setting_is_checked(kind):
     needed = {} if kind is RegionSettings else {"prompts": range(3)}
     for field in fields(kind):
         with pytest.raises((TypeError, ValueError), match=f"`{field.name}`"):
-            kind(**needed | {field.name: object()})
+            kind.of(**needed | {field.name: object()})
 
 
 def test_clusters_depend_on_all_settings_but_those_named():
@@ -111,5 +111,5 @@ def test_region_settings_refuse(settings, message):
 
 @pytest.mark.parametrize("kind", [DiversitySettings, DisagreementSettings])
 def test_settings_refuse_fewer_samples_than_prompts(kind):
-    with pytest.raises(ValueError, match="`n_samples` to be at least the number of prompts, 2, but got 1"):
-        kind([5, 3], 1)
+    with pytest.raises(ValueError, match="`n_samples` to be at least the number of prompts, 3, but got 2"):
+        kind.of([5, 3, 4], 2)

@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import avg_pool2d
 
 from genmonitor import compare, diagnose
+from genmonitor.evaluation import RegionSettings
 from genmonitor.evaluation.single_samples import SingleSamples
 
 
@@ -96,7 +97,7 @@ def test_findings_of_a_diagnosis_have_the_numbers_that_were_given(sets):
 
 
 def test_compare_names_odd_images_by_their_place_in_the_set_though_it_takes_them_in_another_order(sets):
-    found = compare(sets[1], sets[0], n_clusters=2)
+    found = compare(sets[1], sets[0], settings=RegionSettings(n_clusters=2))
     finding = next(x for x in found.findings if x.measure == "strange")
     assert {17, 150} == set(finding.samples[:2])
     assert "17 (upper left)" in str(found)

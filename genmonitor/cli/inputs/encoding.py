@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from genmonitor._io import Progress
-from genmonitor.cli.arguments import nonempty, nonempty_path, number, whole_number
+from genmonitor.cli.arguments import add_folder_arguments, nonempty, nonempty_path, number, whole_number
 from genmonitor.cli.inputs.outputs import Outputs
 from genmonitor.cli.inputs.prompts import PromptRows
 from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder, TfIdf, pixels
@@ -45,7 +45,7 @@ def add_encoder_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"encoder of prompts and of outputs that are texts: {', '.join(TEXT_MODELS)}, the folder of a saved "
         "model, or tf-idf, which needs no model (default: each distinct prompt is a class of its own)",
     )
-    add("--size", type=whole_number(1), metavar="S", help="crop and resize a folder's images to SxS")
+    add_folder_arguments(parser)
     add(
         "--value-range",
         type=number,
@@ -170,7 +170,8 @@ def as_samples(outputs: Outputs, device: torch.device, first: int = 0) -> Sample
 
 def input_notes(args: argparse.Namespace, sets: Sequence[Outputs], prompts: PromptRows | None) -> list[str]:
     """Return notes on how outputs and prompts are compared."""
-    notes = [] if prompts is None else [*prompts.notes]
+    notes = [note for x in sets for note in x.notes]
+    notes += () if prompts is None else prompts.notes
     if prompts is not None and prompts.are_texts and args.text_encoder is None:
         notes.append("each distinct prompt counts as a class of its own; --text-encoder compares what they say")
     if sets[0].images is not None and args.encoder == PIXELS:
@@ -207,6 +208,18 @@ def prompt_encoder(args: argparse.Namespace, prompts: PromptRows) -> Encoder | N
 def _text_encoder(name: str, corpus: Sequence[str]) -> Encoder:
     """Return the text encoder of a name; TF-IDF is fitted to the corpus."""
     return TfIdf(corpus) if name == TF_IDF else text_encoder(name)
+
+
+def check_not_zero(sets: Sequence[Outputs]) -> None:
+    """Refuse outputs without a direction, such as black images, which the cosine kernel is not defined for."""
+    for x in sets:
+        zero = [] if x.features is None else (x.features == 0).all(1).nonzero()[:, 0].tolist()
+        if zero:
+            named = ", ".join(x.label(row) for row in zero[:5]) + (", …" if len(zero) > 5 else "")
+            raise ValueError(
+                f"Expected {x.kind} with values other than 0 for the cosine kernel, but {len(zero)} of {len(x)} of "
+                f"{x.where} are all 0: {named}. Leave them out, or give --encoder or a Gaussian kernel's --sigma."
+            )
 
 
 def _check_together(sets: Sequence[Outputs]) -> None:

@@ -259,7 +259,9 @@ def open_pictures(
     Raises:
         ValueError: if some cannot be read, all of which are counted and the first ones named, or sizes differ.
     """
-    good, heads, bad = [], [], []
+    good: list[Picture] = []
+    heads: list[tuple[int, int, bool]] = []
+    bad: list[str] = []
     with ThreadPoolExecutor(min(MOST_WORKERS, _cores())) as pool:
         for picture, head in zip(pictures, progress(pool.map(_head, pictures), f"reading {path.name}"), strict=True):
             if isinstance(head, PictureError):

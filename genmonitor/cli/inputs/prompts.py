@@ -33,9 +33,9 @@ FILE_KEYS = ("file_name", "file", "filename", "image", "path")
 PROMPT_ARRAYS = ("prompts", "labels", "label", "y", "embeddings", "arr_0")
 BY_FOLDER = "folders"
 HELP = (
-    "the prompt of each of them: a text file with one per line or an array of class labels or embeddings, in the order "
-    "of the files' paths (2.png before 10.png) or of the rows; lines of JSON or a CSV file with a column `prompt`, in "
-    "that order too or, with a column `file_name`, by name; or `folders`: the name of the folder that each image is in"
+    "prompt of each output. Either a text file with one per line or an array of class labels or embeddings, in the "
+    "order of the files' paths (2.png before 10.png) or of the rows. Or lines of JSON or a CSV file with a column "
+    "`prompt`, matched by a column `file_name` or else in that order. Or `folders`, the name of each image's folder"
 )
 
 

@@ -68,9 +68,9 @@ class PromptedEvaluator(Evaluator[EvaluationT]):
         **objects: Any,
     ) -> None:
         encoders = {"output_encoder": output_encoder, "prompt_encoder": prompt_encoder}
-        super().__init__(settings.count, prefix, settings, **encoders, **objects)
-        self.prompts, self.seed, self.num_features = settings.given_prompts, settings.seed, settings.num_features
-        self._by_prompt, self._groups = settings.given_prompts or ONE_PROMPT, groups
+        super().__init__(settings.n_samples, prefix, settings, **encoders, **objects)
+        self.prompts, self.seed, self.num_features = settings.prompts, settings.seed, settings.num_features
+        self._by_prompt, self._groups = settings.prompts or ONE_PROMPT, groups
         self._output_encoder = FrozenEncoder("output_encoder", output_encoder or pixels, batch_size)
         encoder = _prompt_encoder(prompt_encoder, self._by_prompt)
         self._prompt_encoder = FrozenEncoder("prompt_encoder", encoder, batch_size)

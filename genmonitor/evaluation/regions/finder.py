@@ -141,7 +141,7 @@ class RegionFinder:
             return torch.tensor([prints[i] not in compared for i in order.tolist()])
 
         sites = self.to_sites(images.to(device))
-        kernel = self.settings.given_kernel.resolved(sites.flatten(1))
+        kernel = self.settings.kernel.resolved(sites.flatten(1))
         sketch = tuple(sorted(prints)[:SKETCH])
         fits = earlier is not None and earlier.fits(sketch, tuple(sites.shape[2:]), self.settings.of_clusters())
         clusters = self._clusters(sites, apart, kernel, progress, earlier, fits) | {"sketch": sketch}
@@ -162,8 +162,8 @@ class RegionFinder:
         fits: bool,
     ) -> dict[str, Any]:
         """Return the partition, and how it was found where it was; `apart` says which images are not compared with."""
-        if self.settings.given_partition is not None:
-            return {"partition": self.settings.given_partition}
+        if self.settings.partition is not None:
+            return {"partition": self.settings.partition}
         if earlier is not None and fits:
             known: dict[str, Any] = {"linkage": earlier.linkage, "stability": earlier.stability}
             return {"partition": earlier.partition, "reused": str(earlier.path), **known}

@@ -237,9 +237,9 @@ def test_least_varied_caption_names_level_and_use():
 
 def test_w1kp_needs_two_samples_of_each_prompt():
     with pytest.raises(ValueError, match=r"at least 2 samples .* but 7 has one of 15\. Give n_samples=16"):
-        DiversitySettings(range(8), n_samples=15, calibration=CALIBRATION)
+        DiversitySettings.of(range(8), n_samples=15, calibration=CALIBRATION)
 
 
 def test_w1kp_refuses_what_is_no_calibration():
     with pytest.raises(ValueError, match="`calibration` to be a W1KPCalibration, but got 5"):
-        DiversitySettings(range(3), n_samples=9, calibration=5)
+        DiversitySettings.of(range(3), n_samples=9, calibration=5)

@@ -18,7 +18,7 @@ GAUSSIANS = {"kernel": GaussianKernel(), "prompt_kernel": GaussianKernel()}
 
 
 def evaluator(prompts=(5, 3), kernels=COSINES, **arguments):
-    settings = DisagreementSettings(list(prompts), 12, "start", **kernels)
+    settings = DisagreementSettings.of(list(prompts), 12, "start", **kernels)
     return DisagreementEvaluator(settings, batch_size=4, **arguments)
 
 
