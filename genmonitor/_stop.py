@@ -40,7 +40,7 @@ def stops_when(told: Told, *, alone: bool = True) -> Iterator[None]:
 
     def leave(number: int, frame: FrameType | None) -> None:
         nonlocal inside
-        before(number, frame)  # type: ignore[operator]
+        before(number, frame)  # type: ignore[operator, misc]
         if inside:
             inside = False
             raise StopEvaluation

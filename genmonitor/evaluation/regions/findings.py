@@ -113,6 +113,14 @@ class RegionFindings:
         )
         return Finding(text, area, verdict, first, False, p[first], since)
 
+    def recovered(self, region: str) -> Finding:
+        """Return the finding that a region which got worse is no longer far from its best: its alert is over."""
+        area = self.area(region)
+        key = next(iter(self.values.distance.values()))[region]
+        return Finding(
+            f"{area} has recovered: it is no longer far worse than at its best.", area, "recovered", key, True
+        )
+
     def _change(self, records: Records, key: str, best: Mapping[str, float]) -> str:
         """Return a distance and its best in words; the best of the records where another run's is not known."""
         epoch = best.get(key)
