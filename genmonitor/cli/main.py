@@ -41,7 +41,7 @@ EXAMPLES = """examples:
   genmonitor compare photos/ new_model/ old_model/ --size 64
   genmonitor diversity generated/ --prompts prompts.csv --real photos/ --encoder dinov2
   genmonitor disagreement new_model/ old_model/ --prompts prompts.txt --encoder clip --text-encoder clip
-  genmonitor w1kp generated/ --prompts prompts.txt --encoder dreamsim --calibration cdf-xy.pt
+  genmonitor w1kp generated/ --prompts prompts.txt --encoder tuned-dreamsim/ --calibration cdf-xy.pt
   genmonitor clusters data.npz:train_images
   genmonitor report runs/dcgan-digits/version_0
   genmonitor best runs/dcgan-digits/version_0

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -24,25 +22,6 @@ INTERPOLATION = {2: "bilinear", BICUBIC: "bicubic"}
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 OPENAI = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
 
-LORA = "ensemble_lora"
-CLIP_FILES = {"clip": "clip_vitb16_pretrain.pth.tar", "open_clip": "open_clip_vitb16_pretrain.pth.tar"}
-"""In the folder of DreamSim's release."""
-HEAD_WIDTH = 64
-"""Of every ViT-B."""
-CLIP_NAMES = {
-    r"^cls_token$": "embeddings.class_embedding",
-    r"^pos_embed$": "embeddings.position_embedding.weight",
-    r"^patch_embed\.proj\.": "embeddings.patch_embedding.",
-    r"^pos_drop\.": "pre_layrnorm.",
-    r"^norm\.": "post_layernorm.",
-    r"^blocks\.": "encoder.layers.",
-    r"\.norm": ".layer_norm",
-    r"\.attn\.proj\.": ".self_attn.out_proj.",
-    r"\.attn\.": ".self_attn.",
-}
-"""Patterns of timm's names in DreamSim's release, and transformers' names for them."""
-LORA_KEY = re.compile(r"extractor_list\.(\d+)\.model\.blocks\.(\d+)\.attn\.qkv\.lora_([AB])\.weight$")
-
 
 def image_encoder(
     name: str | Path, value_range: tuple[float, float], *, crop: bool | None = None
@@ -52,7 +31,7 @@ def image_encoder(
     Args:
         name: "dinov2" (facebook/dinov2-base), "clip" (openai/clip-vit-base-patch32), "siglip", "siglip2"
             (google/siglip-base-patch16-224, google/siglip2-base-patch16-224), another model of these kinds by its name
-            on the Hugging Face hub, or the folder of one; "dreamsim", or the folder of its weights, see `dreamsim`.
+            on the Hugging Face hub, or the folder of one; "dreamsim", or the folder of its networks, see `dreamsim`.
         value_range: (low, high) of the images that will be encoded, (-1, 1) for a generator that ends in a tanh.
         crop: True for the center that the model's own preprocessor cuts out, which hides 23 % of a square image from
             DINOv2; False to resize the whole image to the model's square, as FD-DINOv2 and CMMD are published. None:
@@ -79,7 +58,7 @@ def image_encoder(
     if crop is not None:
         check_bool("crop", crop)
     checked, transformers = check_range(value_range), import_transformers()
-    if name == "dreamsim" or (Path(name) / LORA).is_dir():
+    if name == "dreamsim" or (Path(name) / "open_clip").is_dir():
         return dreamsim(checked, None if name == "dreamsim" else name)
     where = IMAGE_MODELS.get(str(name), name)
     model: Any = load_local(where, transformers.AutoModel.from_pretrained)
@@ -204,8 +183,9 @@ def dreamsim(
 
     Args:
         value_range: (low, high) of the images that will be encoded.
-        folder: of the unzipped dreamsim_ensemble_checkpoint.zip of DreamSim's release: the weights tuned to people's
-            judgments. None for three pretrained networks that are not tuned, of which OpenCLIP saw other images.
+        folder: with the networks as models of transformers in `dino`, `clip` and `open_clip`, such as those tuned to
+            people's judgments that `examples/papers/w1kp/tuned_dreamsim.py` makes of DreamSim's release. None for three
+            pretrained networks that are not tuned, of which OpenCLIP saw other images.
         parts: networks among "dino", "clip" and "open_clip", each a ViT-B/16.
 
     Returns:
@@ -224,23 +204,15 @@ def dreamsim(
     checked, transformers = check_range(value_range), import_transformers()
     for part in parts:
         check_one_of("parts", part, tuple(DREAMSIM_PARTS))
-    lora: dict[str, list[Tensor]] = {} if folder is None else load_local(folder, lambda where: _read_lora(where / LORA))
-    found = []
-    for name in parts:
-        model: Any = _load(transformers, name, folder)
-        if lora:
-            _add_lora(model, lora[name])
-        found.append(_features(model, name, checked))
-    return DreamSim(found).eval()
+    return DreamSim([_features(_load(transformers, name, folder), name, checked) for name in parts]).eval()
 
 
 def _load(transformers: Any, name: str, folder: str | Path | None) -> Any:
     """Load one network of DreamSim as a model of transformers."""
-    if folder is not None and name in CLIP_FILES:
-        return load_local(folder, lambda where: _read_clip(transformers, where / CLIP_FILES[name], name == "clip"))
+    where = DREAMSIM_PARTS[name] if folder is None else Path(folder) / name
     if name == "dino":
-        return load_local(DREAMSIM_PARTS[name], partial(transformers.ViTModel.from_pretrained, add_pooling_layer=False))
-    return load_local(DREAMSIM_PARTS[name], transformers.CLIPVisionModelWithProjection.from_pretrained)
+        return load_local(where, partial(transformers.ViTModel.from_pretrained, add_pooling_layer=False))
+    return load_local(where, transformers.CLIPVisionModelWithProjection.from_pretrained)
 
 
 def _features(model: Any, name: str, value_range: tuple[float, float]) -> ImageFeatures:
@@ -259,79 +231,3 @@ class _FirstToken(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         return states[:, 0]
-
-
-def _read_clip(transformers: Any, file: Path, quick: bool) -> Any:
-    """Read the image side of a CLIP from weights under the names of timm.
-
-    Args:
-        transformers: the package.
-        file: has `state_dict`.
-        quick: whether its activation is OpenAI's approximation of a GELU.
-
-    Raises:
-        OSError: if there is no such file.
-    """
-    old = torch.load(file, map_location="cpu", weights_only=True)["state_dict"]
-    patches, projection = old["patch_embed.proj.weight"], old.pop("proj")
-    config = transformers.CLIPVisionConfig(
-        hidden_size=len(patches),
-        intermediate_size=len(old["blocks.0.mlp.fc1.weight"]),
-        projection_dim=projection.shape[1],
-        num_hidden_layers=sum(name.endswith(".norm1.bias") for name in old),
-        num_attention_heads=len(patches) // HEAD_WIDTH,
-        image_size=round((old["pos_embed"].shape[1] - 1) ** 0.5) * patches.shape[-1],
-        patch_size=patches.shape[-1],
-        hidden_act="quick_gelu" if quick else "gelu",
-    )
-    old["cls_token"], old["pos_embed"] = old["cls_token"].flatten(), old["pos_embed"][0].clone()
-    # transformers' patches have no bias; each has its position added, which takes the bias up
-    old["pos_embed"][1:] += old.pop("patch_embed.proj.bias", 0)
-    new = {"visual_projection.weight": projection.T}
-    for name, value in old.items():
-        for pattern, theirs in CLIP_NAMES.items():
-            name = re.sub(pattern, theirs, name)
-        split = list(zip("qkv", value.chunk(3), strict=True)) if ".qkv." in name else [("", value)]
-        new |= {f"vision_model.{name.replace('qkv', f'{letter}_proj')}": part for letter, part in split}
-    model = transformers.CLIPVisionModelWithProjection(config)
-    model.load_state_dict({name: value.float().contiguous() for name, value in new.items()})
-    return model
-
-
-def _read_lora(folder: Path) -> dict[str, list[Tensor]]:
-    """Read the additions to the joint query, key and value weights [3d, d] of every layer, by network.
-
-    Args:
-        folder: written by the package peft.
-
-    Raises:
-        OSError: if a file is missing.
-        ValueError: if other weights are adapted.
-    """
-    config = json.loads((folder / "adapter_config.json").read_text())
-    if (folder / "adapter_model.safetensors").exists():
-        from safetensors.torch import load_file
-
-        weights = load_file(folder / "adapter_model.safetensors")
-    else:
-        weights = torch.load(folder / "adapter_model.bin", map_location="cpu", weights_only=True)
-    networks, factors = list(DREAMSIM_PARTS), dict[tuple[int, int, str], Tensor]()
-    for name, value in weights.items():
-        found = LORA_KEY.search(name)
-        if found is None or int(found[1]) >= len(networks):
-            raise ValueError(f"Expected additions to attn.qkv of {len(networks)} networks, but got {name}.")
-        factors[int(found[1]), int(found[2]), found[3]] = value.float()
-    scale = config["lora_alpha"] / config["r"]
-    out: dict[str, list[Tensor]] = {name: [] for name in networks}
-    for network, layer in sorted({key[:2] for key in factors}):
-        out[networks[network]].append(scale * factors[network, layer, "B"] @ factors[network, layer, "A"])
-    return out
-
-
-@torch.no_grad()
-def _add_lora(model: nn.Module, additions: list[Tensor]) -> None:
-    """Add to the query, key and value weights of a vision transformer, layer by layer."""
-    for i, ends in enumerate(((".q_proj", ".query"), (".k_proj", ".key"), (".v_proj", ".value"))):
-        modules = [module for name, module in model.named_modules() if name.endswith(ends)]
-        for module, addition in zip(modules, additions, strict=True):
-            module.weight += addition.chunk(3)[i]
