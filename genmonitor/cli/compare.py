@@ -124,7 +124,7 @@ def show(result: Result) -> Text:
     else:
         table = region_table(regions)
         bad = [name for name, of in regions.items() if of["differs"]]
-    by_class = []
+    by_class: list[str | Text] = []
     if "classes" in result:
         wrong = [name for name, of in result["classes"].items() if of["differs"]]
         by_class = [results.shown_table(class_table(result["classes"]), differing=wrong), ""]
