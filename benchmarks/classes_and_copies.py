@@ -42,7 +42,7 @@ from genmonitor.functional import (  # noqa: E402
 )
 from genmonitor.functional.authenticity import authenticity_from_radii  # noqa: E402
 from genmonitor.functional.neighbors import neighbor_radii  # noqa: E402
-from genmonitor.functional.two_sample_test import LEVEL  # noqa: E402
+from genmonitor.functional.permutation import LEVEL  # noqa: E402
 
 CLASS_FAULTS = {"faded": 0.2, "blurred": 0.8, "noisy": 0.05}
 CLASS_SETS = {"digits": 1200, "clothes": 600}

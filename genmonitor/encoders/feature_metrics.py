@@ -18,8 +18,8 @@ from torchmetrics import Metric
 from genmonitor._io import atomic_write
 from genmonitor._validation import check_at_least, check_bool, check_one_of
 from genmonitor.encoders.frozen import Encoder, FeatureCache, FrozenEncoder
+from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.kernels.means import KernelMeans
 from genmonitor.metrics.authenticity import Authenticity
 from genmonitor.metrics.mmd import MaximumMeanDiscrepancy
 from genmonitor.metrics.prdc import PRDC

@@ -21,7 +21,7 @@ from genmonitor.evaluation.findings import Area, FaultKind, Finding, differs
 from genmonitor.evaluation.results import Table
 from genmonitor.evaluation.text.diagnosis import percent, with_strength
 from genmonitor.evaluation.values import ValueSpec
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.functional.two_sample_test_by_class import two_sample_test_by_class
 
 MAX_PER_CLASS = 500

@@ -39,11 +39,9 @@ from genmonitor.functional.diagnosis.kinds.variety import Copies, Modes
 from genmonitor.functional.diagnosis.place import located
 from genmonitor.functional.diagnosis.readings import READINGS, usable_readings
 from genmonitor.functional.discrepancy_map import discrepancy_map
-from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
+from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
-SPLITS = 199
-"""Of the map: enough to find areas by, which are then tested on their own."""
 MOSTLY_ALL = ("whole image", "most of the image")
 COPIES = 0.1
 """Share of images with a near twin from which it is a finding."""
@@ -458,7 +456,7 @@ def _areas(
         sites = partition.labels.repeat_interleave(size[0] // partition.labels.shape[0], 0)
         sites = sites.repeat_interleave(size[1] // partition.labels.shape[1], 1).cpu()
         return None, [(name, sites == label, name) for name, label in partition.regions().items()]
-    drawn = discrepancy_map(fake, real, num_permutations=SPLITS, seed=seed)
+    drawn = discrepancy_map(fake, real, seed=seed)
     masks = [x for x in significant_areas(drawn) if describe_place(x) not in MOSTLY_ALL]
     masks = [*masks, torch.ones(size, dtype=torch.bool)]
     return drawn, [(describe_area(mask), mask.cpu(), None) for mask in masks]

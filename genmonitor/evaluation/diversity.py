@@ -41,11 +41,11 @@ from genmonitor.evaluation.results import FitReport, History, Samples
 from genmonitor.evaluation.settings import DiversitySettings, check_has_no
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.conditional_vendi import conditional_vendi_of
+from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.prompt_fidelity import PromptFidelity, prompt_fidelity
 from genmonitor.functional.vendi import vendi_from_covariance
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import kernel_dispersion
 
 MAX_FEATURES = 3072
 """With more features than these, an evaluation would spend minutes on eigenvalues."""

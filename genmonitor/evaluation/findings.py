@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.relative_similarity import holm
-from genmonitor.functional.two_sample_test import LEVEL
 
 HEADLINES = 5
 """Findings that are given in full at most."""

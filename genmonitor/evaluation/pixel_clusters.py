@@ -55,7 +55,8 @@ from genmonitor.evaluation.single_samples import COPIED
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional.cka import check_patches
 from genmonitor.functional.diagnosis import FaultModel
-from genmonitor.functional.two_sample_test import MIN_SAMPLES, VIEWS
+from genmonitor.functional.discrepancy import VIEWS
+from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.kernels import Kernel
 from genmonitor.partition import PixelPartition
 

@@ -20,11 +20,11 @@ from genmonitor.evaluation.prompts.modes import DiversityMetric
 from genmonitor.evaluation.regions.values import check_distinct_keys
 from genmonitor.functional import W1KPCalibration
 from genmonitor.functional.cka import check_cka_arguments
+from genmonitor.functional.kernel_means import check_estimator
 from genmonitor.functional.promptsplit.split import check_prompt_split_arguments
 from genmonitor.functional.w1kp.calibration import check_calibration
 from genmonitor.kernels import CosineKernel, GaussianKernel, Kernel
 from genmonitor.kernels.base import check_kernel
-from genmonitor.kernels.means import check_estimator
 from genmonitor.linalg.clustering import LINKAGES, Linkage
 from genmonitor.partition import PixelPartition, check_region_names, load_partition
 

@@ -15,7 +15,7 @@ from genmonitor.evaluation.text.diagnosis import cause_sentence, percent, with_s
 from genmonitor.functional.data_copying_test import DataCopying, data_copying_test
 from genmonitor.functional.diagnosis.kinds.variety import Copies
 from genmonitor.functional.odd_samples_test import OddSamples, Uncovered, odd_samples_test, uncovered_test
-from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
+from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES
 
 RARELY = LEVEL / 50
 """Level of copies, which are an alert."""

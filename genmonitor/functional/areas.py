@@ -13,7 +13,7 @@ from torch import Tensor
 
 from genmonitor._places import MOST, is_ring
 from genmonitor._validation import check_tensor
-from genmonitor.functional.two_sample_test import LEVEL
+from genmonitor.functional.permutation import LEVEL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_images
-from genmonitor.functional.two_sample_test import (
+from genmonitor.functional.kernel_means import check_sides
+from genmonitor.functional.permutation import (
     MIN_SAMPLES,
-    check_test_arguments,
+    NUM_PERMUTATIONS,
+    Blocks,
+    check_permutations,
     familywise_p_values,
-    pooled,
-    random_splits,
     standardized,
 )
-from genmonitor.kernels.means import check_sides
 from genmonitor.linalg.chunking import row_blocks
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.whitening import cosines
@@ -46,7 +46,9 @@ class BandEnergy(NamedTuple):
     directed_p_value: Tensor
 
 
-def band_energy_test(fake: Tensor, real: Tensor, *, num_permutations: int = 199, seed: int = 0) -> BandEnergy:
+def band_energy_test(
+    fake: Tensor, real: Tensor, *, num_permutations: int = NUM_PERMUTATIONS, seed: int = 0
+) -> BandEnergy:
     """Compare the energy of generated and real images in octaves of spatial frequency, by permuting the sides.
 
     A band's energy is the sum of squares of an image's cosine transform over wavelengths of 2-4, 4-8, … pixels; the
@@ -75,23 +77,24 @@ def band_energy_test(fake: Tensor, real: Tensor, *, num_permutations: int = 199,
         >>> smooth = torch.nn.functional.avg_pool2d(images, (1, 3), 1, (0, 1), count_include_pad=False)
         >>> found = band_energy_test(smooth[:100], images[100:])
         >>> found.wavelengths, [round(x, 2) for x in found.energy.tolist()], found.p_value.tolist()
-        ((2, 4, 8), [0.25, 0.59, 0.97], [0.005, 0.005, 0.99])
+        ((2, 4, 8), [0.25, 0.59, 0.97], [0.001, 0.001, 0.997])
     """
-    check_test_arguments((1.0,), num_permutations, seed)
+    check_permutations(num_permutations, seed)
     real, fake = check_sides({"real": real, "fake": fake}, None, MIN_SAMPLES)
     check_images("real", real)
     check_at_least("height and width", min(real.shape[2:]), 2)
-    pool, labels, seed = pooled(fake, real, seed)
-    splits = torch.cat([labels[None], random_splits(len(labels), len(fake), num_permutations, seed)]).double()
+    blocks = Blocks.of(fake, real, num_permutations, seed)
     wavelengths, masks = _bands(real.shape[2], real.shape[3])
     step = float(real.max() - real.min()) * STEP
     least = step**2 / 12 * real.shape[1] * masks.sum((-2, -1)).double()
-    energy = _energies(pool.take(), masks.flatten(0, 1)).cpu() + least.flatten()
-    logs = energy.clamp_min(torch.finfo(energy.dtype).tiny).log()
+    energies = [_energies(x, masks.flatten(0, 1)).cpu() + least.flatten() for x in (fake, real)]
+    logs = [x.clamp_min(torch.finfo(x.dtype).tiny).log() for x in energies]
     # less those of one image, which changes no difference: where all agree they are exactly zero
-    differences = ((splits / len(fake) - (1 - splits) / len(real)) @ (logs - logs[:1])).T
-    ratios = differences[:, 0].exp().view(len(wavelengths), -1)
-    p = familywise_p_values(standardized(differences).abs()).view_as(ratios)
+    of_fake, of_real = (x - logs[1][:1] for x in logs)
+    ratios = (of_fake.mean(0) - of_real.mean(0)).exp().view(len(wavelengths), -1)
+    differences = blocks.differences(blocks.take(of_fake, of_real)).T
+    larger, smaller = standardized(differences), standardized(-differences)
+    p = familywise_p_values(torch.maximum(larger, smaller)).view_as(ratios)
     return BandEnergy(wavelengths, ratios[:, 0], p[:, 0], ratios[:, 1:], p[:, 1:])
 
 

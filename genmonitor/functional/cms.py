@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_positive_norms
+from genmonitor.functional.kernel_means import KernelMeans, check_two_samples, kernel_means
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means
-from genmonitor.kernels.views import region_columns
 from genmonitor.linalg.distances import LOSS
 from genmonitor.partition import PixelPartition, region_key
 
@@ -77,8 +76,7 @@ def cosine_mean_similarity(
         tensor(0.9753, dtype=torch.float64)
     """
     fake, real, kernel = check_two_samples(fake, real, kernel, partition, block_size)
-    regions = region_columns(partition, fake)
-    means = kernel_means(fake.flatten(1), real.flatten(1), kernel, regions=regions, block_size=block_size)
+    means = kernel_means(fake, real, kernel, partition=partition, block_size=block_size)
     return cms_from_means(means.without_diagonal() if unbiased else means, partition)
 
 

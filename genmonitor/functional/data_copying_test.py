@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from genmonitor.functional.kernel_means import check_sides
 from genmonitor.functional.neighbors import knn
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
-from genmonitor.kernels.means import check_sides
+from genmonitor.functional.permutation import MIN_SAMPLES
 
 NEIGHBORS = 50
 """Training samples whose mean distance is what is usual around a sample, as Carlini et al. take it."""

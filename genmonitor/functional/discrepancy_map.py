@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_images, check_min_samples
-from genmonitor.functional.two_sample_test import MIN_SAMPLES, TIE, check_test_arguments, pooled, random_splits
+from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS, TIE, Blocks, check_permutations
 from genmonitor.linalg import chunking
 from genmonitor.linalg.chunking import float64_sum, in_cache
 from genmonitor.linalg.precision import full_precision
@@ -33,7 +33,7 @@ UNRESOLVED = 1e-6
 
 
 def discrepancy_map(
-    fake: Tensor, real: Tensor, *, sides: Sequence[int] = SIDES, num_permutations: int = 199, seed: int = 0
+    fake: Tensor, real: Tensor, *, sides: Sequence[int] = SIDES, num_permutations: int = NUM_PERMUTATIONS, seed: int = 0
 ) -> dict[str, Tensor]:
     """Size of the difference between generated and real images at each pixel, and its p-value, at one level for all.
 
@@ -78,7 +78,7 @@ def discrepancy_map(
         >>> fake[..., :3, 5:] += 0.5  # upper right
         >>> found = discrepancy_map(fake, real)
         >>> float(found["p"]), int(found["map"].argmax()) % 8 >= 5
-        (0.005, True)
+        (0.001, True)
     """
     check_map_arguments(sides, num_permutations, seed)
     real = check_images("real", real)
@@ -86,9 +86,9 @@ def discrepancy_map(
     check_min_samples("fake", fake, MIN_SAMPLES)
     check_min_samples("real", real, MIN_SAMPLES)
     dtype = torch.promote_types(fake.dtype, real.dtype)
-    pool, labels, seed = pooled(fake.to(dtype), real.to(dtype), seed)
-    splits = torch.cat([labels[None], random_splits(len(labels), len(fake), num_permutations, seed)])
-    images = pool.take()
+    fake, real = fake.to(dtype), real.to(dtype)
+    blocks = Blocks.of(fake, real, num_permutations, seed)
+    images = blocks.take(fake, real)
     if images.numel() * 8 <= chunking.MEMORY_BUDGET:
         images = images.double()  # whitened to the last digit, the same for every dtype that holds them
     images -= images[0].clone()  # so that what is the same in all is exactly zero
@@ -96,7 +96,7 @@ def discrepancy_map(
         # what hardly varies has no texture of its own, only that of what is beside it
         deviation = images.std(0).amax(0)
         texture = Whitening.of(images)(images).mul_(deviation > FLOOR * deviation.max())
-        views = [cell_discrepancies(view, splits) for view in (images, texture)]
+        views = [cell_discrepancies(view, blocks) for view in (images, texture)]
     found = {"map": size_of_difference(views), "p_map": smallest_p_values(views, sides)}
     height, width = real.shape[2:]
     cell = _cell(height, width)
@@ -110,26 +110,25 @@ def check_map_arguments(sides: Sequence[int], num_permutations: int, seed: int) 
         raise ValueError(f"Expected `sides` as one or more whole numbers above 0, but got {sides!r}.")
     for side in sides:
         check_at_least("sides", side, 1)
-    check_test_arguments((1.0,), num_permutations, seed)
+    check_permutations(num_permutations, seed)
 
 
-def cell_discrepancies(images: Tensor, splits: Tensor) -> Tensor:
+def cell_discrepancies(images: Tensor, blocks: Blocks) -> Tensor:
     """Return how far apart the sides of each split are in each cell of the image.
 
     Args:
-        images: [N, C, H, W].
-        splits: which of them are fake, bool [S, N], as many in each.
+        images: [N, C, H, W], block after block, as `blocks.take` returns them.
+        blocks: what the splits are of.
 
     Returns:
-        float64 [S, rows, columns]: the sum over channels and characteristic functions of the squared difference of
+        float64 [1 + S, rows, columns]: the sum over channels and characteristic functions of the squared difference of
         their means, in units of their variance.
     """
     height, width = images.shape[2:]
-    cell, fake = _cell(height, width), int(splits[0].sum())
-    weights = torch.tensor([-1 / (len(images) - fake), 1 / fake], dtype=torch.float64)[splits.long()].to(images.device)
+    cell = _cell(height, width)
     strips = [_Strip.of(strip) for strip in images.split(cell, 2)]
     floor = FLOOR * max(float(strip.deviation.max()) for strip in strips)
-    return torch.stack([strip.discrepancies(weights, floor, cell) for strip in strips], 1)
+    return torch.stack([strip.discrepancies(blocks, floor, cell) for strip in strips], 1)
 
 
 def size_of_difference(views: Sequence[Tensor]) -> Tensor:
@@ -200,25 +199,30 @@ class _Strip(NamedTuple):
     def of(cls, images: Tensor) -> _Strip:
         mean = float64_sum(images, 0) / len(images)
         squares = torch.zeros_like(mean)
-        for some in _parts(images):
+        for some in _parts(images, 1):
             squares += (images[some].double() - mean).square().sum(0)
         return cls(images, mean, (squares / len(images)).sqrt())
 
-    def discrepancies(self, weights: Tensor, floor: float, cell: int) -> Tensor:
-        """Return those of each split, whose weights [S, N] are given, in each cell [S, columns]."""
+    def discrepancies(self, blocks: Blocks, floor: float, cell: int) -> Tensor:
+        """Return those of each split in each cell [1 + S, columns]."""
         scale = 1 / (self.deviation + floor) if floor > 0 else 0.0
-        differences, moments = [], []
-        for some in _parts(self.images):
+        means, squares = [], []
+        for some in _parts(self.images, blocks.size):
             waves = _waves((self.images[some].double() - self.mean) * scale, cell)
-            differences.append((weights[:, some] @ waves.flatten(1)).unflatten(1, waves.shape[1:]))
-            moments.append(torch.stack([waves.sum(0), waves.square().sum(0)]))
-        mean, square = torch.stack(moments).sum(0) / len(self.images)
+            means.append(blocks.means(waves))
+            squares.append(waves.square().sum(0))
+        of_block = torch.cat(means)
+        mean, square = of_block.mean(0), torch.stack(squares).sum(0) / len(self.images)
         variance = square - mean.square() + FLOOR * _variances(mean) / cell**2
-        return (torch.stack(differences).sum(0).square() / variance).sum((1, 2))
+        units = (of_block / variance.sqrt()).flatten(1)
+        differences = blocks.weights(units.device).T @ units
+        return differences.square_().unflatten(1, mean.shape).sum((1, 2))
 
 
-def _parts(images: Tensor) -> Iterator[slice]:
-    return in_cache(len(images), 8 * images[0].numel())
+def _parts(images: Tensor, size: int) -> Iterator[slice]:
+    """Cut images into some at a time, which are whole blocks of so many."""
+    blocks = in_cache(len(images) // size, 8 * size * images[0].numel())
+    return (slice(size * some.start, size * some.stop) for some in blocks)
 
 
 def _waves(x: Tensor, cell: int) -> Tensor:

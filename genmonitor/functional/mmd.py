@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from genmonitor.functional.kernel_means import KernelMeans, check_two_samples, kernel_means
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import KernelMeans, check_two_samples, kernel_means
 
 
 def maximum_mean_discrepancy(
@@ -46,7 +46,7 @@ def maximum_mean_discrepancy(
         tensor(0., dtype=torch.float64)
     """
     fake, real, kernel = check_two_samples(fake, real, kernel, None, block_size)
-    means = kernel_means(fake.flatten(1), real.flatten(1), kernel, block_size=block_size)
+    means = kernel_means(fake, real, kernel, block_size=block_size)
     return mmd_from_means(means.without_diagonal() if unbiased else means)
 
 

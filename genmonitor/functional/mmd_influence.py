@@ -1,228 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The influence of each sample on the maximum mean discrepancy, region by region: all that a later comparison needs.
-
-Sums are of the kernel minus one: the constant is in no value or variance of MMD without bias, and where a kernel is so
-wide that it is one but for a little, float32 holds the little.
-"""
+"""The influence of each sample on the maximum mean discrepancy, region by region: all that a later comparison needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
-from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.functional.discrepancy import GroupKernels, PairSums
+from genmonitor.functional.kernel_means import check_sides
+from genmonitor.functional.permutation import MIN_SAMPLES
+from genmonitor.kernels import Kernel
 from genmonitor.kernels.base import check_kernel
-from genmonitor.kernels.means import check_sides
-from genmonitor.kernels.views import SampleView, Structure, distance_blocks
-from genmonitor.linalg.chunking import float64_sum, row_blocks
-from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
-
-MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
-"""The default kernel is a mean of Gaussians whose gammas are these over the mean squared distance of real samples."""
-
-BALANCED_ON = 1000
-"""Each Gaussian is weighed by one over what its MMD varies by among real samples: at least so many of them where
-there are as many, spread evenly."""
-
-TYPICAL = 2.0
-"""float32 holds the exponents of this multiplier to within a millionth, those of 32 to within sixteen millionths."""
-
-
-class KernelSums(NamedTuple):
-    """Sums of the kernel minus one, for the image and then each region.
-
-    Attributes:
-        rows: over the columns [R, N], float64.
-        columns: over the rows [R, M].
-        squares: of squares, over all pairs [R].
-        by_gamma: of each Gaussian of the mean alone, over all pairs [R, multipliers].
-    """
-
-    rows: Tensor
-    columns: Tensor
-    squares: Tensor
-    by_gamma: Tensor
-
-    @classmethod
-    def zeros(cls, regions: int, n: int, m: int, gammas: int, device: torch.device) -> KernelSums:
-        """Return the sums over no pairs."""
-        shapes = ((regions, n), (regions, m), (regions,), (regions, gammas))
-        return cls(*(torch.zeros(shape, dtype=torch.float64, device=device) for shape in shapes))
-
-
-@dataclass(frozen=True, eq=False)
-class RegionKernel:
-    """A kernel of images, and of each of R - 1 regions.
-
-    Attributes:
-        names: of the regions, "image" first.
-        view: what is compared of samples, in parts. Their distances add up to the image's, or, where those of `base` do
-            not or it is not exponential, the image is the first part.
-        gamma: 1 over the mean squared distance of real samples [R], or the given kernel's; 0 where there is no kernel.
-        base: the kernel whose distances are taken.
-        multipliers: of gamma; the kernel is a mean over them.
-        mixture: what each counts in the mean [R, multipliers], summing to 1.
-        spread: root mean square of each one's centered kernel of two real samples [R, multipliers].
-    """
-
-    names: tuple[str, ...]
-    view: SampleView
-    gamma: Tensor
-    base: Kernel
-    multipliers: tuple[float, ...]
-    mixture: Tensor
-    spread: Tensor
-
-    @classmethod
-    def of(
-        cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None, view: SampleView | None = None
-    ) -> RegionKernel:
-        """Take gammas from real samples, float32 or float64, images with a partition.
-
-        Args:
-            real: samples [M, ...].
-            kernel: None for a mean of Gaussians, each region's with gammas of its own.
-            partition: the regions.
-            view: what is compared of samples; None for their values.
-        """
-        names = ("image", *(partition.regions() if partition else ()))
-        view = view or Structure.of(real, partition)
-        if kernel is not None:
-            kernel = kernel.resolved(real.flatten(1))
-            gamma = torch.full((len(names),), kernel.resolved_gamma, dtype=torch.float64, device=real.device)
-            if not kernel.factorizes and partition:
-                view = Structure([*Structure.of(real, None).columns, *Structure.of(real, partition).columns])
-            alone = torch.ones(len(names), 1, dtype=torch.float64)
-            given = cls(names, view, gamma, kernel, (1.0,), alone, alone)
-            return replace(given, spread=given.spread_among(real))
-        scales = region_scales(real, view)
-        image = scales.sum()
-        if not bool(image.isfinite()):
-            raise ValueError(
-                "Expected `real` samples whose squared distances float64 holds, but their mean is infinite. Scale the "
-                "samples."
-            )
-        # a region that is constant among the real samples has no gamma of its own and takes the image's
-        every = torch.cat([image[None], torch.where(scales > 0, scales, image)])[: len(names)]
-        gamma = torch.where(every > 0, 1 / every, 0)
-        mixture = torch.ones(len(names), len(MULTIPLIERS), dtype=torch.float64)
-        equal = cls(names, view, gamma, GaussianKernel(), MULTIPLIERS, mixture, mixture)
-        spread = equal.spread_among(real)
-        # each counts one over the standard deviation of its MMD among real samples; where nothing varies, all the same
-        counts = torch.where(spread > 0, 1 / spread, 0)
-        counts = torch.where(counts.sum(1, keepdim=True) > 0, counts, 1)
-        return replace(equal, mixture=counts / counts.sum(1, keepdim=True), spread=spread)
-
-    def spread_among(self, real: Tensor) -> Tensor:
-        """Return `spread`, of some of the real samples [M, ...]."""
-        some = real[:: max(1, len(real) // BALANCED_ON)]
-        out = torch.zeros_like(self.mixture)
-        rows: dict[int, list[Tensor]] = {}
-        for region, _, _, terms in self._terms(some, some, upper=False):
-            rows.setdefault(region, []).append(torch.stack([*terms]))
-        for region, blocks in rows.items():
-            for number, term in enumerate(torch.cat(blocks, 1)):
-                gram = term.double()
-                gram = gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()
-                out[region, number] = float(
-                    (gram.fill_diagonal_(0).square().sum() / (len(gram) * (len(gram) - 1))).sqrt()
-                )
-        return out
-
-    def sums_within(self, x: Tensor) -> KernelSums:
-        """Sum over the pairs of different samples of x [N, ...], each in both orders."""
-        sums = KernelSums.zeros(len(self.names), len(x), len(x), len(self.multipliers), x.device)
-        for region, start, stop, terms in self._terms(x, x, upper=True):
-            gram, by_gamma = self._mean(region, terms, twice_from=stop - start)
-            own, beyond = gram[:, : stop - start], gram[:, stop - start :]
-            sums.by_gamma[region] += by_gamma
-            sums.rows[region, start:stop] += float64_sum(gram, 1)
-            sums.rows[region, stop:] += float64_sum(beyond, 0)
-            sums.squares[region] += _sum_of_squares(own) + 2 * _sum_of_squares(beyond)
-        return sums._replace(columns=sums.rows)
-
-    def sums_across(self, x: Tensor, y: Tensor) -> KernelSums:
-        """Sum over the pairs of a sample of x [N, ...] and one of y [M, ...]."""
-        sums = KernelSums.zeros(len(self.names), len(x), len(y), len(self.multipliers), x.device)
-        for region, start, stop, terms in self._terms(x, y, upper=False):
-            gram, by_gamma = self._mean(region, terms)
-            sums.by_gamma[region] += by_gamma
-            sums.rows[region, start:stop] += float64_sum(gram, 1)
-            sums.columns[region] += float64_sum(gram, 0)
-            sums.squares[region] += _sum_of_squares(gram)
-        return sums
-
-    def _mean(self, region: int, terms: Iterator[Tensor], twice_from: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the mean of the terms [N, M], and the sum of each [multipliers], of some columns counted twice."""
-        out, by_gamma = None, []
-        for part, term in zip(self.mixture[region].tolist(), terms, strict=True):
-            out = torch.zeros_like(term) if out is None else out
-            out.add_(term, alpha=part)
-            total = float64_sum(term)
-            by_gamma.append(total + float64_sum(term[:, twice_from:]) if twice_from else total)
-        assert out is not None
-        return out, torch.stack(by_gamma)
-
-    def _terms(self, x: Tensor, y: Tensor, upper: bool) -> Iterator[tuple[int, int, int, Iterator[Tensor]]]:
-        """Yield a region, a first and a last row, and of these rows the kernel minus one at each multiplier of gamma.
-
-        With `upper`, where `y` is `x`, they are rows of the upper triangle, with zeros on the diagonal. Regions without
-        a kernel are left out.
-        """
-        gammas, sets = self.gamma.tolist(), [x] if y is x else [x, y]
-        if not self.base.factorizes:
-            for region in range(len(self.view)):
-                sides = [torch.cat(pieces, 1) for pieces in zip(*self.view.pieces(region, *sets), strict=True)]
-                a, b = self.base.prepared(sides[0], sides[-1])
-                for start, stop in row_blocks(len(x), 6 * 8, columns=len(y)):
-                    gram = self.base.gram(a[start:stop], b[start if upper else 0 :]) - 1
-                    yield region, start, stop, iter([gram.fill_diagonal_(0) if upper else gram])
-            return
-
-        def pieces(part: int) -> Iterator[tuple[Tensor, Tensor]]:
-            gamma, given = gammas[min(part + 1, len(gammas) - 1)], len(self.multipliers) == 1
-            kernel = replace(self.base, gamma=gamma * (1 if given else TYPICAL) or 1.0)
-            for sides in self.view.pieces(part, *sets):
-                # exactly zero where nothing varies, which a mean rounds
-                near = sides if given else [x - sides[-1][0] for x in sides]
-                yield kernel.prepared(near[0], near[-1])
-
-        shape, measure = (len(x), len(y)), replace(self.base, gamma=gammas[0] or 1.0).distances
-        for region, start, stop, distances in distance_blocks(len(self.view), pieces, shape, measure, upper):
-            if region < len(gammas) and gammas[region]:
-                some = distances.fill_diagonal_(0) if upper else distances
-                exponents = (some * (-gammas[region] * multiplier) for multiplier in self.multipliers)
-                yield region, start, stop, (x.expm1_() for x in exponents)
-
-
-def region_scales(real: Tensor, view: SampleView) -> Tensor:
-    """Return the mean squared distance of two different real samples [M, ...] in each part of a view: float64 [parts].
-
-    It is twice the sum of the variances, so no pair is looked at.
-
-    Example:
-        >>> halves = Structure([torch.tensor([0]), torch.tensor([1])])
-        >>> region_scales(torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]]), halves)
-        tensor([8., 0.], dtype=torch.float64)
-    """
-    parts = [[_scale(piece) for (piece,) in view.pieces(part, real)] for part in range(len(view))]
-    return torch.stack([torch.stack(pieces).sum() for pieces in parts])
-
-
-def _scale(piece: Tensor) -> Tensor:
-    """Return twice the sum of the variances, exactly 0 where nothing varies: by differences from the first row."""
-    near = piece.double() - piece[0]
-    return 2 * near.var(0).sum()
-
-
-def _sum_of_squares(x: Tensor) -> Tensor:
-    return float64_sum(x.square())
 
 
 class MMDInfluence(NamedTuple):
@@ -302,48 +93,52 @@ def checked_samples(
 
 
 class RealSide(NamedTuple):
-    """Real samples, the kernel they give, and its sums over their pairs: what all sets are compared with.
+    """Real samples, the kernels they give, and their sums over pairs of them: what all sets are compared with.
 
     Attributes:
         samples: [M, ...].
-        kernel: of the image and its regions.
+        kernels: of the image and its regions, with their mixture.
         sums: over pairs of real samples.
     """
 
     samples: Tensor
-    kernel: RegionKernel
-    sums: KernelSums
+    kernels: GroupKernels
+    sums: PairSums
 
     @classmethod
-    def of(
-        cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None, view: SampleView | None = None
-    ) -> RealSide:
-        """Look at real samples that are checked, at their values unless another view is given."""
-        with torch.no_grad(), full_precision():
-            regions = RegionKernel.of(real, kernel, partition, view)
-            return cls(real, regions, regions.sums_within(real))
+    def of(cls, real: Tensor, kernel: Kernel | None, partition: PixelPartition | None) -> RealSide:
+        """Look at real samples that are checked, by Gaussians of their own gammas or by a given kernel."""
+        with torch.no_grad():
+            if kernel is None:
+                kernels = GroupKernels.gaussian([real], partition)
+            else:
+                kernels = GroupKernels.single(kernel.resolved(real.flatten(1)), real, partition, mixture=True)
+            kernels = kernels.balanced(real)
+            return cls(real, kernels, kernels.sums(real))
 
     def influence(self, fake: Tensor) -> MMDInfluence:
         """Compare samples that are checked, and of the dtype of the real ones."""
-        with torch.no_grad(), full_precision():
-            within = self.kernel.sums_within(fake)
-            across = self.kernel.sums_across(fake, self.samples)
-        n, m = within.rows.shape[1], self.sums.rows.shape[1]
-        across_mean = across.rows.mean(1) / m
-        fake_mean, real_mean = within.rows.mean(1) / (n - 1), self.sums.rows.mean(1) / (m - 1)
-        return MMDInfluence(
-            regions=self.kernel.names,
-            mmd=fake_mean + real_mean - 2 * across_mean,
-            fake=_influences(within.rows / (n - 2), across.rows / m),
-            real=_influences(self.sums.rows / (m - 2), across.columns / n),
-            second_order=2 * _second_order_within(within) / ((n - 1) * (n - 2)) + 4 * _second_order(across) / (n * m),
-            real_mean=real_mean,
-            gamma=self.kernel.gamma,
-            by_gamma=within.by_gamma / (n * (n - 1))
-            + self.sums.by_gamma / (m * (m - 1))
-            - across.by_gamma * 2 / (n * m),
-            by_chance=2**0.5 * self.kernel.spread * (1 / n + 1 / m),
-        )
+        with torch.no_grad():
+            return influence_of(self.kernels, self.kernels.sums(fake), self.kernels.sums(fake, self.samples), self.sums)
+
+
+def influence_of(kernels: GroupKernels, fake: PairSums, across: PairSums, real: PairSums) -> MMDInfluence:
+    """Put values and influences together from the sums within the fake side, across, and within the real one."""
+    (n, m), spread = (across.rows.shape[1], across.columns.shape[1]), kernels.spread
+    assert spread is not None  # of balanced kernels
+    across_mean = across.rows.mean(1) / m
+    fake_mean, real_mean = fake.rows.mean(1) / (n - 1), real.rows.mean(1) / (m - 1)
+    return MMDInfluence(
+        regions=kernels.names,
+        mmd=fake_mean + real_mean - 2 * across_mean,
+        fake=_influences(fake.rows / (n - 2), across.rows / m),
+        real=_influences(real.rows / (m - 2), across.columns / n),
+        second_order=2 * _second_order_within(fake) / ((n - 1) * (n - 2)) + 4 * _second_order(across) / (n * m),
+        real_mean=real_mean,
+        gamma=kernels.unit.to(real_mean),
+        by_gamma=fake.totals / (n * (n - 1)) + real.totals / (m * (m - 1)) - across.totals * 2 / (n * m),
+        by_chance=2**0.5 * spread.to(real_mean.device) * (1 / n + 1 / m),
+    )
 
 
 def _influences(within: Tensor, across: Tensor) -> Tensor:
@@ -352,14 +147,14 @@ def _influences(within: Tensor, across: Tensor) -> Tensor:
     return out - out.mean(1, keepdim=True)
 
 
-def _second_order_within(sums: KernelSums) -> Tensor:
+def _second_order_within(sums: PairSums) -> Tensor:
     """Estimate the mean square of the centered kernel of two samples of a set [R]; 0 for negative estimates."""
     n, total = sums.rows.shape[1], sums.rows.sum(1)
     squares = sums.squares + total.square() / ((n - 1) * (n - 2)) - 2 / (n - 2) * sums.rows.square().sum(1)
     return squares.clamp_min(0) / (n * (n - 3))
 
 
-def _second_order(sums: KernelSums) -> Tensor:
+def _second_order(sums: PairSums) -> Tensor:
     """Estimate the mean square of the kernel of samples of two sets, centered on both sides [R]; at least 0."""
     (n, m), total = (sums.rows.shape[1], sums.columns.shape[1]), sums.rows.sum(1)
     explained = sums.rows.square().sum(1) / m + sums.columns.square().sum(1) / n - total.square() / (n * m)

@@ -13,8 +13,8 @@ from torch import Tensor
 from genmonitor._validation import check_bool
 from genmonitor.functional.band_energy_test import STEP
 from genmonitor.functional.data_copying_test import count_test, lower_than_held_out
-from genmonitor.functional.two_sample_test import MIN_SAMPLES, random_splits
-from genmonitor.kernels.means import check_sides
+from genmonitor.functional.kernel_means import check_sides
+from genmonitor.functional.permutation import MIN_SAMPLES, random_splits
 from genmonitor.linalg.chunking import in_cache
 from genmonitor.linalg.distances import squared_distances, squared_norms
 from genmonitor.linalg.precision import full_precision

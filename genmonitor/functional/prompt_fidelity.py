@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from genmonitor._validation import check_features, check_integers, check_same_length
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.functional.permutation import MIN_SAMPLES
 
 
 class PromptFidelity(NamedTuple):

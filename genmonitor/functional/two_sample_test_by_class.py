@@ -10,18 +10,10 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_integers, check_same_length
-from genmonitor.functional.two_sample_test import (
-    GAMMAS,
-    MIN_SAMPLES,
-    VIEWS,
-    View,
-    check_test_arguments,
-    familywise_p_values,
-    pooled,
-    random_splits,
-    view_statistics,
-)
-from genmonitor.kernels.means import check_sides
+from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View
+from genmonitor.functional.kernel_means import check_sides
+from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS, Blocks, familywise_p_values
+from genmonitor.functional.two_sample_test import check_test_arguments, pooled_statistics
 
 
 def two_sample_test_by_class(
@@ -30,9 +22,9 @@ def two_sample_test_by_class(
     fake_labels: Tensor,
     real_labels: Tensor,
     *,
-    gammas: Sequence[float] = GAMMAS,
+    gammas: Sequence[float] = MULTIPLIERS,
     views: Sequence[View] = VIEWS,
-    num_permutations: int = 199,
+    num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> dict[int, Tensor]:
     """p-value of each class of the hypothesis that its generated and its real samples come from one distribution.
@@ -69,7 +61,7 @@ def two_sample_test_by_class(
         >>> real, labels = torch.linspace(0, 1, 64)[:, None], torch.arange(64) % 2
         >>> found = two_sample_test_by_class(real + 0.5 * labels[:, None], real, labels, labels)
         >>> {label: float(p) for label, p in found.items()}
-        {0: 1.0, 1: 0.005}
+        {0: 1.0, 1: 0.001}
     """
     check_test_arguments(gammas, num_permutations, seed, views)
     real, fake = check_sides({"real": real, "fake": fake}, None, MIN_SAMPLES)
@@ -86,9 +78,8 @@ def two_sample_test_by_class(
     rows = []
     for label in classes:
         of_fake, of_real = fake[(fake_labels == label).to(fake.device)], real[(real_labels == label).to(real.device)]
-        pool, sides, own_seed = pooled(of_fake, of_real, seed)
-        splits = torch.cat([sides[None], random_splits(len(sides), len(of_fake), num_permutations, own_seed)])
-        rows.append(view_statistics(pool, splits, None, gammas, views)[0])
+        blocks = Blocks.of(of_fake, of_real, num_permutations, seed)
+        rows.append(pooled_statistics(of_fake, of_real, blocks, None, gammas, views)[0])
     return dict(zip(classes, familywise_p_values(torch.stack(rows)), strict=True))
 
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_min_samples, check_normalized, check_order, check_vectors
+from genmonitor.functional.kernel_means import means_within
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.covariance import check_kernels, check_side, covariance, feature_map, gram_matrix, has_features
-from genmonitor.kernels.means import means_within
 from genmonitor.linalg.precision import full_precision
 from genmonitor.linalg.spectrum import entropy, largest_eigenpairs, psd_eigenvalues, rounding_of
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of samples, region by region, and the distances in them, of a few values at a time: they add up."""
+"""Views of samples, region by region, of a few values at a time: their distances add up."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from genmonitor.linalg.chunking import column_blocks, row_blocks
+from genmonitor.linalg.chunking import column_blocks
 from genmonitor.linalg.whitening import Whitening
 from genmonitor.partition import PixelPartition
 
@@ -48,11 +48,11 @@ class Structure(NamedTuple):
 
 
 class Texture(NamedTuple):
-    """Whitened images, each region alone, so that no other shows in it.
+    """Whitened images: the whole, and each region alone, so that no other shows in it.
 
     Attributes:
         whitening: by real images, or by those of both sides.
-        inside: of each region, booleans [H, W].
+        inside: of the whole and each region, booleans [H, W].
     """
 
     whitening: Whitening
@@ -60,12 +60,12 @@ class Texture(NamedTuple):
 
     @classmethod
     def of(cls, whitening: Whitening, partition: PixelPartition | None) -> Texture:
-        """See images in the regions of a partition, or as one."""
-        mean = whitening.mean[0]
-        if partition is None:
-            return cls(whitening, [torch.ones_like(mean, dtype=torch.bool)])
-        labels = partition.pixel_labels().to(mean.device)
-        return cls(whitening, [labels == label for label in partition.regions().values()])
+        """See images as a whole, then in the regions of a partition."""
+        inside = [torch.ones_like(whitening.mean[0], dtype=torch.bool)]
+        if partition is not None:
+            labels = partition.pixel_labels().to(inside[0].device)
+            inside += [labels == label for label in partition.regions().values()]
+        return cls(whitening, inside)
 
     def __len__(self) -> int:
         return len(self.inside)
@@ -83,36 +83,3 @@ def region_columns(partition: PixelPartition | None, images: Tensor) -> list[Ten
         return None
     channels = images.shape[1]
     return [partition.columns(label, channels).to(images.device) for label in partition.regions().values()]
-
-
-def distance_blocks(
-    regions: int,
-    pieces: Callable[[int], Iterable[tuple[Tensor, Tensor]]],
-    shape: tuple[int, int],
-    distances: Callable[[Tensor, Tensor], Tensor],
-    upper: bool,
-) -> Iterator[tuple[int, int, int, Tensor]]:
-    """Yield a region, from 1 on and at last 0 for all of them, a first and a last row, and the distances of these rows.
-
-    Args:
-        regions: their number, from 1 on.
-        pieces: from the number of a region, from 0 on, to some values of it at a time, of both sides [N, some] and
-            [M, some]. Each is called as often as all distances have to be held a few rows at a time.
-        shape: N and M.
-        distances: of samples of both sides, which add up over pieces and regions.
-        upper: whether both sides are the same; then distances are to the first of these rows and all later ones.
-    """
-    for first, last in row_blocks(shape[0], 6 * 8, columns=shape[1]):
-        spans = [(first + a, first + b) for a, b in row_blocks(last - first, 8)] if upper else [(first, last)]
-        whole: list[Tensor] = []
-        for region in range(1, regions + 1):
-            blocks: list[Tensor] = []
-            for x, y in pieces(region - 1):
-                blocks = _sums(blocks, [distances(x[a:b], y[a if upper else 0 :]) for a, b in spans])
-            whole = _sums(whole, blocks)
-            yield from ((region, a, b, block) for (a, b), block in zip(spans, blocks, strict=True))
-        yield from ((0, a, b, block) for (a, b), block in zip(spans, whole, strict=True))
-
-
-def _sums(blocks: list[Tensor], others: list[Tensor]) -> list[Tensor]:
-    return [x + y for x, y in zip(blocks, others, strict=True)] if blocks else others

@@ -11,9 +11,8 @@ from torch import Tensor
 from torchmetrics.utilities import dim_zero_cat
 
 from genmonitor._validation import check_bool, check_min_samples, check_samples, check_whole_blocks
+from genmonitor.functional.kernel_means import KernelMeans, check_estimator, kernel_means
 from genmonitor.kernels import GaussianKernel, Kernel
-from genmonitor.kernels.means import KernelMeans, check_estimator, kernel_means
-from genmonitor.kernels.views import region_columns
 from genmonitor.metrics._base import GenerativeMetric, KernelMetric
 from genmonitor.partition import PixelPartition
 
@@ -151,10 +150,10 @@ class TwoSampleMetric(TwoSidedMetric, KernelMetric):
     def _means(self, fake: Tensor, real: Tensor, kernel: Kernel) -> KernelMeans:
         """Return the means of the kernel, reusing those of the real side alone while it stays the same."""
         means = kernel_means(
-            fake.flatten(1),
-            real.flatten(1),
+            fake,
+            real,
             kernel,
-            regions=region_columns(self.partition, real),
+            partition=self.partition,
             block_size=self.block_size,
             within_real=self._known_term(kernel, real),
         )

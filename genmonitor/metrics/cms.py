@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor.functional.cms import cms_from_means
+from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import KernelMeans
 from genmonitor.metrics._real_fake import TwoSampleMetric
 from genmonitor.partition import PixelPartition
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from genmonitor._validation import check_images, check_min_samples
 from genmonitor.functional.discrepancy_map import SIDES, check_map_arguments, discrepancy_map
-from genmonitor.functional.two_sample_test import LEVEL, MIN_SAMPLES
+from genmonitor.functional.permutation import LEVEL, MIN_SAMPLES, NUM_PERMUTATIONS
 from genmonitor.metrics._real_fake import TwoSidedMetric
 
 
@@ -44,7 +44,7 @@ class DiscrepancyMap(TwoSidedMetric):
         >>> metric.update(images[32:], real=False)
         >>> found = metric.compute()
         >>> float(found["p"]), int(found["map"].argmax()) % 8 >= 5
-        (0.005, True)
+        (0.001, True)
     """
 
     is_differentiable: bool = False
@@ -53,7 +53,7 @@ class DiscrepancyMap(TwoSidedMetric):
     def __init__(
         self,
         sides: Sequence[int] = SIDES,
-        num_permutations: int = 199,
+        num_permutations: int = NUM_PERMUTATIONS,
         seed: int = 0,
         reset_real_features: bool = True,
         **kwargs: Any,

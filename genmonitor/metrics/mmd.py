@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor
 
+from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import KernelMeans
 from genmonitor.metrics._real_fake import TwoSampleMetric
 
 

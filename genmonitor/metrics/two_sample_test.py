@@ -9,15 +9,10 @@ from typing import Any
 from torch import Tensor
 
 from genmonitor._validation import check_min_samples
-from genmonitor.functional.two_sample_test import (
-    GAMMAS,
-    MIN_SAMPLES,
-    VIEWS,
-    View,
-    check_test_arguments,
-    two_sample_test,
-)
-from genmonitor.kernels.means import check_estimator
+from genmonitor.functional.discrepancy import MULTIPLIERS, VIEWS, View
+from genmonitor.functional.kernel_means import check_estimator
+from genmonitor.functional.permutation import MIN_SAMPLES, NUM_PERMUTATIONS
+from genmonitor.functional.two_sample_test import check_test_arguments, two_sample_test
 from genmonitor.metrics._real_fake import TwoSidedMetric
 from genmonitor.partition import PixelPartition
 
@@ -53,7 +48,7 @@ class TwoSampleTest(TwoSidedMetric):
         >>> metric.update(images[:32], real=True)
         >>> metric.update(images[32:] * torch.tensor([1.0, 0.2]), real=False)  # the right half is too dark
         >>> {name: round(float(value), 3) for name, value in metric.compute().items()}
-        {'image': 0.005, 'cluster_1': 1.0, 'cluster_2': 0.005}
+        {'image': 0.001, 'cluster_1': 1.0, 'cluster_2': 0.001}
     """
 
     is_differentiable: bool = False
@@ -64,9 +59,9 @@ class TwoSampleTest(TwoSidedMetric):
     def __init__(
         self,
         partition: PixelPartition | None = None,
-        gammas: Sequence[float] = GAMMAS,
+        gammas: Sequence[float] = MULTIPLIERS,
         views: Sequence[View] = VIEWS,
-        num_permutations: int = 199,
+        num_permutations: int = NUM_PERMUTATIONS,
         seed: int = 0,
         reset_real_features: bool = True,
         **kwargs: Any,

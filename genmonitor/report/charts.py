@@ -12,7 +12,7 @@ from torch import Tensor
 from genmonitor.evaluation.findings import verdict_of
 from genmonitor.evaluation.results import MOMENT, Record
 from genmonitor.evaluation.values import ValueSpec, grouped_by_chart, lookup
-from genmonitor.functional.two_sample_test import LEVEL
+from genmonitor.functional.permutation import LEVEL
 from genmonitor.plotting.style import cluster_color, inmost
 from genmonitor.report.run import MonitorRun, Note
 

@@ -93,10 +93,10 @@ def test_compare_names_the_dark_half_first(compared):
     assert (partition.labels[:, 3:] == dark).all()
     finding, *rows = [line.split() for line in said.splitlines() if line.startswith("cluster_")]
     assert re.match(
-        r"Right half, 3×4 px: contrast − [34]\d %; explains \d+ % of what is wrong there \(p = 0.005\)\.\n", said
+        r"Right half, 3×4 px: contrast − [34]\d %; explains \d+ % of what is wrong there \(p = 0.001\)\.\n", said
     )
     assert re.search(
-        rf"^cluster_{dark} \(right half\) differs from real images: error ratio [\d.]+ × \(p = 0.005\)", said, re.M
+        rf"^cluster_{dark} \(right half\) differs from real images: error ratio [\d.]+ × \(p = 0.001\)", said, re.M
     )
     assert finding[0] == rows[0][0] == f"cluster_{dark}"
     assert float(rows[0][3]) > 10
@@ -325,7 +325,7 @@ def test_compare_as_json_holds_the_regions_as_data(as_json):
     assert worst == f"cluster_{dark}"
     of = result["regions"][worst]
     assert (of["label"], of["sites"], of["pixels"], of["where"]) == (dark, 12, 12, "right half")
-    assert (of["p_value"], of["differs"]) == (0.005, True)
+    assert (of["p_value"], of["differs"]) == (0.001, True)
     assert of["cms"] == result["values"][worst]
     assert of["share"] == result["values"][f"share_{dark}"]
     other = result["regions"][f"cluster_{3 - dark}"]
@@ -342,7 +342,7 @@ ONE, TWO = "--n-clusters 2", "light.npy --n-clusters 2"
 def test_compare_in_a_terminal_begins_with_the_finding_in_red(comparing):
     said, folder = comparing(ONE, 200)
     assert re.match(r"\x1b\[1;31mRight half, 3×4 px: contrast − [34]\d %", said)
-    assert re.search(r"^cluster_\d +12 .* right half +differs \(p = 0.005\)", plain(said), re.MULTILINE)
+    assert re.search(r"^cluster_\d +12 .* right half +differs \(p = 0.001\)", plain(said), re.MULTILINE)
     assert f"Report: {folder / 'report.html'}" in plain(said).replace("\n", "")
 
 
@@ -406,7 +406,7 @@ def of_classes(capsys, monkeypatch, classes, *words):
 def test_compare_names_the_class_that_is_wrong(capsys, monkeypatch, classes):
     status, said, _ = of_classes(capsys, monkeypatch, classes, "--labels", "folders", "--fail-if", "p_class < 0.01")
     assert status == 1
-    assert re.match(r"Class b: contrast − \d\d % .*p = 0.005\)\. No evidence of a difference in class a \(p = ", said)
+    assert re.match(r"Class b: contrast − \d\d % .*p = 0.00\d\)\. No evidence of a difference in class a \(p = ", said)
     page = (classes / "out" / "genmonitor" / "report.html").read_text()
     assert "Class b: contrast − " in page
     assert "against real images of the class" in page

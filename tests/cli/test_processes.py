@@ -263,4 +263,4 @@ def test_failed_gate_is_printed_whole(here):
     assert status == 1
     assert out.startswith("Right half")
     assert len(told) == 1
-    assert told[0].startswith("genmonitor compare: failed: p_image = 0.005")
+    assert told[0].startswith("genmonitor compare: failed: p_image = 0.001")

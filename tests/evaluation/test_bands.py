@@ -76,7 +76,7 @@ def test_a_diagnosis_says_what_detail_is_missing(aligned):
     assert texts
     assert texts[0].startswith("Details of 2-4 px have ")
     assert diagnosis.of_image()["energy_2"] < 0.3
-    assert diagnosis.bands.p_value[0] == 0.005
+    assert diagnosis.bands.p_value[0] == 0.001
 
 
 def test_what_a_named_fault_explains_is_a_detail():

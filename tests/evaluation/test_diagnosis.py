@@ -15,7 +15,7 @@ from torch import Tensor
 import genmonitor
 from genmonitor import PixelPartition, diagnose
 from genmonitor.evaluation import Finding
-from genmonitor.functional.two_sample_test import LEVEL
+from genmonitor.functional.permutation import LEVEL
 
 N = 200
 WHOLE = torch.ones(16, 16, dtype=torch.bool)
@@ -74,7 +74,7 @@ def test_a_planted_fault_gets_its_name(name: str, area: Tensor) -> None:
     if strength is not None:
         scale = span if "range" in kind.unit else 1.0
         assert kind.strength * scale == pytest.approx(strength, rel=0.3)
-    assert found.p == pytest.approx(0.005)
+    assert found.p == pytest.approx(0.001)
     assert len(found.samples) == 8
 
 
@@ -267,7 +267,7 @@ def test_the_sentence_says_where_what_how_much_and_how_sure() -> None:
     assert text.startswith("Lower right")
     assert "10×10 px" in text
     assert "of the range; explains " in text
-    assert text.endswith("% of what is wrong there (p = 0.005).")
+    assert text.endswith("% of what is wrong there (p = 0.001).")
     assert found.cause.startswith("Usual cause: ")
 
 

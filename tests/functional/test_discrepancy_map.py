@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from genmonitor.functional import discrepancy_map
 from genmonitor.functional.discrepancy_map import cell_discrepancies
-from genmonitor.functional.two_sample_test import pooled, random_splits
+from genmonitor.functional.permutation import Blocks
 from genmonitor.linalg import chunking
 
 
@@ -28,14 +28,20 @@ def two_sides(n: int = 150, **shape: int) -> tuple[torch.Tensor, torch.Tensor]:
     return smooth(n, **shape, seed=1), smooth(n, **shape, seed=2)
 
 
-@pytest.mark.parametrize(("channels", "height", "width"), [(1, 7, 9), (3, 6, 5), (1, 3, 20)])
-def test_twin(channels, height, width):
-    fake, real = smooth(11, channels, height, width), smooth(14, channels, height, width, seed=1)
+def by_formula(fake, real, blocks, sides, cell=1):
+    """The splits of the blocks as splits of their images."""
+    return ref.discrepancy_map(
+        blocks.take(fake, real).numpy(), blocks.splits.numpy().repeat(blocks.size, 1), sides, cell
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "channels", "height", "width"), [(11, 1, 7, 9), (11, 3, 6, 5), (11, 1, 3, 20), (101, 1, 4, 5)]
+)
+def test_twin(n, channels, height, width):
+    fake, real = smooth(n, channels, height, width), smooth(n + 3, channels, height, width, seed=1)
     fake[:, :, :3, :2] += 0.1
-    pool, labels, seed = pooled(fake, real, 3)
-    splits = torch.cat([labels[None], random_splits(25, 11, 39, seed)]).numpy()
-    images = pool.take().numpy()
-    expected = ref.discrepancy_map(images, splits, (2, 4))
+    expected = by_formula(fake, real, Blocks.of(fake, real, 39, 3), (2, 4))
     found = discrepancy_map(fake, real, sides=(2, 4), num_permutations=39, seed=3)
     np.testing.assert_allclose(found["map"].numpy(), expected["map"], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found["p_map"].numpy(), expected["p_map"], atol=1e-12)
@@ -44,9 +50,7 @@ def test_twin(channels, height, width):
 
 def test_cells_of_large_images_average_the_waves():
     fake, real = smooth(8, 1, 6, 130), smooth(9, 1, 6, 130, seed=1)  # cells of 3 pixels, the last ones of one
-    pool, labels, seed = pooled(fake, real, 0)
-    splits = torch.cat([labels[None], random_splits(17, 8, 19, seed)]).numpy()
-    expected = ref.discrepancy_map(pool.take().numpy(), splits, (4,), cell=3)
+    expected = by_formula(fake, real, Blocks.of(fake, real, 19), (4,), cell=3)
     found = discrepancy_map(fake, real, sides=(4,), num_permutations=19)
     np.testing.assert_allclose(found["map"].numpy(), expected["map"], rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found["p_map"].numpy(), expected["p_map"], atol=1e-12)
@@ -118,10 +122,11 @@ def test_order_and_dtype_of_the_samples_change_nothing(n, m, channels, height, w
 
 
 def test_scale_and_shift_do_not_matter():
-    x, splits = smooth(40), random_splits(40, 18, 10, seed=0)
-    expected = cell_discrepancies(x, splits)
+    x = smooth(40)
+    blocks = Blocks.of(x[:18], x[18:], 19)
+    expected = cell_discrepancies(x, blocks)
     for other in (1000 * x, x + 5, 1e-6 * x):
-        torch.testing.assert_close(cell_discrepancies(other, splits), expected)
+        torch.testing.assert_close(cell_discrepancies(other, blocks), expected)
 
 
 def test_a_small_budget_changes_nothing_but_the_rounding(monkeypatch):
@@ -151,7 +156,7 @@ def test_pixels_that_only_a_generator_fills_are_found():
     fake, real = two_sides(40)
     fake[..., :3], real[..., :3] = 0.01, 0
     found = discrepancy_map(fake, real)
-    assert float(found["p"]) == 1 / 200
+    assert float(found["p"]) == 1 / 1000
     assert int(found["map"].argmax()) % 14 < 3
 
 

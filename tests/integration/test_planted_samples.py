@@ -143,4 +143,4 @@ def test_a_class_and_copies_during_training(tmp_path, capsys):
     assert "against real images of the class" in page
     assert [record["p_class"] <= 0.05 for record in variety.history] == [False, True, True]
     for said in (str(variety.findings[0]), page):
-        assert "Class 2: unlike real images (p = 0.005). No evidence of a difference in classes 0, 1, 3" in said
+        assert "Class 2: unlike real images (p = 0.001). No evidence of a difference in classes 0, 1, 3" in said

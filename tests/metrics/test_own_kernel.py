@@ -32,8 +32,8 @@ from genmonitor.functional import (
     prompt_split_energy,
     relative_similarity_test,
 )
+from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import kernel_dispersion
 
 GAMMA = 0.4
 

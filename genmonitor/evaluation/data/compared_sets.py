@@ -13,7 +13,7 @@ from genmonitor._validation import check_at_least, check_bool, check_same_length
 from genmonitor.evaluation.data.images import ImageSource
 from genmonitor.evaluation.distributed import Collective, SingleProcess
 from genmonitor.functional.cka import check_patches
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.functional.permutation import MIN_SAMPLES
 
 MIN_REAL, MIN_FAKE = 5, 2
 REMEDY = (

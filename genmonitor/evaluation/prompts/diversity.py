@@ -21,8 +21,8 @@ from genmonitor.evaluation.prompts.modes import ModeEnds
 from genmonitor.evaluation.results import Evaluation, History, Presenter, Record, Samples, Table
 from genmonitor.evaluation.values import ValueSpec
 from genmonitor.functional import W1KPCalibration, reusability_curve, w1kp_by_prompt
+from genmonitor.functional.permutation import LEVEL
 from genmonitor.functional.prompt_fidelity import PromptFidelity
-from genmonitor.functional.two_sample_test import LEVEL
 from genmonitor.functional.w1kp import PromptVariability, ReusabilityCurve
 from genmonitor.functional.w1kp.subsets import REUSED
 from genmonitor.plotting import diversity as plots

@@ -19,10 +19,10 @@ from genmonitor.evaluation.data.prompts import Prompts
 from genmonitor.evaluation.findings import ALERT_FACTOR, Area, DegradationDetector, Finding, p_values_of_change
 from genmonitor.evaluation.results import Record
 from genmonitor.evaluation.values import ValueSpec
+from genmonitor.functional.kernel_means import kernel_dispersion
 from genmonitor.functional.mmd_influence import RealSide
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import kernel_dispersion
 
 ALL = "all samples"
 """Name of all samples, where single prompts have too few or there are no prompts."""

@@ -15,8 +15,8 @@ from genmonitor._formatting import format_distance, format_p, format_ratio
 from genmonitor.evaluation.findings import Area, Finding, differs, p_values_of_change
 from genmonitor.evaluation.regions.values import CONSTANT, IMAGE, RegionValues
 from genmonitor.functional.mmd_influence import MMDInfluence
+from genmonitor.functional.permutation import MIN_SAMPLES
 from genmonitor.functional.relative_similarity import check_comparable, relative_similarity_from_influences
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
 from genmonitor.partition import PixelPartition
 
 Records = Sequence[Mapping[str, float]]

@@ -15,7 +15,7 @@ from genmonitor.evaluation.distributed import Collective
 from genmonitor.evaluation.regions.finder import RegionFinder, Regions
 from genmonitor.evaluation.regions.metrics import RegionMetric, RegionMetrics
 from genmonitor.functional.neighbors import knn
-from genmonitor.functional.two_sample_test import MIN_SAMPLES
+from genmonitor.functional.permutation import MIN_SAMPLES
 
 MAX_IMAGES = 5000
 MAX_BYTES = 64 * 2**20

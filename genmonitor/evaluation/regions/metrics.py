@@ -12,13 +12,11 @@ from torch import Tensor
 
 from genmonitor.evaluation.distributed import Collective
 from genmonitor.functional.cms import cms_from_means
+from genmonitor.functional.discrepancy import View, view_kernels
+from genmonitor.functional.kernel_means import KernelMeans
 from genmonitor.functional.mmd import mmd_from_means
 from genmonitor.functional.mmd_influence import MMDInfluence, RealSide
-from genmonitor.functional.two_sample_test import VIEWS, View
 from genmonitor.kernels import Kernel
-from genmonitor.kernels.means import KernelMeans
-from genmonitor.kernels.views import SampleView, Structure, Texture
-from genmonitor.linalg.whitening import Whitening
 from genmonitor.metrics._real_fake import joined
 from genmonitor.metrics.cms import CosineMeanSimilarity
 from genmonitor.metrics.two_sample_test import TwoSampleTest
@@ -135,11 +133,8 @@ class RealViews(NamedTuple):
     @classmethod
     def of(cls, real: Tensor, partition: PixelPartition) -> RealViews:
         """Look at real images [M, C, H, W], which also whiten generated ones."""
-        views: dict[View, SampleView] = {
-            "structure": Structure.of(real, partition),
-            "texture": Texture.of(Whitening.of(real), partition),
-        }
-        return cls(real, {name: RealSide.of(real, None, partition, views[name]) for name in VIEWS})
+        kernels = {name: of_view.balanced(real) for name, of_view in view_kernels([real], partition).items()}
+        return cls(real, {name: RealSide(real, of, of.sums(real)) for name, of in kernels.items()})
 
     def influences(self, fake: Tensor) -> Influences:
         """Compare generated images [N, C, H, W] in both views."""

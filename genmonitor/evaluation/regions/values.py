@@ -10,7 +10,7 @@ from dataclasses import replace
 from genmonitor.evaluation.bands import BANDS
 from genmonitor.evaluation.results import MOMENT
 from genmonitor.evaluation.values import RUN_VALUES, ValueSpec
-from genmonitor.functional.two_sample_test import VIEWS
+from genmonitor.functional.discrepancy import VIEWS
 from genmonitor.partition import region_key
 
 IMAGE, CONSTANT = "image", "constant"

@@ -19,7 +19,7 @@ from genmonitor.functional.diagnosis.kinds.variety import Modes
 from genmonitor.functional.diagnosis.proportions import match
 from genmonitor.functional.diagnosis.readings import Said, differing, read, usable_readings
 from genmonitor.functional.diagnosis.separability import Weighted, separability
-from genmonitor.functional.two_sample_test import LEVEL, random_splits
+from genmonitor.functional.permutation import LEVEL, Blocks, familywise_p_values, standardized
 from genmonitor.linalg.distances import squared_distances
 
 MARGIN, MOSTLY, NEARLY_ALL = 0.2, 0.6, 0.8
@@ -31,7 +31,6 @@ SEPARABLE = 0.6
 """AUC of a classifier of generated and weighted real images from which proportions are not what is wrong."""
 TRIED = 3
 """Areas of which it is tried whether their sides should move."""
-PERMUTATIONS = 199
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,15 +189,13 @@ def _alike(images: Images, weights: Tensor, faults: Faults) -> bool:
 
 def _permutation_p(images: Images, area: Tensor, around: bool) -> float:
     """Test no difference of an area by all images; the kernel is that of both sides together, so the level is exact."""
-    n, m = len(images.fake), len(images.real)
-    both = torch.cat([images.fake, images.real])
-    gram = Distance.with_gram(both, all_views(both, area, around), min(n, m))[1].double().fill_diagonal_(0)
-    fake = torch.cat([(torch.arange(n + m) < n)[None], random_splits(n + m, n, PERMUTATIONS, images.seed)]).T.to(gram)
-    real = 1 - fake
-    of_fake, of_real = gram @ fake, gram @ real
-    within = (fake * of_fake).sum(0) / (n * (n - 1)) + (real * of_real).sum(0) / (m * (m - 1))
-    statistics = within - 2 * (fake * of_real).sum(0) / (n * m)
-    return float((statistics >= statistics[0] - 1e-9 * statistics[0].abs()).double().mean())
+    blocks = Blocks.of(images.fake, images.real, seed=images.seed)
+    both = blocks.take(images.fake, images.real)
+    unit = min(len(images.fake), len(images.real))
+    gram = Distance.with_gram(both, all_views(both, area, around), unit)[1].double().fill_diagonal_(0)
+    rows = gram.unflatten(0, (-1, blocks.size)).sum(1)
+    statistics = blocks.quadratic_forms(rows.unflatten(1, (-1, blocks.size)).sum(2).cpu())
+    return float(familywise_p_values(standardized(statistics)[None]))
 
 
 def _variety(distance: Distance, images: Images) -> tuple[float, float, tuple[int, ...]]:

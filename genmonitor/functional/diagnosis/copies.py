@@ -11,7 +11,7 @@ from torch import Tensor
 from genmonitor.functional.diagnosis.distance import Distance, all_views
 from genmonitor.functional.diagnosis.fit import CHANCE
 from genmonitor.functional.diagnosis.images import SAMPLES, Images
-from genmonitor.functional.two_sample_test import LEVEL
+from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.distances import squared_distances
 
 VARIES = 0.99

@@ -21,7 +21,7 @@ from genmonitor.functional.diagnosis.images import Images
 from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
 from genmonitor.functional.diagnosis.readings import read, usable_readings
 from genmonitor.functional.diagnosis.readings.compare import standardized_difference
-from genmonitor.functional.two_sample_test import LEVEL
+from genmonitor.functional.permutation import LEVEL
 
 NAMED = 0.2
 """What faults must explain to be named."""

@@ -16,7 +16,7 @@ from genmonitor.functional.diagnosis.images import Images, side_to_fit
 from genmonitor.functional.diagnosis.kinds import FaultModel, Kind
 from genmonitor.functional.diagnosis.kinds.variety import Misfit
 from genmonitor.functional.diagnosis.statistics import Statistics
-from genmonitor.functional.two_sample_test import LEVEL
+from genmonitor.functional.permutation import LEVEL
 from genmonitor.linalg.whitening import FLOOR, REACH, Whitening
 
 SEARCHED = 112

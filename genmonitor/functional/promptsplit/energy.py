@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_min_samples, check_pairs, check_positive
+from genmonitor.functional.permutation import NUM_PERMUTATIONS, familywise_p_values, standardized
 from genmonitor.functional.promptsplit.joint_spectrum import joint_rows
-from genmonitor.functional.two_sample_test import familywise_p_values, standardized
 from genmonitor.kernels import Kernel
 from genmonitor.kernels.product import PairKernel, check_pair_kernels
 from genmonitor.linalg.chunking import float64_sum, row_blocks
 from genmonitor.linalg.precision import full_precision
 
-PERMUTATIONS = 199
 WIDER = (1 / 16, 1 / 4)
 """Powers of a kernel of distances that are wider ones, which see what lies farther apart."""
 TESTED = 10_000
@@ -177,7 +176,7 @@ def disagreement_p_value(
     output_kernel: Kernel | None = None,
     prompt_kernel: Kernel | None = None,
     *,
-    num_permutations: int = PERMUTATIONS,
+    num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> float:
     """p-value of the hypothesis that both sides answer their prompts alike, by `permuted_sides`.
@@ -232,7 +231,7 @@ def prompt_p_values(
     output_kernel: Kernel | None = None,
     prompt_kernel: Kernel | None = None,
     *,
-    num_permutations: int = PERMUTATIONS,
+    num_permutations: int = NUM_PERMUTATIONS,
     seed: int = 0,
 ) -> dict[Hashable, float]:
     """p-value of each prompt that both sides answer it alike, with one level for all prompts.

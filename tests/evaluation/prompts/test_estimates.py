@@ -21,7 +21,7 @@ from genmonitor.evaluation.prompts.estimates import (
     spread_by_prompt,
 )
 from genmonitor.functional import mmd_influence
-from genmonitor.kernels.means import kernel_dispersion
+from genmonitor.functional.kernel_means import kernel_dispersion
 
 
 def features(n, seed=0):

@@ -42,11 +42,15 @@ def test_region_metrics_forget_the_evaluation_before():
 def test_region_metrics_keep_what_a_later_evaluation_is_compared_by():
     influences = measured().influences
     whitening, labels = Whitening.of(REAL), COLUMNS.labels
+    seen = [whitening(images) for images in (FAKE, REAL)]
     inside = [labels == label for label in labels.unique()]
-    fake, real = (sum(whitening(images, mask) for mask in inside) for images in (FAKE, REAL))
-    for view, (a, b) in {"structure": (FAKE, REAL), "texture": (fake, real)}.items():
-        for found, expected in zip(influences[view][1:], mmd_influence(a, b, partition=COLUMNS)[1:], strict=True):
-            torch.testing.assert_close(found, expected)
+    apart = [sum(whitening(images, mask) for mask in inside) for images in (FAKE, REAL)]
+    expected = mmd_influence(FAKE, REAL, partition=COLUMNS)
+    for found, exact in zip(influences["structure"][1:], expected[1:], strict=True):
+        torch.testing.assert_close(found, exact)
+    whole, regions = mmd_influence(*seen), mmd_influence(*apart, partition=COLUMNS)
+    for found, of_image, of_region in zip(influences["texture"][1:], whole[1:], regions[1:], strict=True):
+        torch.testing.assert_close(found, torch.cat([of_image, of_region[1:]]))
 
 
 def test_distances_are_mmd_in_standard_deviations_of_chance():
@@ -58,7 +62,7 @@ def test_distances_are_mmd_in_standard_deviations_of_chance():
     assert abs(torch.tensor(found).mean()) < 0.5  # the real side stays: its own chance is in all of them
     assert 0.3 < torch.tensor(found).std() < 1.2
     wrong = side.influence(halves(40, seed=300) + 2)
-    z = wrong.by_gamma[0] / (2**0.5 * side.kernel.spread[0] * 2 / 40)
+    z = wrong.by_gamma[0] / (2**0.5 * side.kernels.spread[0] * 2 / 40)
     assert distances(wrong)["image"] == pytest.approx(float(z.mean()))
     assert z.mean() > 5
 

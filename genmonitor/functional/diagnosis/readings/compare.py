@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from genmonitor.functional.diagnosis.readings.base import Look, Reading
-from genmonitor.functional.two_sample_test import random_splits
+from genmonitor.functional.permutation import NUM_PERMUTATIONS, random_splits
 
-PERMUTATIONS = 999
 ALIKE = 0.6
 """Rank correlation within both sets from which two readings say the same."""
 OF_FAMILY = 2
@@ -98,7 +97,7 @@ def p_values(fake: Tensor, real: Tensor, seed: int) -> Tensor:
     n, both = len(fake), torch.cat([fake, real])
     ranks = _ranks(both)
     ranks = (ranks - ranks.mean(0)) / ranks.std(0).clamp_min(1e-12)
-    splits = torch.cat([(torch.arange(len(both)) < n)[None], random_splits(len(both), n, PERMUTATIONS, seed)])
+    splits = torch.cat([(torch.arange(len(both)) < n)[None], random_splits(len(both), n, NUM_PERMUTATIONS, seed)])
     sizes = (splits.double() @ ranks).abs()
     return (sizes.amax(1)[:, None] >= sizes[0] - 1e-9).double().mean(0)
 

@@ -5,16 +5,20 @@ import torch
 from _helpers import references as ref
 
 from genmonitor import CosineKernel, GaussianKernel, LaplacianKernel, PixelPartition
-from genmonitor.kernels.means import kernel_dispersion, kernel_means
+from genmonitor.functional.kernel_means import kernel_dispersion, kernel_means
 from genmonitor.kernels.views import region_columns
 from genmonitor.linalg import chunking
 
 KINDS = {"gaussian": GaussianKernel, "laplacian": LaplacianKernel}
-REGIONS = [torch.tensor([0, 3, 4]), torch.tensor([1]), torch.tensor([2, 5])]
+PARTITION = PixelPartition(torch.tensor([[1, 2, 3], [1, 1, 3]]))
 
 
 def draw(n: int, d: int = 6, seed: int = 0) -> torch.Tensor:
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def images(n: int, seed: int = 0) -> torch.Tensor:
+    return draw(n, seed=seed).view(n, 1, 2, 3)
 
 
 def means_by_loop(x, y, gamma, kind, rows, columns):
@@ -28,11 +32,11 @@ def means_by_loop(x, y, gamma, kind, rows, columns):
 @pytest.mark.parametrize("kind", KINDS)
 def test_means_of_the_whole_and_of_each_region(kind, block, budget, monkeypatch):
     monkeypatch.setattr(chunking, "MEMORY_BUDGET", budget)
-    fake, real = draw(15), draw(20, seed=1)
-    means = kernel_means(fake, real, KINDS[kind](0.2), regions=REGIONS, block_size=block)
+    fake, real = images(15), images(20, seed=1)
+    means = kernel_means(fake, real, KINDS[kind](0.2), partition=PARTITION, block_size=block)
     assert (means.fake_block, means.real_block) == (block or 15, block or 20)
-    for index, columns in enumerate([torch.arange(6), *REGIONS]):
-        x, y = fake[:, columns].numpy(), real[:, columns].numpy()
+    for index, columns in enumerate([torch.arange(6), *region_columns(PARTITION, fake)]):
+        x, y = (side.flatten(1)[:, columns].numpy() for side in (fake, real))
         across = means_by_loop(x, y, 0.2, kind, means.fake_block, means.real_block)
         within = [
             np.diag(means_by_loop(side, side, 0.2, kind, size, size))
@@ -54,9 +58,9 @@ def test_without_the_diagonal(n):
 
 
 def test_the_regions_cost_the_whole_nothing_but_rounding():
-    fake, real = draw(15), draw(20, seed=1)
+    fake, real = images(15), images(20, seed=1)
     alone = kernel_means(fake, real, GaussianKernel(0.2))
-    beside = kernel_means(fake, real, GaussianKernel(0.2), regions=REGIONS)
+    beside = kernel_means(fake, real, GaussianKernel(0.2), partition=PARTITION)
     for name in ("across", "within_fake", "within_real"):
         torch.testing.assert_close(getattr(beside, name)[:1], getattr(alone, name))
 

@@ -1,24 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Means of a kernel over all pairs of samples, for the whole image and every region of it in one pass.
 
-The distance of two images is the sum of the distances of their regions, so the image costs nothing beyond its regions.
 And the dispersion of one set: one minus such a mean, with each sample's part in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from genmonitor._validation import check_at_least, check_features, check_min_samples, check_samples, check_whole_blocks
-from genmonitor.kernels.base import Kernel, check_kernel, check_unit_diagonal
+from genmonitor.functional.discrepancy import GroupKernels
+from genmonitor.kernels.base import Kernel, check_kernel
 from genmonitor.kernels.builtin import GaussianKernel
-from genmonitor.kernels.views import Structure, distance_blocks
-from genmonitor.linalg.chunking import float64_sum, row_blocks
-from genmonitor.linalg.precision import full_precision
 from genmonitor.partition import PixelPartition
 
 
@@ -52,27 +49,39 @@ def kernel_means(
     real: Tensor,
     kernel: Kernel,
     *,
-    regions: list[Tensor] | None = None,
+    partition: PixelPartition | None = None,
     block_size: int | None = None,
     within_real: Tensor | None = None,
 ) -> KernelMeans:
     """Average a kernel over the pairs of samples, within each pair of blocks.
 
     Args:
-        fake: samples [N, D], float32 or float64, flattened.
-        real: samples [M, D].
-        kernel: with its gamma set; one that factorizes with `regions`.
-        regions: indices into D, disjoint and together all of it; None for the whole alone.
+        fake: samples [N, ...], float32 or float64.
+        real: samples [M, ...].
+        kernel: with its gamma set; one that factorizes with a `partition`.
+        partition: the regions of images; None for the whole alone.
         block_size: samples per block, dividing N and M; None for one block.
         within_real: the means of the real side alone where they are known already.
     """
     fake_block, real_block = block_size or len(fake), block_size or len(real)
-    with full_precision():
-        across = _means_across(fake, real, kernel, regions, fake_block, real_block)
-        if within_real is None:
-            within_real = means_within(real, kernel, regions, real_block)
-        within_fake = means_within(fake, kernel, regions, fake_block)
-    return KernelMeans(across, within_fake, within_real, fake_block, real_block)
+    if within_real is None:
+        within_real = means_within(real, kernel, partition, real_block)
+    sums = GroupKernels.single(kernel, real, partition).sums(fake, real, (fake_block, real_block)).blocks[:, 0]
+    across = 1 + sums / (fake_block * real_block)
+    return KernelMeans(across, means_within(fake, kernel, partition, fake_block), within_real, fake_block, real_block)
+
+
+def means_within(x: Tensor, kernel: Kernel, partition: PixelPartition | None, size: int) -> Tensor:
+    """Average the kernel over the pairs within each block, a sample with itself among them: [1 + regions, A].
+
+    Args:
+        x: samples [N, ...].
+        kernel: with its gamma set.
+        partition: as for `kernel_means`.
+        size: samples in a block.
+    """
+    kernels = GroupKernels.single(kernel, x, partition)
+    return 1 + torch.cat([kernels.sums(block).totals for block in x.split(size)], 1) / size**2
 
 
 def check_two_samples(
@@ -164,73 +173,6 @@ def kernel_dispersion(x: Tensor, kernel: Kernel) -> Dispersion:
     """
     check_min_samples("x", check_features("x", x), 3)
     n = len(x)
-    with torch.no_grad(), full_precision():
-        left, right = kernel.prepared(x, x)
-        rows = torch.cat([_sums_apart(kernel, left[a:b], right, a) for a, b in row_blocks(n, 3 * 8, columns=n)])
+    with torch.no_grad():
+        rows = -GroupKernels.single(kernel, x, None, mixture=True).sums(x).rows[0]
     return Dispersion(rows.mean() / (n - 1), 2 * (rows - rows.mean()) / (n - 2))
-
-
-def _sums_apart(kernel: Kernel, x: Tensor, y: Tensor, start: int) -> Tensor:
-    """Sum one minus the kernel over the other samples: those of x are rows `start` and on of y."""
-    apart = 1 - kernel.gram(x, y)
-    apart[:, start : start + len(x)].fill_diagonal_(0)  # rounding gives a sample a distance from itself
-    return float64_sum(apart, 1)
-
-
-def _means_across(
-    x: Tensor, y: Tensor, kernel: Kernel, regions: list[Tensor] | None, rows: int, columns: int
-) -> Tensor:
-    """Average the kernel over each pair of blocks of rows and columns: [1 + regions, A, B]."""
-    sums = y.new_zeros(1 + len(regions or ()), len(x), len(y) // columns, dtype=torch.float64)
-    for region, start, stop, gram in _grams(x, y, kernel, regions):
-        sums[region, start:stop] = float64_sum(gram.unflatten(1, (-1, columns)), 2)
-    return sums.unflatten(1, (-1, rows)).sum(2) / (rows * columns)
-
-
-def means_within(x: Tensor, kernel: Kernel, regions: list[Tensor] | None, size: int) -> Tensor:
-    """Average the kernel within each block, computing the pairs above the diagonal: [1 + regions, A].
-
-    Args:
-        x: samples [N, D].
-        kernel: with its gamma set.
-        regions: as for `kernel_means`.
-        size: samples in a block.
-    """
-    blocks = []
-    for block in x.split(size):
-        total = x.new_full((1 + len(regions or ()),), size, dtype=torch.float64)  # the diagonal
-        for region, _, _, gram in _grams(block, block, kernel, regions):
-            total[region] += _twice_above_diagonal(gram, kernel)
-        blocks.append(total / size**2)
-    return torch.stack(blocks, 1)
-
-
-def _twice_above_diagonal(gram: Tensor, kernel: Kernel) -> Tensor:
-    """Sum rows of a symmetric matrix from their diagonal block on, standing for the columns before them too."""
-    own = gram[:, : len(gram)]
-    check_unit_diagonal(kernel, own.diagonal())
-    off_diagonal = float64_sum(own) - own.diagonal().sum(dtype=torch.float64)
-    return off_diagonal + 2 * float64_sum(gram[:, len(gram) :])
-
-
-def _grams(
-    x: Tensor, y: Tensor, kernel: Kernel, regions: list[Tensor] | None
-) -> Iterator[tuple[int, int, int, Tensor]]:
-    """Yield the number of a region, 0 for the whole, a first and a last row, and these rows of its Gram matrix.
-
-    Where `y` is `x`, they are rows of the upper triangle. Of samples a few columns are copied at a time, of distances
-    what a few rows have.
-    """
-    same = y is x
-    if regions is None:
-        x, y = kernel.prepared(x, y)
-        for start, stop in row_blocks(len(x), 4 * x.element_size(), columns=None if same else len(y)):
-            yield 0, start, stop, kernel.gram(x[start:stop], y[start:] if same else y)
-        return
-    view = Structure(regions)
-
-    def pieces(region: int) -> Iterator[tuple[Tensor, Tensor]]:
-        return (kernel.prepared(sides[0], sides[-1]) for sides in view.pieces(region, *([x] if same else [x, y])))
-
-    for region, start, stop, some in distance_blocks(len(view), pieces, (len(x), len(y)), kernel.distances, same):
-        yield region, start, stop, kernel.decay(some)

@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine of every Gaussian comparison: sums of kernels over pairs of samples, for groups of values, in one pass.
+
+A group is the image or a region of it, in a view: pixels as they are (structure) or whitened (texture). Its distances
+are computed once, its kernels of all gammas from these, and all sums that anything needs from the kernels. Sums are of
+the kernel minus one: the constant is in no discrepancy, and where a kernel is so wide that it is one but for a little,
+float32 holds the little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from genmonitor.functional.permutation import Blocks, standardized
+from genmonitor.kernels import GaussianKernel, Kernel
+from genmonitor.kernels.base import check_unit_diagonal
+from genmonitor.kernels.views import SampleView, Structure, Texture
+from genmonitor.linalg import chunking
+from genmonitor.linalg.distances import centered, squared_norms
+from genmonitor.linalg.precision import full_precision
+from genmonitor.linalg.whitening import Whitening
+from genmonitor.partition import PixelPartition
+
+View = Literal["structure", "texture"]
+VIEWS: tuple[View, ...] = get_args(View)
+MULTIPLIERS = (0.5, 2.0, 8.0, 32.0)
+"""Gammas of the Gaussians, in units of one over the mean squared distance; each is four times the one before."""
+BALANCED_ON = 1000
+"""Real samples, or more, that say how much each kernel's discrepancy varies by chance."""
+STRIP = 2**19
+"""Bytes of the rows of a matrix that are in work at a time on a CPU: they stay in its cache."""
+NEAR = 0.1
+"""Exponent of most pairs below which exp(-exponent) - 1 keeps digits that exp(-exponent) loses."""
+STRIPS = 3
+"""Strips of a symmetric matrix, or more: each costs a few pairs beyond the upper triangle."""
+
+
+class PairSums(NamedTuple):
+    """Sums of kernels minus one over the pairs of two sets, for G groups and K kernels; all float64.
+
+    Attributes:
+        blocks: over the pairs of each two blocks [G, K, A, B]; the last block of a side may be smaller.
+        rows: of the mixture of the kernels, over the columns [G, N].
+        columns: over the rows [G, M].
+        squares: of its squares, over all pairs [G].
+    """
+
+    blocks: Tensor
+    rows: Tensor
+    columns: Tensor
+    squares: Tensor
+
+    @property
+    def totals(self) -> Tensor:
+        """Sums over all pairs [G, K]."""
+        return self.blocks.sum((-2, -1))
+
+
+class Strip(NamedTuple):
+    """Some rows of the kernels of a group.
+
+    Attributes:
+        group: its number.
+        start: the first row.
+        stop: the one after the last.
+        values: of each kernel in turn [stop - start, columns].
+        constant: 1 where `values` are the kernels, 0 where they are the kernels minus one.
+    """
+
+    group: int
+    start: int
+    stop: int
+    values: Iterable[Tensor]
+    constant: float
+
+
+@dataclass(frozen=True, eq=False)
+class GroupKernels:
+    """What is fixed before a comparison: the groups of a view, and the kernels of each.
+
+    Attributes:
+        names: of the G groups, "image" first.
+        view: the parts of samples: one for each group, or for all but the image, whose distances are then their sum.
+        unit: gamma of each group, float64 [G] on the CPU; 0 where there is no kernel.
+        multipliers: of the unit, one for each of K kernels, rising.
+        kernel: whose distances are taken; its own gamma counts only where it does not factorize.
+        mixture: what each kernel counts in their mixture [G, K]; None where none is needed.
+        scales: mean squared distance of the reference samples in each group [G]; None where a kernel was given.
+        spread: root mean square of each centered kernel of two real samples [G, K], see `balanced`.
+        deviation: the same of the mixture [G].
+    """
+
+    names: tuple[str, ...]
+    view: SampleView
+    unit: Tensor
+    multipliers: tuple[float, ...]
+    kernel: Kernel
+    mixture: Tensor | None = None
+    scales: Tensor | None = None
+    spread: Tensor | None = None
+    deviation: Tensor | None = None
+
+    @classmethod
+    def gaussian(
+        cls,
+        reference: Sequence[Tensor],
+        partition: PixelPartition | None,
+        view: SampleView | None = None,
+        multipliers: Sequence[float] = MULTIPLIERS,
+    ) -> GroupKernels:
+        """Take each group's gammas from the mean squared distance of its reference samples.
+
+        Args:
+            reference: samples [N, ...] of one set or more, taken together.
+            partition: the regions of images.
+            view: what is compared; None for values as they are.
+            multipliers: gammas in units of one over a group's mean squared distance. A group where the reference is
+                constant takes the image's.
+        """
+        view = view or Structure.of(reference[0], partition)
+        names = group_names(partition)
+        scales = group_scales(reference, view, len(names))
+        if not bool(scales.isfinite().all()):
+            raise ValueError(
+                "Expected `real` samples whose squared distances float64 holds, but their mean is infinite. Scale the "
+                "samples."
+            )
+        known = torch.where(scales > 0, scales, scales[0]).cpu()
+        unit = torch.where(known > 0, 1 / known, 0)
+        return cls(names, view, unit, tuple(sorted(multipliers)), GaussianKernel(), scales=scales)
+
+    @classmethod
+    def single(
+        cls, kernel: Kernel, samples: Tensor, partition: PixelPartition | None, mixture: bool = False
+    ) -> GroupKernels:
+        """Compare values as they are by one kernel, whose gamma is set and serves all groups."""
+        view, names = Structure.of(samples, partition), group_names(partition)
+        if not kernel.factorizes and partition:
+            view = Structure([*Structure.of(samples, None).columns, *view.columns])
+        gamma = kernel.resolved_gamma if kernel.takes_gamma else 1.0
+        unit = torch.full((len(names),), gamma, dtype=torch.float64)
+        return cls(names, view, unit, (1.0,), kernel, mixture=torch.ones(len(names), 1) if mixture else None)
+
+    @property
+    def gammas(self) -> Tensor:
+        """Gamma of each kernel of each group [G, K]."""
+        return self.unit[:, None] * torch.tensor(self.multipliers, dtype=torch.float64)
+
+    def balanced(self, real: Tensor) -> GroupKernels:
+        """Weigh each kernel by the inverse standard deviation of its MMD between real samples [M, ...].
+
+        These are at least 1000 where there are as many, spread evenly. Where nothing varies, all kernels count alike.
+        """
+        some = real[:: max(1, len(real) // BALANCED_ON)]
+        spread, deviation = torch.zeros_like(self.gammas), torch.zeros_like(self.unit)
+        mixture = torch.full_like(spread, 1 / len(self.multipliers))
+        with torch.no_grad(), full_precision():
+            for group, _, _, values, _ in self._strips(some, some, [(0, len(some))], same=True):
+                grams = torch.stack([_centered_pairs(gram).cpu() for gram in values])
+                spread[group] = _root_mean_square(grams)
+                counts = torch.where(spread[group] > 0, 1 / spread[group], 0)
+                if counts.any():
+                    mixture[group] = counts / counts.sum()
+                deviation[group] = _root_mean_square(torch.einsum("k,kij->ij", mixture[group], grams))
+        return replace(self, mixture=mixture, spread=spread, deviation=deviation)
+
+    def sums(self, x: Tensor, y: Tensor | None = None, sizes: tuple[int | None, int | None] = (None, None)) -> PairSums:
+        """Sum over the pairs of a sample of x and one of y, or of two different ones of x, each in both orders.
+
+        Args:
+            x: samples [N, ...], float32 or float64.
+            y: samples [M, ...] of the same dtype; None for x itself.
+            sizes: samples in a block of rows and of columns; None for all.
+        """
+        same, y = y is None, x if y is None else y
+        rows, columns = sizes[0] or len(x), (sizes[0] if same else sizes[1]) or len(y)
+        groups, across = len(self.names), -(-len(y) // columns)
+        zeros = torch.zeros((), dtype=torch.float64, device=x.device)
+        blocks = zeros.repeat(groups, len(self.multipliers), -(-len(x) // rows), across)
+        out = PairSums(blocks, zeros.repeat(groups, len(x)), zeros.repeat(groups, len(y)), zeros.repeat(groups))
+        with full_precision():
+            for strip in self._strips(x, y, _spans(len(x), len(y), rows, same), same):
+                group, start, stop, first = *strip[:3], strip.start if same else 0
+                partial = self._add(out, strip, min(rows, stop - start), same)
+                padded = F.pad(partial, (first, across * columns - len(y))).unflatten(-1, (across, columns)).sum(-1)
+                blocks[group, :, start // rows : start // rows + partial.shape[1]] += padded
+        return out._replace(blocks=blocks + blocks.mT, columns=out.rows) if same else out._replace(blocks=blocks)
+
+    def _add(self, out: PairSums, strip: Strip, rows: int, same: bool) -> Tensor:
+        """Add a strip of the mixture to the sums, and return sums over `rows` rows of each kernel [K, strips, columns].
+
+        Of a symmetric strip, which counts in both orders, the pairs of its own rows are in the upper triangle twice.
+        """
+        group, start, stop, values, constant = strip
+        weights = None if self.mixture is None else self.mixture[group].tolist()
+        partial, mixed = [], None
+        for number, gram in enumerate(values):
+            partial.append(gram.reshape(-1, rows, gram.shape[1]).sum(1))
+            if weights is not None:
+                mixed = gram * weights[0] if mixed is None else mixed.add_(gram, alpha=weights[number])
+        sums, own = torch.stack(partial).double() - constant * rows, stop - start if same else 0
+        if weights is not None and mixed is not None:
+            first, constant = start if same else 0, constant * sum(weights)
+            out.rows[group, start:stop] += mixed.sum(1).double() - constant * mixed.shape[1]
+            by_column = sums.new_tensor(weights) @ sums.sum(1)
+            (out.rows if same else out.columns)[group, first + own :] += by_column[own:]
+            out.squares[group] += _squares(mixed[:, :own], constant) + (1 + same) * _squares(mixed[:, own:], constant)
+        if same:
+            sums[..., :own] /= 2
+        return sums
+
+    def _strips(self, x: Tensor, y: Tensor, spans: Sequence[tuple[int, int]], same: bool) -> Iterator[Strip]:
+        """Yield strips of rows; where `y` is `x`, their columns begin with the first of these rows.
+
+        Groups without a kernel are left out.
+        """
+        if not self.kernel.factorizes:
+            for group, (a, b) in ((group, span) for group in range(len(self.view)) for span in spans):
+                sides = [torch.cat(pieces, 1) for pieces in zip(*self.view.pieces(group, x, y), strict=True)]
+                left, right = self.kernel.prepared(*sides)
+                gram = self.kernel.gram(left[a:b], right[a if same else 0 :])
+                if same:
+                    check_unit_diagonal(self.kernel, gram.diagonal())
+                yield Strip(group, a, b, [_with_diagonal(gram, 1) if same else gram], 1.0)
+            return
+        for group, a, b, distances in self._distances(x, y, spans, same):
+            if unit := float(self.unit[group]):
+                distances = _with_diagonal(distances, 0) if same else distances
+                some = distances.detach()[:: -(-(b - a) // 16), :: -(-distances.shape[1] // 16)]
+                near = float(some.median()) * unit * self.multipliers[0] < NEAR
+                gammas = [unit * multiplier for multiplier in self.multipliers]
+                yield Strip(group, a, b, _kernels(distances, gammas, near), 0.0 if near else 1.0)
+
+    def _distances(
+        self, x: Tensor, y: Tensor, spans: Sequence[tuple[int, int]], same: bool
+    ) -> Iterator[tuple[int, int, int, Tensor]]:
+        """Yield a group, a first and a last row, and the distances of these rows, as many at a time as memory holds."""
+        adds_up = len(self.names) > len(self.view)
+        held = max(1, chunking.MEMORY_BUDGET // (6 * 8 * len(y) * max(b - a for a, b in spans)))
+        for some in (spans[i : i + held] for i in range(0, len(spans), held)):
+            whole: list[Tensor] = []
+            for part in range(len(self.view)):
+                pieces = self._pieces(part, part + adds_up, x, y)
+                strips = _measured(*next(pieces), some, same)  # one at a time, unless there are more pieces
+                for piece in pieces:
+                    strips = [u + v for u, v in zip(strips, _measured(*piece, some, same), strict=True)]
+                for index, ((a, b), distances) in enumerate(zip(some, strips, strict=True)):
+                    if adds_up and part:
+                        whole[index] = whole[index] + distances
+                    elif adds_up:
+                        whole.append(distances + 0)  # the other one is changed
+                    yield part + adds_up, a, b, distances
+            for (a, b), distances in zip(some, whole, strict=False):
+                yield 0, a, b, distances
+
+    def _pieces(
+        self, part: int, group: int, x: Tensor, y: Tensor
+    ) -> Iterator[tuple[Tensor, Tensor, Callable[[Tensor, Tensor], Tensor]]]:
+        """Yield some values of a part at a time, of both sides, and what measures their distances.
+
+        float32 holds the exponents of the second kernel to within a millionth, those of 32 to a sixteenth of that.
+        """
+        kernel = replace(self.kernel, gamma=float(self.unit[group]) * self.multipliers[:2][-1] or 1.0)
+        for sides in self.view.pieces(part, *([x] if y is x else [x, y])):
+            # exactly zero where nothing varies, which a mean rounds
+            near = [torch.zeros_like(side) for side in sides] if _all_equal(sides) else sides
+            yield *kernel.prepared(near[0], near[-1]), kernel.distances
+
+
+def view_kernels(
+    reference: Sequence[Tensor], partition: PixelPartition | None, multipliers: Sequence[float] = MULTIPLIERS
+) -> dict[View, GroupKernels]:
+    """Fix both views of images, or the structure of features, by reference samples.
+
+    Args:
+        reference: images [N, C, H, W] or features [N, D] of one set or more, taken together.
+        partition: the regions of images.
+        multipliers: gammas in units of one over a group's mean squared distance.
+    """
+    out: dict[View, GroupKernels] = {
+        "structure": GroupKernels.gaussian(reference, partition, multipliers=multipliers),
+    }
+    if reference[0].ndim == 4:
+        texture = Texture.of(Whitening.of(*reference), partition)
+        out["texture"] = GroupKernels.gaussian(reference, partition, texture, multipliers)
+    return out
+
+
+def split_statistics(within_fake: Tensor, across: Tensor, within_real: Tensor, blocks: Blocks) -> Tensor:
+    """Return how far apart each split's sides are in each group: the largest standardized discrepancy over its kernels.
+
+    Args:
+        within_fake: sums over the pairs of each two blocks of the fake side [G, K, blocks, blocks], see `PairSums`.
+        across: of a fake and a real block.
+        within_real: of two real blocks.
+        blocks: what the splits are of.
+
+    Returns:
+        float64 [G, splits] on the CPU; -inf for a group in which nothing varies.
+    """
+    n, m = blocks.counts
+    fake, both, real = within_fake[..., :n, :n], across[..., :n, :m], within_real[..., :m, :m]
+    grams = torch.cat([torch.cat([fake, both], -1), torch.cat([both.mT, real], -1)], -2).cpu()
+    return standardized(torch.stack([blocks.quadratic_forms(of_group) for of_group in grams])).amax(1)
+
+
+def group_names(partition: PixelPartition | None) -> tuple[str, ...]:
+    """Return the names of the groups, "image" first."""
+    return ("image", *(partition.regions() if partition else ()))
+
+
+def group_scales(reference: Sequence[Tensor], view: SampleView, groups: int) -> Tensor:
+    """Return the mean squared distance of two different reference samples in each group: float64 [groups].
+
+    It is twice the sum of the variances, so no pair is looked at.
+
+    Example:
+        >>> halves = Structure([torch.tensor([0]), torch.tensor([1])])
+        >>> group_scales([torch.tensor([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0]])], halves, groups=3)
+        tensor([8., 8., 0.], dtype=torch.float64)
+    """
+    parts = [sum(map(_scale, view.pieces(part, *reference))) for part in range(len(view))]
+    if groups > len(parts):
+        parts.insert(0, sum(parts))
+    return torch.tensor(parts, dtype=torch.float64, device=reference[0].device)
+
+
+def _scale(sides: Sequence[Tensor]) -> float:
+    """Return twice the sum of the variances of some values, exactly 0 where nothing varies."""
+    near = torch.cat([*sides]) - sides[0][0]
+    near = centered(near, near)[0]
+    return float(2 * squared_norms(near).double().sum() / (len(near) - 1)) if near.any() else 0.0
+
+
+def _spans(rows: int, columns: int, block: int, same: bool) -> list[tuple[int, int]]:
+    """Cut rows into strips of whole blocks, or of parts of one block, that a cache and the memory budget hold."""
+    at_most = max(1, min(STRIP // (4 * columns), chunking.MEMORY_BUDGET // (6 * 8 * columns)))
+    at_most = min(at_most, max(64, -(-rows // STRIPS))) if same else at_most
+    step = block * (at_most // block) or at_most
+    full, outer = rows // block * block, max(step, block)
+    starts = [a for start in range(0, full, outer) for a in range(start, min(start + outer, full), step)]
+    starts += range(full, rows, at_most)
+    return list(zip(starts, [*starts[1:], rows], strict=True))
+
+
+def _measured(
+    x: Tensor, y: Tensor, distances: Callable[[Tensor, Tensor], Tensor], spans: Sequence[tuple[int, int]], same: bool
+) -> Iterable[Tensor]:
+    """Return the distances of strips of rows, one after the other."""
+    return (distances(x[a:b], y[a if same else 0 :]) for a, b in spans)
+
+
+def _kernels(distances: Tensor, gammas: Sequence[float], near: bool) -> Iterator[Tensor]:
+    """Yield exp(-gamma · distances) for each gamma, less 1 where most pairs are near, each in place of the one before.
+
+    A Gaussian of four times the gamma is the fourth power.
+    """
+    values, before = None, 0.0
+    for gamma in gammas:
+        if values is None or gamma != 4 * before:
+            exponents = distances * -gamma
+            values = exponents.expm1_() if near else exponents.exp_()
+        elif near:
+            for _ in range(2):
+                values.mul_(values + 2)
+        else:
+            values.square_().square_()
+        before = gamma
+        yield values
+
+
+def _squares(values: Tensor, constant: float) -> Tensor:
+    """Return the sum of squares of values less a constant, float64."""
+    rows = squared_norms(values).double()
+    if constant:
+        rows = rows - 2 * constant * values.sum(1).double() + constant**2 * values.shape[1]
+    return rows.sum()
+
+
+def _centered_pairs(gram: Tensor) -> Tensor:
+    """Return a Gram matrix [N, N] in float64, centered, with zeros on its diagonal."""
+    gram = gram.double()
+    return (gram - gram.mean(0) - gram.mean(1, keepdim=True) + gram.mean()).fill_diagonal_(0)
+
+
+def _root_mean_square(grams: Tensor) -> Tensor:
+    """Return that of the pairs of different samples [...], from matrices [..., N, N] with a zero diagonal."""
+    n = grams.shape[-1]
+    return (grams.square().sum((-2, -1)) / (n * (n - 1))).sqrt()
+
+
+def _with_diagonal(matrix: Tensor, value: float) -> Tensor:
+    """Return [N, M] with a value all over its diagonal, in place unless a gradient is wanted."""
+    if matrix.requires_grad:
+        return matrix.masked_fill(torch.eye(*matrix.shape, dtype=torch.bool, device=matrix.device), value)
+    return matrix.fill_diagonal_(value)
+
+
+def _all_equal(sides: Sequence[Tensor]) -> bool:
+    """Return True if all samples of all sides are the same."""
+    first = sides[-1][0]
+    return all(bool((side[:2] == first).all()) and bool((side == first).all()) for side in sides)
