@@ -34,7 +34,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.quasirandom import SobolEngine
 from torch.utils.data import Dataset
 
-from genmonitor.training_state.fingerprints import are_equal, fingerprint, values_in_memory
+from genmonitor.training_state.fingerprints import BLOCK, are_equal, fingerprint, values_in_memory
 from genmonitor.training_state.rng import MAX_DEPTH, MAX_OBJECTS, is_generator, parts_of, slots_of, state_of
 
 CONTAINERS = (OrderedDict, dict, list, set, deque, bytearray)
@@ -56,7 +56,11 @@ MAX_BYTES = 2**28
 """Memory for copies of tensors and arrays that are no parameters and no buffers: 256 MiB."""
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 """Of a tensor; None before the first."""
-RESTARTED = (*(type(iter(x)) for x in ([], (), "", range(0), range(2**70))), itertools.count)
+RESTARTED: tuple[Any, ...] = (
+    *(type(iter(kind())) for kind in (list, tuple, str)),
+    *(type(iter(range(size))) for size in (0, 2**70)),
+    itertools.count,
+)
 """Iterators of which a copy goes on alone."""
 CACHED = type(lru_cache(len))
 OURS = __name__.split(".")[0]
@@ -408,12 +412,12 @@ def _entry_of_values(name: str, values: Any, copied: bool) -> _Entry:
         return _entry_of_fingerprint(name, values)
     storage, end = values.untyped_storage(), values.storage_offset() + len(values)
     saved = values.to("cpu", copy=True)
-    seen = None if values.device.type == "cpu" else fingerprint(values)
+    seen = None if values.device.type == "cpu" or len(values) <= BLOCK else fingerprint(values)
 
     def moved() -> bool:
         if storage.nbytes() < end:
             return True
-        return not are_equal(values, saved) if seen is None else fingerprint(values) != seen
+        return not are_equal(values.cpu(), saved) if seen is None else fingerprint(values) != seen
 
     def put_back() -> None:
         if storage.nbytes() < end:
@@ -495,7 +499,7 @@ def _outside_state(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]
     if isinstance(thing, ListProxy):
         return lambda: thing[:], partial(thing.__setitem__, slice(None))
     if isinstance(thing, DictProxy):
-        return thing.copy, lambda items: (thing.clear(), thing.update(items))
+        return thing.copy, partial(_refill_proxy, thing)
     if (state := state_of(thing)) is not None:
         return state
     shared = thing.get_obj() if hasattr(thing, "get_obj") else thing  # of multiprocessing
@@ -503,6 +507,11 @@ def _outside_state(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]
         size = ctypes.sizeof(shared)
         return partial(bytes, shared), lambda saved: ctypes.memmove(ctypes.addressof(shared), saved, size)
     return None
+
+
+def _refill_proxy(proxy: Any, items: dict[Any, Any]) -> None:
+    proxy.clear()
+    proxy.update(items)
 
 
 def _entry_of_state(name: str, get: Callable[[], Any], put: Callable[[Any], Any]) -> _Entry:
