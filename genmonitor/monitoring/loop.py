@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from inspect import signature
 from operator import index
 from pathlib import Path
 from typing import Any, SupportsFloat, Unpack
@@ -107,17 +108,7 @@ class LoopMonitor(Monitor):
         timeout: float = 60.0,
         **options: Unpack[EvaluationOptions],
     ) -> None:
-        own = (
-            "evaluator",
-            "sampler",
-            "folder",
-            "real_images",
-            "validation_images",
-            "optimizers",
-            "loggers",
-            "distributed",
-            "timeout",
-        )
+        own = signature(LoopMonitor).parameters.keys() - {"options"}
         check_names(type(self).__name__, options, [*EvaluationOptions.__annotations__, *own])
         evaluator = evaluator or RegionEvaluator()
         sampler = sampler or Sampler(evaluator.n_samples, evaluator.prompts)

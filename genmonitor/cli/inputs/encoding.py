@@ -145,10 +145,8 @@ def _encoder(args: argparse.Namespace, sets: Sequence[Outputs], progress: Progre
 
 def _gathered(features: list[Tensor], device: torch.device, comm: Collective) -> Tensor:
     """Return the features of all processes, of which some may have had no batch, on the CPU."""
-    kinds = comm.gather((features[0].shape[1:], features[0].dtype) if features else None)
-    shape, dtype = next(kind for kind in kinds if kind is not None)
-    none = torch.empty(0, *shape, dtype=dtype, device=device)
-    return comm.gather_rows(torch.cat(features).to(device) if features else none).cpu()
+    rows = torch.cat(features) if features else torch.empty(0)
+    return comm.gather_rows(rows.to(device)).cpu()
 
 
 def _batches(outputs: Outputs, size: int, device: torch.device, comm: Collective) -> Iterator[Any]:

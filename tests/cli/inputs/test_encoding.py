@@ -8,7 +8,6 @@ from _helpers.pretrained import save_dinov2
 from genmonitor._io import no_progress
 from genmonitor.cli.inputs.encoding import (
     Encoding,
-    _gathered,
     as_samples,
     encode,
     encoder_range,
@@ -144,20 +143,3 @@ def test_samples_are_numbered_through():
     samples = as_samples(VECTORS, CPU, first=7)
     assert samples.images.shape == (3, 3, 1, 1)
     assert samples.indices.tolist() == [7, 8, 9]
-
-
-class WithoutBatches(SingleProcess):
-    """The second of two processes, of which only the first had a batch."""
-
-    world_size, rank = 2, 1
-
-    def gather(self, value):
-        return [(torch.Size([4]), torch.float64), value]
-
-    def gather_rows(self, rows):
-        return rows
-
-
-def test_a_process_without_a_batch_has_no_rows_of_the_others_kind():
-    found = _gathered([], CPU, WithoutBatches())
-    assert (found.shape, found.dtype) == ((0, 4), torch.float64)
