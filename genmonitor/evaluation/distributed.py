@@ -186,5 +186,5 @@ def wait_for_every_process(call: str, key: str, timeout: float) -> None:
         )
     raise MissingProcessError(
         f"{call}() must be called by every process; {came % GAVE_UP} of {size} came within {timeout:g} s. Call it on "
-        "all of them, or evaluate on one alone by LoopMonitor(..., distributed=False)."
+        "all of them, with a longer `timeout=` if some are late, or on one alone with `distributed=False`."
     )

@@ -23,6 +23,7 @@ from genmonitor.evaluation.data.reference import ReferenceImages
 from genmonitor.evaluation.data.streams import is_stream, streams_taken
 from genmonitor.evaluation.distributed import (
     Collective,
+    MissingProcessError,
     SingleProcess,
     current_processes,
     wait_for_every_process,
@@ -141,7 +142,7 @@ class LoopMonitor(Monitor):
         """
         model = SampledModel.of(sample, module)
         comm = self._processes(model)
-        self._wait_for_all("fit", comm)
+        self._wait_for_all("fit")
         with comm.only_these(), self._isolated(model, comm), preserve_training_state(model.module):
             self._fit(model, comm)
 
@@ -174,20 +175,22 @@ class LoopMonitor(Monitor):
 
         Raises:
             ValueError: if the configuration cannot work.
-            RuntimeError: if not every process calls it within `timeout` seconds.
+            RuntimeError: if not every process makes the first evaluation within `timeout` seconds; a later one is
+                skipped, as `on_error` says.
         """
+        self.is_best = False
         try:
             moment = self._moment(step, epoch)
-        except (TypeError, ValueError) as error:
+            if self.failures.switched_off:
+                return None
+            self._wait_for_all("evaluate", moment.step)
+        except (TypeError, ValueError, MissingProcessError) as error:
             if self.failures.raises or not self._fitted:
                 raise
             self.publisher.notes.add(f"an evaluation is skipped. {error}")
             return None
-        if self.failures.switched_off:
-            return None
         model = SampledModel.of(sample, module)
         comm = self._processes(model)
-        self._wait_for_all("evaluate", comm, moment.step)
         with (
             comm.only_these(),
             self._isolated(model, comm, ema),
@@ -224,9 +227,9 @@ class LoopMonitor(Monitor):
             )
         return SingleProcess()
 
-    def _wait_for_all(self, call: str, comm: Collective, step: int = 0) -> None:
+    def _wait_for_all(self, call: str, step: int = 0) -> None:
         """Let no process wait for hours in the first collective of a call that others do not make."""
-        if comm.world_size > 1:
+        if self._processes().world_size > 1:
             wait_for_every_process(call, f"{self.prefix}/{call}/{step}", self.timeout)
 
     def _fit(self, model: SampledModel, comm: Collective) -> None:

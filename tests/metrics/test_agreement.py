@@ -60,7 +60,7 @@ def test_one_process_evaluates_alone_while_others_go_on(ranks):
 
 
 def test_a_call_that_others_do_not_make_is_said_instead_of_waited_for(ranks):
-    came = "evaluate() must be called by every process; {} of 3 came within 2 s. Call it on all of them, or evaluate"
+    came = "evaluate() must be called by every process; {} of 3 came within 2 s. Call it on all of them, with"
     assert came.format(1) in ranks[0]["main process only"]
     assert all(came.format(2) in rank["two of three"] for rank in ranks[:2])
     assert all(came.format(2) in rank["too late"] for rank in ranks[:2])

@@ -22,6 +22,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from genmonitor import LoopMonitor
 from genmonitor.callbacks import GenerativeMonitor
 from genmonitor.evaluation import RegionEvaluator, RegionSettings, Sampler
+from genmonitor.evaluation.distributed import MissingProcessError, SingleProcess
+from genmonitor.monitoring import loop as module
 from genmonitor.report.run import MonitorRun
 
 pytestmark = [
@@ -356,3 +358,20 @@ def test_is_best_after_each_evaluation(tmp_path):
         found.append(monitor.is_best)
     assert found == [True, False, True]
     assert [record["rank"] for record in monitor.history] == [-1, -2]
+
+
+def test_a_later_call_that_another_process_does_not_make_is_skipped(tmp_path, monkeypatch):
+    def nobody_came(call, key, timeout):
+        raise MissingProcessError(f"{call}() must be called by every process; 1 of 2 came within {timeout:g} s.")
+
+    several = SingleProcess()
+    several.world_size = 2
+    monitor, net = small(tmp_path, "regions", on_error="warn"), Generator()
+    monkeypatch.setattr(module, "wait_for_every_process", nobody_came)
+    monkeypatch.setattr(module, "current_processes", lambda: several)
+    with pytest.raises(MissingProcessError, match="1 of 2 came within 60 s"):  # before any time was spent
+        monitor.evaluate(net, step=0, epoch=0)
+    monitor._fitted = monitor.is_best = True
+    with pytest.warns(UserWarning, match=r"an evaluation is skipped. evaluate\(\) must be called by every process"):
+        assert monitor.evaluate(net, step=0, epoch=0) is None
+    assert not monitor.is_best
