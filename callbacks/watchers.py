@@ -67,10 +67,9 @@ class WatchedValues:
 def saves_by_steps(trainer: pl.Trainer, prefix: str) -> bool:
     """Return True if a ModelCheckpoint ranks weights by this monitor after training batches, or after some time."""
     return any(
-        str(checkpoint.monitor).startswith(f"{prefix}/")
+        str(getattr(checkpoint, "monitor", None)).startswith(f"{prefix}/")
         and (getattr(checkpoint, "_every_n_train_steps", 0) or getattr(checkpoint, "_train_time_interval", None))
         for checkpoint in trainer.checkpoint_callbacks
-        if getattr(checkpoint, "monitor", None) is not None
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from genmonitor.cli.arguments import nonempty, nonempty_path
@@ -23,7 +24,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
 
     folder = find_folder(args.run)
     best = _best(read_run(folder).monitors, args.prefix)
-    saved = {}
+    saved: dict[int, Path] = {}
     for path in find_files([folder.parent]):
         saved.setdefault(read_checkpoint(path)["global_step"], path)
     step, epoch = best["global_step"], best["values"]["epoch"]

@@ -227,9 +227,9 @@ class RegionEvaluator(Evaluator[RegionEvaluation]):
         values |= {**(diagnosed.values or {}), **smallest_p(classes)}
         values |= self._extra.compute(comm)
         values |= {keys.baseline[name]: band[1] for name, band in self.baseline.items()}
-        notes = ("all generated images are identical, so the values mean little",) if self._constant else ()
-        notes += self._range_notes
-        return RegionEvaluation(values, influences, diagnosed, classes, between, notes=(*notes, *diagnosed.notes))
+        same = ("all generated images are identical, so the values mean little",) if self._constant else ()
+        notes = (*same, *self._range_notes, *diagnosed.notes)
+        return RegionEvaluation(values, influences, diagnosed, classes, between, notes=notes)
 
     def commit(self, evaluation: RegionEvaluation, history: History) -> list[Finding]:
         """Keep what was best and what is wrong; return findings of copies and of each region that got worse."""
