@@ -136,7 +136,7 @@ def _measure(
         split=f"{len(outputs)} {outputs.kind} of {len(distinct.distinct)} prompts",
         rows={"prompts": [_as_data(row, outputs, args) for row in rows]},
         figures=_figures(rows, outputs, distinct, calibrated),
-        notes=[*_notes(args, rows, values), *prompts.notes, *range_notes(args, sets)],
+        notes=[*_notes(args, rows, values), *outputs.notes, *prompts.notes, *range_notes(args, sets)],
     )
 
 
